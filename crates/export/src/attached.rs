@@ -1,17 +1,21 @@
 //! A running drive as the export uses it: an NVMe host in the same process.
 
-use crate::drive::{Completions, Drive, DriveNotice, Limits, Namespace, Op, Reports};
+use crate::drive::{Completions, Drive, DriveNotice, Limits, Namespace, Op, Reports, Zones};
 use crate::errno::errno;
 use blockdev::{ControllerLimits, Operation, Verb};
 use fuser::Errno;
 use nvme::admin::{AdminCommand, Identify};
 use nvme::identify::{
     Cns, IdentifyController, IdentifyNamespace, NamespaceIdDescriptor, NamespaceList, NvmController,
-    NvmNamespace,
+    NvmNamespace, ZonedNamespace,
 };
 use nvme::zerocopy::FromBytes;
+use nvme::zone::{
+    ZoneDescriptor, ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport,
+    ZoneReportFilter, ZoneReportHeader,
+};
 use nvme::{Command, Completion, Csi, IDENTIFY_SIZE, Nsid};
-use run::{Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
+use run::{BlockingQueue, Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
@@ -30,6 +34,8 @@ const PAGE: u64 = 4096;
 pub struct Attached {
     controller: Controller,
     queue: Queue,
+    /// For questions about namespaces that only I/O commands answer.
+    questions: BlockingQueue,
     limits: Limits,
     completions: Weak<dyn Completions>,
     protected: Protected,
@@ -47,10 +53,11 @@ impl Attached {
         let controller = handle.connect(host, tell).map_err(|error| error.to_string())?;
         let sink = Arc::new(Deliver(completions.clone()));
         let queue = controller.queue(ENTRIES, sink).map_err(|error| error.to_string())?;
-        let page = identify(&controller, Cns::CONTROLLER, 0)?;
+        let questions = controller.blocking_queue(1).map_err(|error| error.to_string())?;
+        let page = identify(&controller, Cns::CONTROLLER, 0, Csi::NVM)?;
         let mdts = read::<IdentifyController>(&page)?.mdts;
         // Drives without this page have no limit.
-        let nvm = match identify(&controller, Cns::IOCS_CONTROLLER, 0) {
+        let nvm = match identify(&controller, Cns::IOCS_CONTROLLER, 0, Csi::NVM) {
             Ok(page) => *read::<NvmController>(&page)?,
             Err(_) => NvmController::default(),
         };
@@ -61,23 +68,28 @@ impl Attached {
             zero: bytes(reported.write_zeroes),
             commands: u32::from(queue.entries()),
         };
-        Ok(Arc::new(Attached { controller, queue, limits, completions, protected: Protected::default() }))
+        Ok(Arc::new(Attached {
+            controller,
+            queue,
+            questions,
+            limits,
+            completions,
+            protected: Protected::default(),
+        }))
     }
 
     fn namespace(&self, nsid: Nsid) -> Result<Option<Namespace>, String> {
         // Before it is identified: a cut in between makes it another one once more.
         let losses = self.controller.losses();
         let skip = |why: &str| {
-            tracing::warn!(nsid, "no block file for this namespace: {why}");
+            tracing::warn!(nsid, "no file for this namespace: {why}");
             Ok(None)
         };
-        if let Ok(page) = identify(&self.controller, Cns::NAMESPACE_DESCRIPTORS, nsid) {
-            let mut descriptors = NamespaceIdDescriptor::read_list(&page);
-            if descriptors.any(|it| matches!(it, NamespaceIdDescriptor::Csi(csi) if csi != Csi::NVM)) {
-                return skip("it is not of the NVM Command Set");
-            }
+        let command_set = self.command_set(nsid);
+        if ![Csi::NVM, Csi::ZONED].contains(&command_set) {
+            return skip("it is not of the NVM or the Zoned Namespace Command Set");
         }
-        let page = match identify(&self.controller, Cns::NAMESPACE, nsid) {
+        let page = match identify(&self.controller, Cns::NAMESPACE, nsid, Csi::NVM) {
             Ok(page) => page,
             // Detached since it was listed: the next news will say so.
             Err(error) => return skip(&error),
@@ -86,7 +98,7 @@ impl Attached {
         let format = data.format();
         // Guards of 16 bits alone; other formats are not even enabled for this host.
         let protected = data.dps.pit() != 0 && format.ms.get() == 8 && {
-            let page = identify(&self.controller, Cns::IOCS_NAMESPACE, nsid)?;
+            let page = identify(&self.controller, Cns::IOCS_NAMESPACE, nsid, Csi::NVM)?;
             let extended = read::<NvmNamespace>(&page)?.elbaf.get(usize::from(data.flbas.format_index()));
             extended.is_some_and(|elbaf| elbaf.get() == 0)
         };
@@ -96,16 +108,74 @@ impl Attached {
                 "its blocks have metadata, for which a file has no place; formats with 8 bytes of protection information \
                  and nothing else can be had",
             ),
-            Some(block_size) if data.nsze.get() > 0 => Ok(Some(Namespace {
-                nsid,
-                nguid: data.nguid,
-                block_size,
-                blocks: data.nsze.get(),
-                read_only: data.nsattr & 1 != 0,
-                losses,
-            })),
+            Some(block_size) if data.nsze.get() > 0 => {
+                let zones = match command_set {
+                    Csi::ZONED => Some(self.zones(nsid, data)?),
+                    _ => None,
+                };
+                Ok(Some(Namespace {
+                    nsid,
+                    nguid: data.nguid,
+                    block_size,
+                    blocks: data.nsze.get(),
+                    zones,
+                    read_only: data.nsattr & 1 != 0,
+                    losses,
+                }))
+            }
             _ => skip("it has no size or format"),
         }
+    }
+
+    /// The NVM Command Set, if the drive does not say.
+    fn command_set(&self, nsid: Nsid) -> Csi {
+        let page = identify(&self.controller, Cns::NAMESPACE_DESCRIPTORS, nsid, Csi::NVM);
+        let page = page.unwrap_or_default();
+        let found = NamespaceIdDescriptor::read_list(&page).find_map(|descriptor| match descriptor {
+            NamespaceIdDescriptor::Csi(csi) => Some(csi),
+            _ => None,
+        });
+        found.unwrap_or(Csi::NVM)
+    }
+
+    /// How the zones of a zoned namespace lie. All have the capacity of the first, because the drive does not change any
+    /// (ZOC.VZCAP is 0).
+    fn zones(&self, nsid: Nsid, data: &IdentifyNamespace) -> Result<Zones, String> {
+        let page = identify(&self.controller, Cns::IOCS_NAMESPACE, nsid, Csi::ZONED)?;
+        let format = usize::from(data.flbas.format_index());
+        let size = read::<ZonedNamespace>(&page)?.lbafe.get(format).map_or(0, |lbafe| lbafe.zsze.get());
+        let count = data.nsze.get().checked_div(size).and_then(|count| u32::try_from(count).ok());
+        let count = count.filter(|count| *count > 0);
+        let count = count.ok_or_else(|| format!("namespace {nsid}: {size} blocks are no zone size"))?;
+        let bytes = size_of::<ZoneReportHeader>() + size_of::<ZoneDescriptor>();
+        let command = Command::from(report(nsid, 0, bytes));
+        let (completion, buffer) = self
+            .questions
+            .execute(&command, Buffer::from(vec![0; bytes]))
+            .map_err(|gone| gone.to_string())?;
+        completion
+            .status()
+            .ok()
+            .map_err(|status| format!("a report of zones of namespace {nsid}: {status}"))?;
+        let page = buffer.into_vec();
+        let first = ZoneReport::parse(&page, 0).and_then(|report| report.zones().next());
+        let capacity = first.map_or(0, |(zone, _)| zone.zcap.get());
+        match (1..=size).contains(&capacity) {
+            true => Ok(Zones { count, size, capacity }),
+            false => Err(format!("namespace {nsid}: {capacity} blocks are no zone capacity")),
+        }
+    }
+}
+
+/// The command that fills `bytes` with a report of zones.
+fn report(nsid: Nsid, lba: u64, bytes: usize) -> ZoneManagementReceive {
+    ZoneManagementReceive {
+        nsid,
+        slba: lba,
+        dwords: bytes as u64 / 4,
+        action: ZoneReceiveAction::REPORT,
+        filter: ZoneReportFilter::ALL,
+        partial: true,
     }
 }
 
@@ -142,7 +212,7 @@ impl Drive for Attached {
         let mut after = 0;
         // A page lists 1,024, in ascending order.
         loop {
-            let page = identify(&self.controller, Cns::ACTIVE_NAMESPACES, after)?;
+            let page = identify(&self.controller, Cns::ACTIVE_NAMESPACES, after, Csi::NVM)?;
             let list = read::<NamespaceList>(&page)?;
             let before = after;
             for nsid in list.iter().filter(|nsid| *nsid > before) {
@@ -163,14 +233,16 @@ impl Drive for Attached {
         let protection = u8::from(self.protected.has(nsid));
         let namespace =
             blockdev::Namespace { protection, ..blockdev::Namespace::plain(nsid, 0, PAGE as u32) };
-        let (verb, lba, blocks) = match op {
-            Op::Read { lba, blocks } => (Verb::Read, lba, blocks),
-            Op::Write { lba, blocks, fua: false } => (Verb::Write, lba, blocks),
-            Op::Write { lba, blocks, fua: true } => (Verb::WriteFua, lba, blocks),
-            Op::Zero { lba, blocks, deallocate } => (Verb::WriteZeroes { deallocate }, lba, blocks),
-            Op::Flush => (Verb::Flush, 0, 0),
+        let encode = |verb, lba, blocks| namespace.encode(&Operation { verb, lba, blocks }).0;
+        let command = match op {
+            Op::Read { lba, blocks } => encode(Verb::Read, lba, blocks),
+            Op::Write { lba, blocks, fua: false } => encode(Verb::Write, lba, blocks),
+            Op::Write { lba, blocks, fua: true } => encode(Verb::WriteFua, lba, blocks),
+            Op::Zero { lba, blocks, deallocate } => encode(Verb::WriteZeroes { deallocate }, lba, blocks),
+            Op::Flush => encode(Verb::Flush, 0, 0),
+            Op::Report { lba } => report(nsid, lba, data.len()).into(),
+            Op::Zone { lba, action } => ZoneManagementSend::new(nsid, action, lba).into(),
         };
-        let (command, _) = namespace.encode(&Operation { verb, lba, blocks });
         if let Err(refused) = self.queue.submit(tag, &command, Buffer::from(data)) {
             // Stopped: the queue is never full, because the caller keeps to the limit.
             tracing::debug!(reason = %refused.reason, "command refused");
@@ -215,8 +287,8 @@ impl Events for Tell {
     }
 }
 
-fn identify(controller: &Controller, cns: Cns, nsid: Nsid) -> Result<Vec<u8>, String> {
-    let command = Identify { nsid, cns, cntid: 0, cnssid: 0, csi: Csi::NVM, uidx: 0 };
+fn identify(controller: &Controller, cns: Cns, nsid: Nsid, csi: Csi) -> Result<Vec<u8>, String> {
+    let command = Identify { nsid, cns, cntid: 0, cnssid: 0, csi, uidx: 0 };
     let command = Command::from(AdminCommand::Identify(command));
     let room = Buffer::from(vec![0; IDENTIFY_SIZE]);
     let (completion, buffer) = controller.admin(&command, room).map_err(|gone| gone.to_string())?;

@@ -1,6 +1,7 @@
 //! What the export needs of a drive.
 
 use fuser::Errno;
+use nvme::zone::ZoneSendAction;
 use std::sync::{Weak, mpsc};
 
 /// Largest read or write that the kernel is asked to send: what its default limit of 256 pages allows.
@@ -18,6 +19,8 @@ pub struct Namespace {
     pub block_size: u32,
     /// Size in logical blocks.
     pub blocks: u64,
+    /// Its zones, if it is zoned.
+    pub zones: Option<Zones>,
     /// Whether the drive refuses writes to it.
     pub read_only: bool,
     /// What [`Drive::losses`] was when it was identified. A namespace that lost completed writes is another one: who had
@@ -26,10 +29,32 @@ pub struct Namespace {
 }
 
 impl Namespace {
-    /// Size in bytes.
+    /// Size in bytes. Of a zoned namespace, what can be written in all its zones.
     pub fn bytes(&self) -> u64 {
-        self.blocks * u64::from(self.block_size)
+        let blocks = self.zones.map_or(self.blocks, |zones| u64::from(zones.count) * zones.capacity);
+        blocks * u64::from(self.block_size)
     }
+
+    /// First logical block of a zone.
+    pub fn zone_start(&self, zone: u32) -> u64 {
+        self.zones.map_or(0, |zones| u64::from(zone) * zones.size)
+    }
+
+    /// Bytes of a zone that can be written; 0 if it has no zones.
+    pub fn zone_bytes(&self) -> u64 {
+        self.zones.map_or(0, |zones| zones.capacity * u64::from(self.block_size))
+    }
+}
+
+/// How zones lie in a namespace.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Zones {
+    /// How many, 1 or more.
+    pub count: u32,
+    /// Logical blocks from the begin of a zone to the begin of the next.
+    pub size: u64,
+    /// Logical blocks of a zone that can be written, from its begin: at most `size`.
+    pub capacity: u64,
 }
 
 /// One command, in logical blocks.
@@ -62,6 +87,18 @@ pub enum Op {
     },
     /// Make all completed writes of the namespace durable. No buffer.
     Flush,
+    /// Fill the buffer with a report of zones (Zone Management Receive), which begins with the zone at `lba`.
+    Report {
+        /// First logical block of a zone.
+        lba: u64,
+    },
+    /// Change the state of a zone (Zone Management Send). No buffer.
+    Zone {
+        /// First logical block of the zone.
+        lba: u64,
+        /// What is done with it.
+        action: ZoneSendAction,
+    },
 }
 
 /// What one command may carry.

@@ -9,6 +9,7 @@ use crate::pool;
 use crate::split::{CommandStep, SplitKind, Steps, split};
 use crate::uring::{self, Reply};
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use nvme::zone::{ZoneDescriptor, ZoneReportHeader, ZoneSendAction};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 
@@ -26,10 +27,12 @@ pub enum Answer {
     Done(ReplyEmpty),
     /// Any of them, through io_uring.
     Ring(Reply),
-    /// A test.
-    #[cfg(test)]
-    Call(Box<dyn FnOnce(Result<Vec<u8>, Errno>) + Send>),
+    /// What the directory asks the drive before it answers a request: it gets the command's buffer.
+    Call(Then<Vec<u8>>),
 }
+
+/// What goes on with a result, on the thread that delivers it.
+pub type Then<T> = Box<dyn FnOnce(Result<T, Errno>) + Send>;
 
 impl Answer {
     /// Answers with an error.
@@ -39,7 +42,6 @@ impl Answer {
             Answer::Written(reply) => reply.error(errno),
             Answer::Done(reply) => reply.error(errno),
             Answer::Ring(reply) => reply.error(errno),
-            #[cfg(test)]
             Answer::Call(call) => call(Err(errno)),
         }
     }
@@ -50,7 +52,6 @@ impl Answer {
             Answer::Written(reply) => reply.written(len),
             Answer::Done(reply) => reply.ok(),
             Answer::Ring(reply) => uring::succeed(reply, data, len),
-            #[cfg(test)]
             Answer::Call(call) => call(Ok(data.to_vec())),
         }
     }
@@ -63,6 +64,8 @@ enum Work {
     Write { fua: bool },
     Zero { deallocate: bool },
     Flush,
+    Report,
+    Zone(ZoneSendAction),
 }
 
 impl Work {
@@ -71,8 +74,29 @@ impl Work {
     }
 }
 
+/// The bytes that a request is about.
+#[derive(Clone, Copy)]
+struct Place {
+    /// The zone from whose begin they count; of the whole namespace, none.
+    zone: Option<u32>,
+    offset: u64,
+    len: u64,
+}
+
+impl Place {
+    fn of(offset: u64, len: u64) -> Self {
+        Place { zone: None, offset, len }
+    }
+
+    fn of_zone(zone: u32) -> Self {
+        Place { zone: Some(zone), offset: 0, len: 0 }
+    }
+}
+
 struct ActiveRequest {
     file: Arc<File>,
+    /// The zone that it is about.
+    zone: Option<u32>,
     answer: Answer,
     work: Work,
     /// Bytes of the request.
@@ -137,32 +161,74 @@ impl Engine {
 
     /// Reads `len` bytes at `offset`, as many of them as lie within the file.
     pub fn read(&self, file: Arc<File>, offset: u64, len: u32, answer: Answer) {
-        let len = clip(&file, offset, len);
-        self.begin(file, Work::Read, offset, u64::from(len), Vec::new(), answer);
+        let len = clip(file.namespace.bytes(), offset, len);
+        self.begin(file, Work::Read, Place::of(offset, len.into()), Vec::new(), answer);
     }
 
     /// Writes `data` at `offset`, as much of it as lies within the file; nothing beyond its end.
     pub fn write(&self, file: Arc<File>, offset: u64, data: Vec<u8>, fua: bool, answer: Answer) {
         let Ok(len) = u32::try_from(data.len()) else { return answer.fail(Errno::EINVAL) };
-        let within = clip(&file, offset, len);
+        let within = clip(file.namespace.bytes(), offset, len);
         if within == 0 && len > 0 {
             return answer.fail(Errno::ENOSPC);
         }
-        self.begin(file, Work::Write { fua }, offset, u64::from(within), data, answer);
+        self.begin(file, Work::Write { fua }, Place::of(offset, within.into()), data, answer);
     }
 
     /// Makes the part of the range that lies within the file read as zeroes.
     pub fn zero(&self, file: Arc<File>, offset: u64, len: u64, deallocate: bool, answer: Answer) {
         let len = len.min(file.namespace.bytes().saturating_sub(offset));
-        self.begin(file, Work::Zero { deallocate }, offset, len, Vec::new(), answer);
+        self.begin(file, Work::Zero { deallocate }, Place::of(offset, len), Vec::new(), answer);
     }
 
     /// Makes all writes that have been answered durable.
     pub fn flush(&self, file: Arc<File>, answer: Answer) {
-        self.begin(file, Work::Flush, 0, 0, Vec::new(), answer);
+        self.begin(file, Work::Flush, Place::of(0, 0), Vec::new(), answer);
     }
 
-    fn begin(&self, file: Arc<File>, work: Work, offset: u64, len: u64, mut data: Vec<u8>, answer: Answer) {
+    /// Reads `len` bytes at `offset` of a zone. The caller knows that they are written.
+    pub fn read_zone(&self, file: Arc<File>, zone: u32, offset: u64, len: u32, answer: Answer) {
+        let place = Place { zone: Some(zone), offset, len: len.into() };
+        self.begin(file, Work::Read, place, Vec::new(), answer);
+    }
+
+    /// Writes whole blocks at `offset` of a zone, as many of them as it has room for. The drive refuses them if that is not the
+    /// write pointer. What the file knows of the zone follows.
+    pub fn write_zone(
+        &self,
+        file: Arc<File>,
+        zone: u32,
+        offset: u64,
+        data: Vec<u8>,
+        fua: bool,
+        answer: Answer,
+    ) {
+        let Ok(len) = u32::try_from(data.len()) else { return answer.fail(Errno::EINVAL) };
+        let within = clip(file.namespace.zone_bytes(), offset, len);
+        let place = Place { zone: Some(zone), offset, len: within.into() };
+        self.begin(file, Work::Write { fua }, place, data, answer);
+    }
+
+    /// Zones that one report has at most.
+    pub fn zones_of_report(&self) -> u32 {
+        let room = self.limits.get().map_or(0, |limits| limits.transfer as usize);
+        let zones = room.saturating_sub(size_of::<ZoneReportHeader>()) / size_of::<ZoneDescriptor>();
+        u32::try_from(zones).unwrap_or(u32::MAX).max(1)
+    }
+
+    /// Asks for a report of so many zones from this one on: 1 to [`zones_of_report`](Engine::zones_of_report).
+    pub fn report(&self, file: Arc<File>, zone: u32, zones: u32, then: Then<Vec<u8>>) {
+        let bytes = size_of::<ZoneReportHeader>() + zones as usize * size_of::<ZoneDescriptor>();
+        self.begin(file, Work::Report, Place::of_zone(zone), vec![0; bytes], Answer::Call(then));
+    }
+
+    /// Changes the state of a zone.
+    pub fn manage(&self, file: Arc<File>, zone: u32, action: ZoneSendAction, then: Then<Vec<u8>>) {
+        self.begin(file, Work::Zone(action), Place::of_zone(zone), Vec::new(), Answer::Call(then));
+    }
+
+    fn begin(&self, file: Arc<File>, work: Work, place: Place, mut data: Vec<u8>, answer: Answer) {
+        let Place { zone, offset, len } = place;
         let Some(limits) = self.limits.get() else { return answer.fail(Errno::ENODEV) };
         if file.is_gone() || self.has_lost(&file) {
             return answer.fail(Errno::ENODEV);
@@ -174,10 +240,12 @@ impl Engine {
         let kind = match work {
             Work::Read => SplitKind::Read,
             Work::Write { .. } => SplitKind::Write,
-            Work::Zero { .. } | Work::Flush => SplitKind::Zero,
+            Work::Zero { .. } | Work::Flush | Work::Report | Work::Zone(_) => SplitKind::Zero,
         };
         let steps = match work {
-            Work::Flush => Steps::One(CommandStep { lba: 0, blocks: 0, skip: 0, len: 0, at: 0 }),
+            Work::Flush | Work::Report | Work::Zone(_) => {
+                Steps::One(CommandStep { lba: 0, blocks: 0, skip: 0, len: 0, at: 0 })
+            }
             _ => split(kind, offset, len, block_size, *limits),
         };
         if steps == Steps::None {
@@ -193,6 +261,7 @@ impl Engine {
         let admitted = gated.is_none();
         let request = ActiveRequest {
             file,
+            zone,
             answer,
             work,
             len,
@@ -264,6 +333,7 @@ impl Engine {
             // It may have begun before the cut and have reached the drive after it: what it should cover may be lost.
             request.failed.get_or_insert(Errno::ENODEV);
         }
+        request.note_end_of_zone();
         match request.failed {
             Some(errno) => request.answer.fail(errno),
             None => {
@@ -271,6 +341,7 @@ impl Engine {
                     // What was asked for may be a part of the blocks that were read.
                     (Work::Read, Steps::One(step)) => part(&data, step.skip, request.len),
                     (Work::Read, _) => &request.data,
+                    (Work::Report, _) => &data,
                     _ => &[],
                 };
                 request.answer.succeed(answer, request.len);
@@ -354,8 +425,23 @@ impl ActiveRequest {
         self.failed.is_none() && (self.next as usize) < self.steps.as_slice().len()
     }
 
+    /// Commands that may be in flight at once. Those that write a zone follow each other.
+    fn most_running(&self) -> u32 {
+        let in_turn = self.zone.is_some() && self.work.changes_blocks();
+        if in_turn { 1 } else { STEPS_IN_FLIGHT }
+    }
+
+    /// After a write to a zone, the file knows where the zone ends now, or that it does not know.
+    fn note_end_of_zone(&self) {
+        let last = self.steps.as_slice().last();
+        if let (Work::Write { .. }, Some(zone), Some(last)) = (self.work, self.zone, last) {
+            let end = last.lba + u64::from(last.blocks);
+            self.file.zones().note_written(zone, self.failed.is_none().then_some(end));
+        }
+    }
+
     fn next_step(&mut self, slot: u32) -> Option<Issue> {
-        if !self.admitted || !self.has_next() || self.running >= STEPS_IN_FLIGHT {
+        if !self.admitted || !self.has_next() || self.running >= self.most_running() {
             return None;
         }
         let index = self.next;
@@ -363,6 +449,7 @@ impl ActiveRequest {
         self.next += 1;
         self.running += 1;
         let CommandStep { lba, blocks, .. } = step;
+        let lba = self.zone.map_or(0, |zone| self.file.namespace.zone_start(zone)) + lba;
         let block_size = self.file.namespace.block_size;
         let bytes = u64::from(blocks) * u64::from(block_size);
         let partial = self.work.changes_blocks() && step.is_partial(block_size);
@@ -383,6 +470,8 @@ impl ActiveRequest {
             }
             Work::Zero { deallocate } => (Op::Zero { lba, blocks, deallocate }, Vec::new()),
             Work::Flush => (Op::Flush, Vec::new()),
+            Work::Report => (Op::Report { lba }, std::mem::take(&mut self.data)),
+            Work::Zone(action) => (Op::Zone { lba, action }, Vec::new()),
         };
         Some(Issue { tag: tag(slot, index), nsid: self.file.namespace.nsid, op, data })
     }
@@ -424,9 +513,9 @@ impl ActiveRequest {
     }
 }
 
-/// How many of `len` bytes at `offset` lie within the file.
-fn clip(file: &File, offset: u64, len: u32) -> u32 {
-    let rest = file.namespace.bytes().saturating_sub(offset);
+/// How many of `len` bytes at `offset` lie within `size` bytes.
+fn clip(size: u64, offset: u64, len: u32) -> u32 {
+    let rest = size.saturating_sub(offset);
     // Not larger than `len`.
     u32::try_from(rest.min(u64::from(len))).unwrap_or(len)
 }

@@ -25,6 +25,13 @@ pub fn errno(status: Status) -> Errno {
         | Status::STORAGE_TAG_CHECK_ERROR => Errno::EILSEQ,
         Status::INVALID_OPCODE => Errno::EOPNOTSUPP,
         Status::INVALID_FIELD => Errno::EINVAL,
+        // Zones: as Linux's zonefs has it where it looks by itself.
+        Status::ZONE_INVALID_WRITE | Status::ZONE_IS_FULL => Errno::EINVAL,
+        Status::ZONE_BOUNDARY_ERROR => Errno::EFBIG,
+        Status::ZONE_IS_READ_ONLY | Status::ZONE_IS_OFFLINE | Status::INVALID_ZONE_STATE_TRANSITION => {
+            Errno::EPERM
+        }
+        Status::TOO_MANY_ACTIVE_ZONES | Status::TOO_MANY_OPEN_ZONES => Errno::EBUSY,
         // Among them Unrecovered Read Error, Write Fault and the loss of power.
         _ => Errno::EIO,
     }
@@ -43,6 +50,9 @@ mod tests {
             (Status::CAPACITY_EXCEEDED.with_dnr(), Errno::ENOSPC),
             (Status::WRITE_TO_READ_ONLY_RANGE, Errno::EROFS),
             (Status::INVALID_NAMESPACE.with_dnr().with_more(), Errno::ENODEV),
+            (Status::ZONE_INVALID_WRITE.with_dnr(), Errno::EINVAL),
+            (Status::TOO_MANY_OPEN_ZONES, Errno::EBUSY),
+            (Status::ZONE_IS_OFFLINE, Errno::EPERM),
         ];
         for (status, expected) in table {
             assert_eq!(i32::from(errno(status)), i32::from(expected), "{status}");

@@ -1,10 +1,11 @@
 //! A running export.
 
+use crate::access::Access;
 use crate::attached::Attached;
 use crate::drive::{Drive, DriveNotice, Reports};
 use crate::engine::Engine;
 use crate::error::ExportError;
-use crate::files::{Access, Changes, File, Files, ROOT};
+use crate::files::{Changes, File, Files, ROOT};
 use crate::fs::Directory;
 use crate::loops::LoopDevice;
 use crate::mount::{self, Programs};
@@ -64,20 +65,22 @@ impl Default for Options {
 pub struct Device {
     /// Namespace identifier.
     pub nsid: u32,
-    /// The block file.
+    /// The block file, or the directory of a zoned namespace.
     pub file: PathBuf,
     /// Its loop device, if it has one.
     pub node: Option<PathBuf>,
-    /// Size in bytes.
+    /// Size in bytes. Of a zoned namespace, what can be written in all its zones.
     pub bytes: u64,
+    /// Number of zones, if it is zoned.
+    pub zones: Option<u32>,
     /// Bytes per logical block.
     pub block_size: u32,
     /// Whether writes are refused.
     pub read_only: bool,
 }
 
-/// A directory with a block file for each attached namespace of a drive, and their loop devices. It follows
-/// the drive: files appear and vanish with the namespaces.
+/// A directory with a block file for each attached namespace of a drive, and their loop devices. A zoned namespace is a directory with a file
+/// for each zone. It follows the drive: files appear and vanish with the namespaces.
 ///
 /// [`stop`](Export::stop) it in the end; dropping it does the same, but can only log what was in the way.
 pub struct Export {
@@ -180,6 +183,7 @@ impl Export {
             file: self.shared.path(&file),
             node: loops.get(&file.ino).map(LoopDevice::node),
             bytes: file.namespace.bytes(),
+            zones: file.namespace.zones.map(|zones| zones.count),
             block_size: file.namespace.block_size,
             read_only: file.namespace.read_only,
         };
@@ -415,7 +419,12 @@ impl Shared {
     }
 
     fn attach(&self, file: &File) -> Result<(), ExportError> {
-        if self.options.loops {
+        if self.options.loops && file.namespace.zones.is_some() {
+            let name = file.name();
+            tracing::warn!(
+                "{name}: no loop device, because the namespace is zoned; use the files in {name}/seq, or attach it over NVMe/TCP"
+            );
+        } else if self.options.loops {
             let namespace = &file.namespace;
             let device = LoopDevice::attach(&self.path(file), namespace.block_size, namespace.read_only)?;
             if let Some(record) = &*self.record() {

@@ -1,7 +1,9 @@
-//! The files of the mounted directory: one per attached namespace.
+//! What is in the mounted directory: a file for each attached namespace, and for a zoned one a directory with a file for each zone.
 
+use crate::access::Access;
 use crate::drive::Namespace;
 use crate::gate::Gate;
+use crate::zones::ZoneTable;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, RwLock};
@@ -10,21 +12,25 @@ use std::time::SystemTime;
 /// Inode number of the directory itself, as FUSE has it.
 pub const ROOT: u64 = 1;
 
-/// Permissions and ownership, which the user may change while the directory is mounted.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Access {
-    /// Permission bits.
-    pub mode: u16,
-    /// Owner.
-    pub uid: u32,
-    /// Group.
-    pub gid: u32,
+/// What an inode number stands for.
+#[derive(Clone, Debug)]
+pub enum Node {
+    /// The mounted directory.
+    Root,
+    /// A namespace as a block file.
+    File(Arc<File>),
+    /// The directory of a zoned namespace.
+    Zoned(Arc<File>),
+    /// The directory in it with the files of zones.
+    Zones(Arc<File>),
+    /// A zone, by its number.
+    Zone(Arc<File>, u32),
 }
 
-/// A namespace as a file.
+/// A namespace as a file, or as a directory with files.
 #[derive(Debug)]
 pub struct File {
-    /// Inode number; never used twice during a mount.
+    /// Inode number; never used twice during a mount. Those of a zoned namespace follow: of the directory `seq`, and of each zone.
     pub ino: u64,
     /// The namespace.
     pub namespace: Namespace,
@@ -33,13 +39,17 @@ pub struct File {
     access: Mutex<Access>,
     gone: AtomicBool,
     gate: Mutex<Gate<u32>>,
+    zones: ZoneTable,
 }
 
 impl File {
-    fn new(ino: u64, namespace: Namespace, mut access: Access) -> Self {
+    /// `before` is the file of the same namespace before a power cut.
+    fn new(ino: u64, namespace: Namespace, before: Option<&File>, access: Access) -> Self {
+        let mut access = before.map_or(access, |file| *file.access());
         if namespace.read_only {
             access.mode &= !0o222;
         }
+        let zones = ZoneTable::new(access, before.map(|file| &file.zones));
         File {
             ino,
             namespace,
@@ -47,7 +57,40 @@ impl File {
             access: Mutex::new(access),
             gone: AtomicBool::new(false),
             gate: Mutex::default(),
+            zones,
         }
+    }
+
+    /// Inode number of the directory `seq` of a zoned namespace.
+    pub fn zones_ino(&self) -> u64 {
+        self.ino + 1
+    }
+
+    /// Inode number of a zone.
+    pub fn zone_ino(&self, zone: u32) -> u64 {
+        self.ino + 2 + u64::from(zone)
+    }
+
+    /// The first inode number after its own.
+    fn end_ino(&self) -> u64 {
+        self.namespace.zones.map_or(self.ino + 1, |zones| self.zone_ino(zones.count))
+    }
+
+    /// What one of its inode numbers stands for.
+    fn node(self: &Arc<Self>, ino: u64) -> Option<Node> {
+        let file = self.clone();
+        match ino.checked_sub(self.ino)? {
+            _ if ino >= self.end_ino() => None,
+            0 if self.namespace.zones.is_none() => Some(Node::File(file)),
+            0 => Some(Node::Zoned(file)),
+            1 => Some(Node::Zones(file)),
+            after => Some(Node::Zone(file, u32::try_from(after - 2).ok()?)),
+        }
+    }
+
+    /// What is known of its zones.
+    pub fn zones(&self) -> &ZoneTable {
+        &self.zones
     }
 
     /// Name in the directory: that of a Linux block device of the first controller.
@@ -124,9 +167,9 @@ impl Files {
                 let same = |file: &&Arc<File>| {
                     Namespace { losses: namespace.losses, ..file.namespace } == *namespace
                 };
-                let access = changes.gone.iter().find(same).map_or(self.access, |file| *file.access());
-                let file = Arc::new(File::new(table.next_ino, *namespace, access));
-                table.next_ino += 1;
+                let before = changes.gone.iter().find(same).map(|file| &**file);
+                let file = Arc::new(File::new(table.next_ino, *namespace, before, self.access));
+                table.next_ino = file.end_ino();
                 table.by_ino.insert(file.ino, file.clone());
                 table.by_nsid.insert(namespace.nsid, file.clone());
                 changes.new.push(file);
@@ -135,12 +178,17 @@ impl Files {
         changes
     }
 
-    /// The file with this inode number, unless it is gone.
-    pub fn get(&self, ino: u64) -> Option<Arc<File>> {
-        self.read().by_ino.get(&ino).cloned()
+    /// What this inode number stands for, unless it is gone.
+    pub fn node(&self, ino: u64) -> Option<Node> {
+        if ino == ROOT {
+            return Some(Node::Root);
+        }
+        let table = self.read();
+        let (_, file) = table.by_ino.range(..=ino).next_back()?;
+        file.node(ino)
     }
 
-    /// The file with this name.
+    /// The namespace with this name.
     pub fn find(&self, name: &str) -> Option<Arc<File>> {
         let nsid = name.strip_prefix("nvme0n")?.parse().ok()?;
         let file = self.read().by_nsid.get(&nsid).cloned()?;
@@ -161,9 +209,10 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::drive::Zones;
 
     fn namespace(nsid: u32, blocks: u64) -> Namespace {
-        Namespace { nsid, nguid: [0; 16], block_size: 512, blocks, read_only: false, losses: 0 }
+        Namespace { nsid, nguid: [0; 16], block_size: 512, blocks, zones: None, read_only: false, losses: 0 }
     }
 
     fn names(files: &[Arc<File>]) -> Vec<String> {
@@ -183,7 +232,7 @@ mod tests {
         let changes = files.update(&[namespace(1, 16), namespace(7, 8)]);
         assert_eq!(names(&changes.new), ["nvme0n1"]);
         assert_eq!(names(&changes.gone), ["nvme0n1"]);
-        assert!(first.is_gone() && files.get(first.ino).is_none());
+        assert!(first.is_gone() && files.node(first.ino).is_none());
         let second = files.find("nvme0n1").unwrap();
         assert!(second.ino != first.ino && !second.is_gone());
         assert_eq!(names(&files.all()), ["nvme0n1", "nvme0n7"]);
@@ -201,6 +250,27 @@ mod tests {
         assert_eq!(*second.access(), Access { mode: 0o660, uid: 7, gid: 8 });
         files.update(&[Namespace { losses: 2, ..namespace(1, 16) }]);
         assert_eq!(files.find("nvme0n1").unwrap().access().mode, 0o600, "another size, another namespace");
+    }
+
+    #[test]
+    fn inode_numbers_of_a_zoned_namespace_are_its_directories_and_zones() {
+        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 });
+        let zones = Some(Zones { count: 3, size: 8, capacity: 6 });
+        files.update(&[namespace(1, 8), Namespace { zones, ..namespace(2, 24) }, namespace(3, 8)]);
+        let zoned = files.find("nvme0n2").unwrap();
+        let name = |node: Option<Node>| match node {
+            Some(Node::Root) => "root".to_owned(),
+            Some(Node::File(file)) => file.name(),
+            Some(Node::Zoned(file)) => format!("{}/", file.name()),
+            Some(Node::Zones(file)) => format!("{}/seq/", file.name()),
+            Some(Node::Zone(file, zone)) => format!("{}/seq/{zone}", file.name()),
+            None => "none".to_owned(),
+        };
+        let names: Vec<String> = (ROOT - 1..=9).map(|ino| name(files.node(ino))).collect();
+        let expected =
+            "none root nvme0n1 nvme0n2/ nvme0n2/seq/ nvme0n2/seq/0 nvme0n2/seq/1 nvme0n2/seq/2 nvme0n3 none";
+        assert_eq!(names.join(" "), expected);
+        assert_eq!((zoned.zones_ino(), zoned.zone_ino(2)), (zoned.ino + 1, zoned.ino + 4));
     }
 
     #[test]

@@ -1,14 +1,17 @@
 //! The directory as the kernel asks about it.
 
+use crate::access::AccessChange;
+use crate::attributes::{KEEP, Shown};
 use crate::drive::LARGEST;
 use crate::engine::{Answer, Engine};
-use crate::files::{File, Files, ROOT};
-use crate::pool;
+use crate::files::{File, Files, Node, ROOT};
+use crate::zonefs::{Room, WriteMode, ZoneFs};
+use crate::{pool, task};
 use fuser::{
-    BsdFileFlags, Errno, FileAttr, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo,
-    InitFlags, KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate,
-    ReplyData, ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr,
-    Request, TimeOrNow, WriteFlags,
+    BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
+    KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
+    ReplyDirectory, ReplyEmpty, ReplyEntry, ReplyOpen, ReplyStatfs, ReplyWrite, ReplyXattr, Request,
+    TimeOrNow, WriteFlags,
 };
 use rustix::fs::FallocateFlags;
 use std::ffi::OsStr;
@@ -16,12 +19,12 @@ use std::io;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
-use std::time::{Duration, SystemTime};
+use std::time::SystemTime;
 
-/// Flag of an open file whose writes are to be durable (Linux, `asm-generic/fcntl.h`). What `rustix` calls so is `O_SYNC`.
-pub(crate) const O_DSYNC: u32 = 0o10_000;
-/// Names and attributes stay valid until the kernel is told otherwise.
-pub(crate) const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+/// The directory with the files of zones. There are no conventional zones, for which zonefs would have `cnv`.
+const ZONES: &str = "seq";
+/// Zones that are listed at a time: more than an answer of 128 KiB has room for.
+const LISTED: u32 = 8192;
 /// Inode numbers are never used twice.
 const GENERATION: Generation = Generation(0);
 /// Asynchronous requests that the kernel may have outstanding over all files: loop devices have up to 128
@@ -33,6 +36,7 @@ const OUTSTANDING: u16 = 1024;
 pub struct Directory {
     files: Arc<Files>,
     engine: Arc<Engine>,
+    zones: ZoneFs,
     since: SystemTime,
     /// Whether to ask the kernel for io_uring.
     rings: bool,
@@ -42,22 +46,32 @@ pub struct Directory {
 /// What is to be changed of a file.
 #[derive(Clone, Copy, Default)]
 pub struct Change {
-    /// Permission bits.
-    pub mode: Option<u32>,
-    /// Owner.
-    pub uid: Option<u32>,
-    /// Group.
-    pub gid: Option<u32>,
+    /// Permissions and owner.
+    pub access: AccessChange,
     /// Size in bytes.
     pub size: Option<u64>,
     /// Whether it is about an open file.
     pub open: bool,
 }
 
+/// How much there is room for, for `statfs`.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Space {
+    /// Blocks.
+    pub blocks: u64,
+    /// Blocks that are free.
+    pub free: u64,
+    /// Bytes of a block.
+    pub unit: u32,
+    /// Files.
+    pub files: u64,
+}
+
 impl Directory {
     /// The directory of these files; with `rings`, the kernel is asked to bring its requests through io_uring.
     pub fn new(files: Arc<Files>, engine: Arc<Engine>, rings: bool) -> Self {
-        Directory { files, engine, since: SystemTime::now(), rings, granted: Arc::default() }
+        let zones = ZoneFs::new(engine.clone());
+        Directory { files, engine, zones, since: SystemTime::now(), rings, granted: Arc::default() }
     }
 
     /// Whether the kernel is asked for io_uring.
@@ -70,64 +84,68 @@ impl Directory {
         self.granted.load(Ordering::Relaxed)
     }
 
+    fn node(&self, ino: u64) -> Result<Node, Errno> {
+        self.files.node(ino).ok_or(Errno::ENODEV)
+    }
+
+    /// A block file.
     fn file(&self, ino: u64) -> Result<Arc<File>, Errno> {
-        match ino {
-            ROOT => Err(Errno::EISDIR),
-            ino => self.files.get(ino).ok_or(Errno::ENODEV),
+        match self.node(ino)? {
+            Node::File(file) => Ok(file),
+            Node::Zone(..) => Err(Errno::EOPNOTSUPP),
+            Node::Root | Node::Zoned(_) | Node::Zones(_) => Err(Errno::EISDIR),
         }
     }
 
-    /// The file of this name.
-    pub fn find(&self, parent: u64, name: &str) -> Option<FileAttr> {
-        let file = if parent == ROOT { self.files.find(name) } else { None };
-        file.map(|file| attributes(&file))
-    }
-
-    /// What `stat` shows.
-    pub fn attributes(&self, ino: u64) -> Result<FileAttr, Errno> {
-        if ino != ROOT {
-            return Ok(attributes(&*self.file(ino)?));
-        }
-        let access = self.files.default_access();
-        Ok(FileAttr {
-            kind: FileType::Directory,
-            perm: 0o755,
-            nlink: 2,
-            uid: access.uid,
-            gid: access.gid,
-            size: 0,
-            blocks: 0,
-            blksize: 4096,
-            ..common(ROOT, self.since)
+    async fn show(&self, node: Node) -> Result<Shown, Errno> {
+        Ok(match node {
+            Node::Root => Shown::root(ROOT, self.since, self.files.default_access()),
+            Node::File(file) => Shown::file(&file),
+            Node::Zoned(file) => Shown::zoned(&file),
+            Node::Zones(file) => Shown::zones(&file),
+            Node::Zone(file, zone) => return self.zones.show(&file, zone).await,
         })
     }
 
-    /// Permissions and ownership can be changed until the directory is unmounted; times are ignored. The
-    /// size is the namespace's: as with a block device, truncating while opening does nothing (so that `dd`
-    /// and `cp` work), any other truncation to another size is refused.
-    pub fn change(&self, ino: u64, change: Change) -> Result<FileAttr, Errno> {
-        let file = match self.file(ino) {
-            Ok(file) => file,
-            Err(Errno::EISDIR) => return Err(Errno::EPERM),
-            Err(errno) => return Err(errno),
+    /// The file of this name.
+    pub async fn find(&self, parent: u64, name: &str) -> Result<Shown, Errno> {
+        let found = match self.node(parent)? {
+            Node::Root => self.files.find(name).and_then(|file| self.files.node(file.ino)),
+            Node::Zoned(file) => (name == ZONES).then_some(Node::Zones(file)),
+            Node::Zones(file) => zone_of_name(&file, name).map(|zone| Node::Zone(file, zone)),
+            Node::File(_) | Node::Zone(..) => return Err(Errno::ENOTDIR),
         };
-        let Change { mode, uid, gid, size, open } = change;
+        self.show(found.ok_or(Errno::ENOENT)?).await
+    }
+
+    /// What `stat` shows.
+    pub async fn attributes(&self, ino: u64) -> Result<Shown, Errno> {
+        self.show(self.node(ino)?).await
+    }
+
+    /// Permissions and ownership of files can be changed until the directory is unmounted; times are ignored. The size of a block file
+    /// is the namespace's: as with a block device, truncating while opening does nothing (so that `dd` and `cp` work), any other
+    /// truncation to another size is refused.
+    pub async fn change(&self, ino: u64, change: Change) -> Result<Shown, Errno> {
+        let Change { access, size, open } = change;
+        let file = match self.node(ino)? {
+            Node::File(file) => file,
+            Node::Zone(file, zone) => return self.zones.change(&file, zone, access, size).await,
+            Node::Root | Node::Zoned(_) | Node::Zones(_) => return Err(Errno::EPERM),
+        };
         let opening = !open && size == Some(0);
         if size.is_some_and(|size| size != file.namespace.bytes()) && !opening {
             return Err(Errno::EINVAL);
         }
-        {
-            let mut access = file.access();
-            // Only the permission bits; 12 bits fit.
-            access.mode = mode.map_or(access.mode, |mode| (mode & 0o7777) as u16);
-            access.uid = uid.unwrap_or(access.uid);
-            access.gid = gid.unwrap_or(access.gid);
-        }
-        Ok(attributes(&file))
+        access.apply(&mut file.access());
+        Ok(Shown::file(&file))
     }
 
     /// Opens a file with the flags of `open`.
-    pub fn open(&self, ino: u64, flags: u32) -> Result<FopenFlags, Errno> {
+    pub async fn open(&self, ino: u64, flags: u32) -> Result<FopenFlags, Errno> {
+        if let Node::Zone(file, zone) = self.node(ino)? {
+            return self.zones.open(&file, zone, flags).await;
+        }
         let file = self.file(ino)?;
         if file.namespace.read_only && OpenFlags(flags.cast_signed()).acc_mode() != OpenAccMode::O_RDONLY {
             return Err(Errno::EROFS);
@@ -138,28 +156,40 @@ impl Directory {
         Ok(direct | FopenFlags::FOPEN_NOFLUSH)
     }
 
+    /// A file that was opened with these flags is closed.
+    pub async fn release(&self, ino: u64, flags: u32) -> Result<(), Errno> {
+        match self.node(ino) {
+            Ok(Node::Zone(file, zone)) => self.zones.release(&file, zone, flags).await,
+            _ => Ok(()),
+        }
+    }
+
     /// Reads `size` bytes at `offset`.
     pub fn read(&self, ino: u64, offset: u64, size: u32, answer: Answer) {
-        match self.file(ino) {
-            Ok(file) => self.engine.read(file, offset, size, answer),
+        match self.node(ino) {
+            Ok(Node::File(file)) => self.engine.read(file, offset, size, answer),
+            Ok(Node::Zone(file, zone)) => self.zones.read(file, zone, offset, size, answer),
+            Ok(Node::Root | Node::Zoned(_) | Node::Zones(_)) => answer.fail(Errno::EISDIR),
             Err(errno) => answer.fail(errno),
         }
     }
 
     /// Writes `data` at `offset`; `flags` are those of `open`.
     pub fn write(&self, ino: u64, offset: u64, data: Vec<u8>, flags: u32, answer: Answer) {
-        // The kernel adds the flag for a single write with RWF_DSYNC, too. O_SYNC contains it.
-        let fua = flags & O_DSYNC != 0;
-        match self.file(ino) {
-            Ok(file) => self.engine.write(file, offset, data, fua, answer),
+        let mode = WriteMode::new(flags);
+        match self.node(ino) {
+            Ok(Node::File(file)) => self.engine.write(file, offset, data, mode.durable, answer),
+            Ok(Node::Zone(file, zone)) => self.zones.write(file, zone, offset, data, mode, answer),
+            Ok(Node::Root | Node::Zoned(_) | Node::Zones(_)) => answer.fail(Errno::EISDIR),
             Err(errno) => answer.fail(errno),
         }
     }
 
     /// `fsync` and `fdatasync`.
     pub fn sync(&self, ino: u64, answer: Answer) {
-        match self.file(ino) {
-            Ok(file) => self.engine.flush(file, answer),
+        match self.node(ino) {
+            Ok(Node::File(file) | Node::Zone(file, _)) => self.engine.flush(file, answer),
+            Ok(Node::Root | Node::Zoned(_) | Node::Zones(_)) => answer.fail(Errno::EISDIR),
             Err(errno) => answer.fail(errno),
         }
     }
@@ -186,60 +216,90 @@ impl Directory {
         self.engine.zero(file, offset, length, deallocate, answer);
     }
 
-    /// The directory's entries after an offset: offset, inode, type and name of each. An entry's offset is where
-    /// the listing goes on after it: 1 and 2 for the directory itself, 2 + NSID for a file, so that files that come
-    /// and go in between shift nothing.
-    pub fn list(&self, after: u64) -> impl Iterator<Item = (u64, u64, FileType, String)> {
-        let own = [(1, "."), (2, "..")].map(|(at, name)| (at, ROOT, FileType::Directory, name.to_owned()));
-        let files =
-            self.files.all().into_iter().map(|file| {
-                (2 + u64::from(file.namespace.nsid), file.ino, FileType::RegularFile, file.name())
-            });
-        own.into_iter().chain(files).filter(move |(at, ..)| *at > after)
-    }
-
-    /// Blocks and bytes of a block, for `statfs`: of a file, its namespace; of the directory, all of them. A loop
-    /// device takes its discard granularity from here.
-    pub fn space(&self, ino: u64) -> (u64, u32) {
-        let (bytes, unit) = match self.file(ino) {
-            Ok(file) => (file.namespace.bytes(), file.namespace.block_size),
-            Err(_) => (self.files.all().iter().map(|file| file.namespace.bytes()).sum(), 4096),
+    /// A directory's entries after an offset. An entry's offset is where the listing goes on after it: 1 and 2 for the directory itself
+    /// and the one above, 2 + NSID for a namespace, so that those that come and go in between shift nothing.
+    pub fn list(&self, ino: u64, after: u64) -> Result<Vec<Entry>, Errno> {
+        let node = self.node(ino)?;
+        let directory =
+            |at, ino, name: &str| Entry { at, ino, kind: FileType::Directory, name: name.to_owned() };
+        let own = |ino, above| vec![directory(1, ino, "."), directory(2, above, "..")];
+        let mut entries = match &node {
+            Node::Root => own(ROOT, ROOT),
+            Node::Zoned(file) => own(file.ino, ROOT),
+            Node::Zones(file) => own(file.zones_ino(), file.ino),
+            Node::File(_) | Node::Zone(..) => return Err(Errno::ENOTDIR),
         };
-        (bytes / u64::from(unit), unit)
+        match &node {
+            Node::Zoned(file) => entries.push(directory(3, file.zones_ino(), ZONES)),
+            Node::Zones(file) => {
+                let count = file.namespace.zones.map_or(0, |zones| zones.count);
+                // As many as one answer has room for, or more.
+                let first = u32::try_from(after.saturating_sub(2)).unwrap_or(u32::MAX);
+                let last = count.min(first.saturating_add(LISTED));
+                entries.extend((first..last).map(|zone| Entry {
+                    at: 3 + u64::from(zone),
+                    ino: file.zone_ino(zone),
+                    kind: FileType::RegularFile,
+                    name: zone.to_string(),
+                }));
+            }
+            _ => entries.extend(self.files.all().into_iter().map(|file| Entry {
+                at: 2 + u64::from(file.namespace.nsid),
+                ino: file.ino,
+                kind: file.namespace.zones.map_or(FileType::RegularFile, |_| FileType::Directory),
+                name: file.name(),
+            })),
+        }
+        entries.retain(|entry| entry.at > after);
+        Ok(entries)
+    }
+
+    /// What `statfs` shows: of a file, its namespace; of the directory, all of them. A loop device takes its discard granularity from
+    /// here.
+    pub async fn space(&self, ino: u64) -> Result<Space, Errno> {
+        match self.node(ino)? {
+            Node::Root => {
+                let bytes: u64 = self.files.all().iter().map(|file| file.namespace.bytes()).sum();
+                Ok(Space { blocks: bytes / 4096, unit: 4096, ..Space::default() })
+            }
+            Node::File(file) => {
+                let (blocks, unit) = (file.namespace.blocks, file.namespace.block_size);
+                Ok(Space { blocks, unit, ..Space::default() })
+            }
+            Node::Zoned(file) | Node::Zones(file) | Node::Zone(file, _) => {
+                let Room { blocks, free, zones } = self.zones.room(&file).await?;
+                Ok(Space { blocks, free, unit: file.namespace.block_size, files: zones })
+            }
+        }
     }
 }
 
-fn common(ino: u64, since: SystemTime) -> FileAttr {
-    FileAttr {
-        ino: INodeNo(ino),
-        size: 0,
-        blocks: 0,
-        atime: since,
-        mtime: since,
-        ctime: since,
-        crtime: since,
-        kind: FileType::RegularFile,
-        perm: 0,
-        nlink: 1,
-        uid: 0,
-        gid: 0,
-        rdev: 0,
-        blksize: 0,
-        flags: 0,
-    }
+/// An entry of a directory.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct Entry {
+    /// Where the listing goes on after it.
+    pub at: u64,
+    /// Inode number.
+    pub ino: u64,
+    /// Directory or file.
+    pub kind: FileType,
+    /// Name.
+    pub name: String,
 }
 
-fn attributes(file: &File) -> FileAttr {
-    let access = *file.access();
-    let bytes = file.namespace.bytes();
-    FileAttr {
-        size: bytes,
-        blocks: bytes / 512,
-        blksize: file.namespace.block_size,
-        perm: access.mode,
-        uid: access.uid,
-        gid: access.gid,
-        ..common(file.ino, file.since)
+/// The zone whose file has this name.
+fn zone_of_name(file: &File, name: &str) -> Option<u32> {
+    let zone: u32 = name.parse().ok()?;
+    // `parse` takes "01" and "+1" as well.
+    let count = file.namespace.zones?.count;
+    (zone < count && zone.to_string() == name).then_some(zone)
+}
+
+/// Answers with what `stat` shows.
+fn shown(shown: Result<Shown, Errno>, reply: ReplyAttr) {
+    match shown {
+        Ok(Shown { attributes, keep }) => reply.attr(&keep, &attributes),
+        Err(errno) => reply.error(errno),
     }
 }
 
@@ -260,17 +320,21 @@ impl Filesystem for Directory {
     }
 
     fn lookup(&self, _: &Request, parent: INodeNo, name: &OsStr, reply: ReplyEntry) {
-        match name.to_str().and_then(|name| self.find(parent.0, name)) {
-            Some(attributes) => reply.entry(&KEEP, &attributes, GENERATION),
-            None => reply.error(Errno::ENOENT),
-        }
+        let (directory, name) = (self.clone(), name.to_str().map(str::to_owned));
+        task::run(async move {
+            let Some(name) = name else { return reply.error(Errno::ENOENT) };
+            match directory.find(parent.0, &name).await {
+                Ok(Shown { attributes, keep }) => {
+                    reply.entry_with_ttls(&keep, &KEEP, &attributes, GENERATION);
+                }
+                Err(errno) => reply.error(errno),
+            }
+        });
     }
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
-        match self.attributes(ino.0) {
-            Ok(attributes) => reply.attr(&KEEP, &attributes),
-            Err(errno) => reply.error(errno),
-        }
+        let directory = self.clone();
+        task::run(async move { shown(directory.attributes(ino.0).await, reply) });
     }
 
     fn setattr(
@@ -291,17 +355,40 @@ impl Filesystem for Directory {
         _flags: Option<BsdFileFlags>,
         reply: ReplyAttr,
     ) {
-        match self.change(ino.0, Change { mode, uid, gid, size, open: handle.is_some() }) {
-            Ok(attributes) => reply.attr(&KEEP, &attributes),
-            Err(errno) => reply.error(errno),
-        }
+        let access = AccessChange { mode, uid, gid };
+        let (directory, open) = (self.clone(), handle.is_some());
+        task::run(async move {
+            shown(directory.change(ino.0, Change { access, size, open }).await, reply);
+        });
     }
 
     fn open(&self, _: &Request, ino: INodeNo, flags: OpenFlags, reply: ReplyOpen) {
-        match Directory::open(self, ino.0, flags.0.cast_unsigned()) {
-            Ok(flags) => reply.opened(FileHandle(0), flags),
-            Err(errno) => reply.error(errno),
-        }
+        let directory = self.clone();
+        task::run(async move {
+            match Directory::open(&directory, ino.0, flags.0.cast_unsigned()).await {
+                Ok(flags) => reply.opened(FileHandle(0), flags),
+                Err(errno) => reply.error(errno),
+            }
+        });
+    }
+
+    fn release(
+        &self,
+        _: &Request,
+        ino: INodeNo,
+        _: FileHandle,
+        flags: OpenFlags,
+        _: Option<LockOwner>,
+        _flush: bool,
+        reply: ReplyEmpty,
+    ) {
+        let directory = self.clone();
+        task::run(async move {
+            match Directory::release(&directory, ino.0, flags.0.cast_unsigned()).await {
+                Ok(()) => reply.ok(),
+                Err(errno) => reply.error(errno),
+            }
+        });
     }
 
     fn read(
@@ -358,20 +445,29 @@ impl Filesystem for Directory {
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {
-        if ino.0 != ROOT {
-            return reply.error(Errno::ENOTDIR);
-        }
-        for (at, ino, kind, name) in self.list(offset) {
-            if reply.add(INodeNo(ino), at, kind, &name) {
-                break;
+        match self.list(ino.0, offset) {
+            Ok(entries) => {
+                let mut full = entries
+                    .iter()
+                    .map(|Entry { at, ino, kind, name }| reply.add(INodeNo(*ino), *at, *kind, name));
+                full.find(|full| *full);
+                drop(full);
+                reply.ok();
             }
+            Err(errno) => reply.error(errno),
         }
-        reply.ok();
     }
 
     fn statfs(&self, _: &Request, ino: INodeNo, reply: ReplyStatfs) {
-        let (blocks, unit) = self.space(ino.0);
-        reply.statfs(blocks, 0, 0, 0, 0, unit, 255, unit);
+        let directory = self.clone();
+        task::run(async move {
+            match directory.space(ino.0).await {
+                Ok(Space { blocks, free, unit, files }) => {
+                    reply.statfs(blocks, free, free, files, 0, unit, 255, unit);
+                }
+                Err(errno) => reply.error(errno),
+            }
+        });
     }
 
     // Which files there are is the drive's to say: namespaces are created and deleted over NVMe.

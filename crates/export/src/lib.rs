@@ -1,9 +1,9 @@
 //! Namespaces as block files: a directory with one file per attached namespace, through FUSE, and loop
-//! devices on them.
+//! devices on them. A zoned namespace is a directory with a file for each zone, with the contract of Linux's zonefs.
 //!
 //! [`Export`] connects to a drive as an NVMe host, mounts the directory and follows the drive: namespaces
 //! that are created, attached, detached or deleted appear and vanish. `docs/block-export.md` says what
-//! programs can expect of the files: alignment, promises, errors.
+//! programs can expect of the files: alignment, promises, errors; `docs/howto/zonefs.md` says it of the files of zones.
 //!
 //! How a request travels:
 //! 1. A thread takes it from the kernel, through io_uring (`uring`) or `/dev/fuse` (`fuser`). Both ask the same directory (`fs`).
@@ -11,6 +11,9 @@
 //! 3. The thread that delivers the drive's completion answers the request. Often it is the same one, so a request costs no switch of threads.
 //!
 //! Writes of partial blocks read, change and write back, apart from other writes (`gate`).
+//!
+//! Zones (`zonefs`): the drive is asked for the size of a file, and judges where a write goes. What takes several commands is an
+//! `async` function, which the thread that delivers a completion goes on with (`task`).
 //!
 //! This crate clips requests to the file's size and refuses writes to protected namespaces. The drive checks everything else, and its
 //! status becomes an `errno` in one place.
@@ -20,9 +23,11 @@
 //! Not here:
 //! - ioctls: a regular file has no `BLKGETSIZE64`; loop devices do,
 //! - mmap with `MAP_SHARED`: the kernel has no page cache for these files,
-//! - namespaces with metadata or of other command sets than NVM: they are left out, with a warning.
+//! - namespaces with metadata or of other command sets than NVM and Zoned Namespace: they are left out, with a warning.
 
+mod access;
 mod attached;
+mod attributes;
 mod drive;
 mod engine;
 mod errno;
@@ -38,7 +43,10 @@ mod mountinfo;
 mod pool;
 mod record;
 mod split;
+mod task;
 mod uring;
+mod zonefs;
+mod zones;
 
 #[cfg(test)]
 mod tests;

@@ -146,10 +146,11 @@ pub struct Serve {
     /// Take TCP connections over TLS 1.3 only, with the hosts' pre-shared keys
     #[arg(long, requires = "hosts")]
     pub tls: bool,
-    /// Mount a directory with a block file for each attached namespace (nvme0n1 …)
+    /// Mount a directory with a block file for each attached namespace (nvme0n1 …). A zoned namespace is a directory with a file for each
+    /// zone (nvme0n2/seq/0 …), as zonefs has them
     #[arg(long, value_name = "DIR")]
     pub fuse: Option<PathBuf>,
-    /// Attach a loop device to each block file; their nodes are printed on standard error
+    /// Attach a loop device to each block file; their nodes are printed on standard error. Zoned namespaces get none
     #[arg(long = "loop", requires = "fuse")]
     pub loops: bool,
     /// Threads that take requests from the kernel [default: 2 through /dev/fuse, one for each processor through io_uring]

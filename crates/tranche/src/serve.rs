@@ -235,7 +235,8 @@ fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
     for device in export.devices().into_iter().filter(|_| !progress::is_silent()) {
         let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
         let size = units::format_size(device.bytes);
-        eprintln!("{}{node}: {size}, blocks of {}", device.file.display(), device.block_size);
+        let zones = device.zones.map(|zones| format!(" in {zones} zones")).unwrap_or_default();
+        eprintln!("{}{node}: {size}{zones}, blocks of {}", device.file.display(), device.block_size);
     }
     Ok(Some(export))
 }

@@ -81,6 +81,7 @@ each_way! {
     signals_leave_nothing_mounted_or_attached,
     the_start_after_a_crash_clears_up,
     a_drive_whose_mount_is_taken_away_ends_with_an_error,
+    a_zoned_namespace_is_a_directory_and_no_loop_device,
 }
 
 fn signals_leave_nothing_mounted_or_attached(rings: bool) {
@@ -212,4 +213,37 @@ fn a_drive_whose_mount_is_taken_away_ends_with_an_error(rings: bool) {
     let attached = run("losetup", &["-n", "-O", "NAME,BACK-FILE"]);
     let left = attached.lines().map(|line| line.split_whitespace().collect::<Vec<_>>());
     assert!(!left.into_iter().any(|words| words == [node.trim(), "/nvme0n1"]), "{attached}");
+}
+
+fn a_zoned_namespace_is_a_directory_and_no_loop_device(rings: bool) {
+    if !possible("a_zoned_namespace_is_a_directory_and_no_loop_device", &["losetup", "dd"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let (files, image) = (dir.path().join("files"), dir.path().join("image"));
+    std::fs::create_dir(&files).unwrap();
+    let options = ["--loop", "--image", image.to_str().unwrap(), "--fuse-io", way(rings)];
+    let mut served = Served::start(dir.path(), &options);
+    let create = ["ns", "create", "--zoned", "--size", "64MiB", "--max-active", "6", "--attach"];
+    let on = format!("unix://{}", dir.path().join("socket").display());
+    let created =
+        Command::new(env!("CARGO_BIN_EXE_tranche")).args(create).args(["--on", &on]).output().unwrap();
+    assert!(created.status.success(), "{}", String::from_utf8_lossy(&created.stderr));
+    let zone = files.join("nvme0n2/seq/3");
+    wait_for("the zones", || zone.exists());
+    let of = format!("of={}", zone.display());
+    run("dd", &["if=/dev/zero", &of, "bs=64k", "count=5", "oflag=direct", "conv=notrunc", "status=none"]);
+    served.signal("TERM");
+    let said = served.rest();
+    assert!(served.child.wait().unwrap().success(), "{said}");
+    assert!(said.contains("nvme0n2: no loop device, because the namespace is zoned"), "{said}");
+
+    // At the next start the namespace is there from the beginning.
+    let mut served = Served::start(dir.path(), &options);
+    assert_eq!(std::fs::metadata(&zone).unwrap().len(), 5 << 16);
+    served.signal("TERM");
+    let said = served.rest();
+    assert!(said.contains("nvme0n2: 48MiB in 8 zones, blocks of 4096"), "{said}");
+    assert!(said.contains("no loop device") && !attached_in(&files), "{said}");
+    assert!(served.child.wait().unwrap().success());
 }

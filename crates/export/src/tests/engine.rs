@@ -1,9 +1,10 @@
 //! Requests without the kernel.
 
 use super::memory::{Memory, namespace};
+use crate::access::Access;
 use crate::drive::{Limits, Op};
 use crate::engine::{Answer, Engine};
-use crate::files::{Access, File, Files};
+use crate::files::{File, Files};
 use fuser::Errno;
 use rng::Rng;
 use std::sync::{Arc, mpsc};

@@ -1,5 +1,6 @@
 //! A drive in memory, for tests: completes its commands at once, or later and in any order.
 
+use super::zoned::ZoneModel;
 use crate::drive::{Completions, Drive, Limits, Namespace, Op};
 use crate::drive::{DriveNotice, Reports};
 use fuser::Errno;
@@ -24,6 +25,8 @@ pub struct Memory {
 #[derive(Default)]
 struct MemoryState {
     namespaces: BTreeMap<u32, (Namespace, Vec<u8>)>,
+    /// Zones by namespace.
+    zones: BTreeMap<u32, ZoneModel>,
     seen: Vec<Seen>,
     in_flight: u32,
     most_in_flight: u32,
@@ -36,7 +39,8 @@ type Held = (u64, Result<(), Errno>, Vec<u8>);
 
 pub fn namespace(nsid: u32, block_size: u32, bytes: u64) -> Namespace {
     let blocks = bytes / u64::from(block_size);
-    Namespace { nsid, nguid: [nsid as u8; 16], block_size, blocks, read_only: false, losses: 0 }
+    let nguid = [nsid as u8; 16];
+    Namespace { nsid, nguid, block_size, blocks, zones: None, read_only: false, losses: 0 }
 }
 
 impl Memory {
@@ -62,8 +66,11 @@ impl Memory {
     }
 
     pub fn attach(&self, namespace: Namespace) {
-        let room = vec![0; namespace.bytes() as usize];
-        self.state.lock().unwrap().namespaces.insert(namespace.nsid, (namespace, room));
+        let room = vec![0; namespace.blocks as usize * namespace.block_size as usize];
+        let mut state = self.state.lock().unwrap();
+        state.namespaces.insert(namespace.nsid, (namespace, room));
+        state.zones.extend(namespace.zones.map(|zones| (namespace.nsid, ZoneModel::new(zones))));
+        drop(state);
         self.tell();
     }
 
@@ -82,6 +89,11 @@ impl Memory {
         if let Some(news) = &self.news {
             let _ = news.send(DriveNotice::Namespaces);
         }
+    }
+
+    /// Looks at the zones of a namespace, or changes them behind the back of the directory.
+    pub fn zones<T>(&self, nsid: u32, look: impl FnOnce(&mut ZoneModel) -> T) -> T {
+        look(self.state.lock().unwrap().zones.get_mut(&nsid).unwrap())
     }
 
     pub fn content(&self, nsid: u32) -> Vec<u8> {
@@ -146,6 +158,9 @@ impl MemoryState {
             Op::Read { lba, blocks } => data.copy_from_slice(&room[range(lba, blocks)?]),
             Op::Write { lba, blocks, .. } => {
                 let range = range(lba, blocks)?;
+                if let Some(zones) = self.zones.get_mut(&nsid) {
+                    zones.write(lba, blocks)?;
+                }
                 room[range].copy_from_slice(data);
             }
             Op::Zero { lba, blocks, .. } => {
@@ -153,6 +168,10 @@ impl MemoryState {
                 room[range].fill(0);
             }
             Op::Flush => {}
+            Op::Report { lba } => self.zones.get(&nsid).ok_or(Errno::EOPNOTSUPP)?.report(lba, data),
+            Op::Zone { lba, action } => {
+                self.zones.get_mut(&nsid).ok_or(Errno::EOPNOTSUPP)?.manage(lba, action)?;
+            }
         }
         Ok(())
     }

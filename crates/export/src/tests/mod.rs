@@ -5,3 +5,5 @@ mod memory;
 mod mounted;
 #[path = "../../tests/support/mod.rs"]
 mod support;
+mod zoned;
+mod zones;

@@ -170,7 +170,7 @@ fn promises_become_flush_and_fua(rings: bool) {
     let write = |fua| Op::Write { lba: 0, blocks: 32, fua };
     let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
     assert_eq!(ops, [write(false), Op::Flush, Op::Flush]);
-    for flags in [crate::fs::O_DSYNC, rustix::fs::OFlags::SYNC.bits()] {
+    for flags in [crate::zonefs::O_DSYNC, rustix::fs::OFlags::SYNC.bits()] {
         let flags = flags.cast_signed();
         let durable = OpenOptions::new().write(true).custom_flags(flags).open(bench.file(1)).unwrap();
         durable.write_all_at(&[1; 16384], 0).unwrap();

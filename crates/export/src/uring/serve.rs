@@ -1,9 +1,11 @@
 //! What requests mean, and how answers look (Linux, `include/uapi/linux/fuse.h`, version 7.36 and later).
 
 use super::frame::{Fixed, Frame, Reply};
+use crate::access::AccessChange;
+use crate::attributes::{KEEP, Shown};
 use crate::engine::Answer;
-use crate::files::ROOT;
-use crate::fs::{Change, Directory, KEEP};
+use crate::fs::{Change, Directory, Entry, Space};
+use crate::task;
 use fuser::{Errno, FileAttr, FileType};
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -65,10 +67,15 @@ pub fn serve(directory: &Directory, reply: Reply) {
             let (offset, length, mode) = (fixed.u64(8), fixed.u64(16), fixed.u32(24));
             directory.allocate(node, offset, length, mode, Answer::Ring(reply));
         }
-        _ => match meta(directory, &reply) {
-            Ok(out) => reply.data(&out.0),
-            Err(errno) => reply.error(errno),
-        },
+        _ => {
+            let directory = directory.clone();
+            task::run(async move {
+                match meta(&directory, &reply).await {
+                    Ok(out) => reply.data(&out.0),
+                    Err(errno) => reply.error(errno),
+                }
+            });
+        }
     }
 }
 
@@ -82,31 +89,33 @@ pub fn succeed(reply: Reply, data: &[u8], len: u32) {
     }
 }
 
-/// Requests that the directory answers by itself.
-fn meta(directory: &Directory, reply: &Reply) -> Result<Out, Errno> {
+/// Requests about names, attributes and open files.
+async fn meta(directory: &Directory, reply: &Reply) -> Result<Out, Errno> {
     let Some(frame) = reply.frame() else { return Err(Errno::EIO) };
     let (node, fixed) = (frame.node(), frame.fixed());
     match frame.opcode() {
         opcode::LOOKUP => {
             // With a byte of zero behind it.
             let name = frame.data().split(|byte| *byte == 0).next().unwrap_or_default();
-            let found = std::str::from_utf8(name).ok().and_then(|name| directory.find(node, name));
-            found.map(|attributes| entry(&attributes)).ok_or(Errno::ENOENT)
+            let name = std::str::from_utf8(name).map_err(|_| Errno::ENOENT)?;
+            directory.find(node, name).await.map(entry)
         }
-        opcode::GETATTR => directory.attributes(node).map(|it| attributes(&it)),
-        opcode::SETATTR => directory.change(node, change(fixed)).map(|it| attributes(&it)),
+        opcode::GETATTR => directory.attributes(node).await.map(attributes),
+        opcode::SETATTR => directory.change(node, change(fixed)).await.map(attributes),
         // `struct fuse_open_in`: flags; `struct fuse_open_out`: handle, flags.
         opcode::OPEN => {
-            let flags = directory.open(node, fixed.u32(0))?;
+            let flags = directory.open(node, fixed.u32(0)).await?;
             Ok(Out::default().u64(0).u32(flags.bits()).u32(0))
         }
+        // `struct fuse_release_in`: handle, flags, …
+        opcode::RELEASE => directory.release(node, fixed.u32(8)).await.map(|()| Out::default()),
         opcode::OPENDIR => Ok(Out::default().u64(0).u64(0)),
-        opcode::RELEASE | opcode::RELEASEDIR | opcode::DESTROY => Ok(Out::default()),
+        opcode::RELEASEDIR | opcode::DESTROY => Ok(Out::default()),
         opcode::READDIR => list(directory, node, fixed),
         // `struct fuse_kstatfs`.
         opcode::STATFS => {
-            let (blocks, unit) = directory.space(node);
-            let counts = Out::default().u64(blocks).u64(0).u64(0).u64(0).u64(0);
+            let Space { blocks, free, unit, files } = directory.space(node).await?;
+            let counts = Out::default().u64(blocks).u64(free).u64(free).u64(files).u64(0);
             Ok(counts.u32(unit).u32(255).u32(unit).u32(0).zeroes(24))
         }
         // Which files there are is the drive's to say.
@@ -127,23 +136,19 @@ fn meta(directory: &Directory, reply: &Reply) -> Result<Out, Errno> {
 /// `struct fuse_setattr_in`: valid, padding, handle, size, lock_owner, three times, three parts of seconds, mode, unused, uid, gid.
 fn change(fixed: Fixed<'_>) -> Change {
     let given = |bit| fixed.u32(0) & bit != 0;
-    Change {
+    let access = AccessChange {
         mode: given(valid::MODE).then(|| fixed.u32(68)),
         uid: given(valid::UID).then(|| fixed.u32(76)),
         gid: given(valid::GID).then(|| fixed.u32(80)),
-        size: given(valid::SIZE).then(|| fixed.u64(16)),
-        open: given(valid::HANDLE),
-    }
+    };
+    Change { access, size: given(valid::SIZE).then(|| fixed.u64(16)), open: given(valid::HANDLE) }
 }
 
 /// As many entries from the offset on as there is room for: `struct fuse_dirent` is inode, offset, length of the name, type, name.
 fn list(directory: &Directory, node: u64, fixed: Fixed<'_>) -> Result<Out, Errno> {
-    if node != ROOT {
-        return Err(Errno::ENOTDIR);
-    }
     let (offset, room) = (fixed.u64(8), fixed.u32(16) as usize);
     let mut out = Out::default();
-    for (at, ino, kind, name) in directory.list(offset) {
+    for Entry { at, ino, kind, name } in directory.list(node, offset)? {
         let padded = name.len().next_multiple_of(8);
         if out.0.len() + 24 + padded > room {
             break;
@@ -164,15 +169,16 @@ fn type_bits(kind: FileType) -> u32 {
     }
 }
 
-/// `struct fuse_entry_out`: node, generation, how long both are valid, attributes.
-fn entry(of: &FileAttr) -> Out {
-    let keep = KEEP.as_secs();
-    attribute_list(Out::default().u64(of.ino.0).u64(0).u64(keep).u64(keep).u64(0), of)
+/// `struct fuse_entry_out`: node, generation, how long name and attributes are valid, attributes.
+fn entry(of: Shown) -> Out {
+    let Shown { attributes, keep } = of;
+    let out = Out::default().u64(attributes.ino.0).u64(0).u64(KEEP.as_secs()).u64(keep.as_secs());
+    attribute_list(out.u64(0), &attributes)
 }
 
 /// `struct fuse_attr_out`: how long they are valid, attributes.
-fn attributes(of: &FileAttr) -> Out {
-    attribute_list(Out::default().u64(KEEP.as_secs()).u64(0), of)
+fn attributes(of: Shown) -> Out {
+    attribute_list(Out::default().u64(of.keep.as_secs()).u64(0), &of.attributes)
 }
 
 /// `struct fuse_attr`.
