@@ -7,6 +7,7 @@ serve() {
     program=$1
     said=$2
     shift 2
+    : >"$said"
     "$program" serve "$@" >"$said" 2>&1 &
     drive=$!
     # A minute: another program may take whole processors, and after a kill an image is recovered.

@@ -1,0 +1,172 @@
+#!/bin/sh
+# ZenFS, RocksDB's file system for zones, on the zone files of `tranche serve --fuse`: loads of db_bench and db_stress, ZenFS's own program, and
+# crashes. One line for each check comes out; the status is 1 if any fails. Needs root and FUSE.
+#
+#   usage: scripts/zenfs.sh [-p TRANCHE] [-n KEYS] [-r ROUNDS] BUILT
+#
+# BUILT is the directory of a RocksDB that was built with ZenFS (https://github.com/westerndigitalcorporation/zenfs says how): it has db_bench,
+# db_stress, and zenfs or plugin/zenfs/util/zenfs. TRANCHE is the program (target/release/tranche). KEYS is how many keys a load writes (300000).
+# ROUNDS is how many crashes there are of each kind (3): of RocksDB, of the drive's process, and power cuts.
+set -eu
+# What programs print is read below.
+export LC_ALL=C
+
+fail() { echo "zenfs.sh: $*" >&2; exit 1; }
+root=$(cd "$(dirname "$0")/.." && pwd)
+tranche=${CARGO_TARGET_DIR:-$root/target}/release/tranche
+keys=300000
+rounds=3
+while getopts p:n:r: option; do
+    case $option in
+    p) tranche=$OPTARG ;;
+    n) keys=$OPTARG ;;
+    r) rounds=$OPTARG ;;
+    *) sed -n '5s/^# *//p' "$0" >&2; exit 2 ;;
+    esac
+done
+shift $((OPTIND - 1))
+[ $# -eq 1 ] || fail "name the directory of a RocksDB that was built with ZenFS ($(sed -n '5s/^# *//p' "$0"))"
+[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
+built=$(cd "$1" && pwd)
+tool=$built/plugin/zenfs/util/zenfs
+[ -x "$tool" ] || tool=$built/zenfs
+for program in "$built/db_bench" "$built/db_stress" "$tool"; do
+    [ -f "$program" ] && [ -x "$program" ] || fail "$program is missing: build RocksDB with ZenFS there, with db_bench, db_stress and zenfs"
+done
+[ "$(id -u)" = 0 ] || fail "needs root, for FUSE; use sudo"
+
+# shellcheck source=scripts/serve.sh
+. "$root/scripts/serve.sh"
+work=$(mktemp -d)
+drive=
+load=
+cleanup() {
+    [ -z "$load" ] || kill -s KILL "$load" 2>/dev/null || true
+    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
+
+# Zones of 48 MiB. 20 may be active; ZenFS assumes 14, because it finds no limits where there is no kernel driver.
+cat >"$work/drive.toml" <<DRIVE
+[drive]
+timing = false
+
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "4GiB"
+spare = "12%"
+channels = 4
+dies = 4
+planes = 2
+nand_page = "16KiB"
+pages_per_block = 384
+rated_cycles = 3000
+timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
+zone = { active = 20 }
+DRIVE
+mkdir "$work/files" "$work/expected"
+zones=$work/files/nvme0n1
+export TRANCHE_ON="unix://$work/socket"
+start() {
+    serve "$tranche" "$work/said" --tcp 127.0.0.1:0 --unix "$work/socket" --fuse "$work/files" --image "$work/image" "$work/drive.toml"
+}
+there() {
+    for _ in $(seq 300); do
+        [ ! -e "$zones/seq/0" ] || return 0
+        sleep 0.1
+    done
+    fail "$zones/seq does not appear: $(tail -3 "$work/said")"
+}
+start
+"$tranche" ns create --zoned --size 4GiB --attach >/dev/null
+there
+
+failed=0
+# check NAME COMMAND...: what it says is shown if it fails.
+check() {
+    name=$1
+    shift
+    if timeout 900 "$@" >"$work/out" 2>&1; then
+        echo "ok       $name"
+    else
+        echo "failed   $name (status $?): $*"
+        tail -n 20 "$work/out" | sed 's/^/         /'
+        failed=1
+    fi
+}
+format() {
+    rm -rf "$work/aux"
+    check "$1" "$tool" mkfs --zonefs="$zones" --aux_path="$work/aux" --force
+}
+bench() {
+    check "db_bench $*" "$built/db_bench" --fs_uri="zenfs://zonefs:$zones" --benchmarks="$1" --num="$keys" --reads=$((keys / 10)) \
+        --threads=2 --value_size=800 --write_buffer_size=33554432 --target_file_size_base=45000000 --max_background_jobs=4 \
+        --use_direct_io_for_flush_and_compaction --use_direct_reads --verify_checksum=1 "--use_existing_db=$2"
+}
+# stress FRESH OPERATIONS: each of four threads does so many, on a new database or not. What an earlier run has written is checked first. Each
+# write is synced, because ZenFS keeps in its own memory what is not. It takes the place of the shell that calls it.
+stress() {
+    exec "$built/db_stress" --fs_uri="zenfs://zonefs:$zones" --db=stress --expected_values_dir="$work/expected" \
+        --destroy_db_initially="$1" --ops_per_thread="$2" --threads=4 --max_key=100000 --column_families=1 \
+        --clear_column_family_one_in=0 --read_fault_one_in=0 --sync=1 --write_buffer_size=4194304 --target_file_size_base=16777216
+}
+
+format "mkfs"
+bench fillseq 0
+bench fillrandom 0
+bench overwrite 1
+bench readwhilewriting 1
+bench readrandom 1
+check "list" "$tool" list --zonefs="$zones" --path=rocksdbtest/dbbench
+check "df" "$tool" df --zonefs="$zones"
+# The files of one file system, in another one.
+check "backup" "$tool" backup --zonefs="$zones" --path="$work/backup"
+format "mkfs of a file system that is there"
+mkdir "$work/restored"
+cp "$work/backup/write_lifetime_hints.dat" "$work/backup/rocksdbtest/dbbench/"
+check "restore" "$tool" restore --zonefs="$zones" --path="$work/backup/rocksdbtest/dbbench/" --restore-path=rocksdbtest/dbbench
+rm "$work/backup/rocksdbtest/dbbench/write_lifetime_hints.dat"
+check "backup of what was restored" "$tool" backup --zonefs="$zones" --path="$work/restored"
+check "both backups are the same" diff -r --exclude=write_lifetime_hints.dat "$work/backup/rocksdbtest/dbbench" "$work/restored/rocksdbtest/dbbench"
+rm -rf "$work/backup" "$work/restored"
+
+format "mkfs after that"
+fresh=1
+for kind in "RocksDB is killed" "the drive's process is killed" "the power is cut"; do
+    for round in $(seq "$rounds"); do
+        stress "$fresh" 100000000 >"$work/load" 2>&1 &
+        load=$!
+        fresh=0
+        sleep $((4 + round % 3))
+        kill -0 "$load" 2>/dev/null || { echo "failed   db_stress ended by itself"; tail -n 20 "$work/load"; exit 1; }
+        case $kind in
+        RocksDB*) ;;
+        *process*)
+            kill -s KILL "$drive"
+            wait "$drive" 2>/dev/null || true
+            ;;
+        *)
+            # It must not see errors: db_stress takes a write that failed as one that is there.
+            kill -s STOP "$load"
+            "$tranche" power-cut >"$work/out" 2>&1 || fail "the power cut: $(cat "$work/out")"
+            ;;
+        esac
+        kill -s KILL "$load" 2>/dev/null || true
+        wait "$load" 2>/dev/null || true
+        load=
+        case $kind in *process*) start ;; esac
+        there
+        (stress 0 500) >"$work/out" 2>&1 || true
+        if grep -q 'Verification successful' "$work/out"; then
+            echo "ok       $kind, round $round: nothing is lost"
+        else
+            echo "failed   $kind, round $round"
+            tail -n 20 "$work/out" | sed 's/^/         /'
+            exit 1
+        fi
+    done
+done
+exit "$failed"
