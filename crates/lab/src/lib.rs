@@ -7,6 +7,7 @@ pub mod control;
 pub mod counters;
 pub mod cpu;
 pub mod datasheet;
+pub mod disksim;
 pub mod doublewrite;
 pub mod drive;
 pub mod figure;

@@ -15,6 +15,7 @@
 
 mod config;
 pub mod conformance;
+pub mod disk;
 mod divide;
 pub mod fault;
 pub mod memory;

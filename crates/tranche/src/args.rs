@@ -548,9 +548,23 @@ pub enum Profile {
     /// A drive with a data sheet ([datasheet] in its TOML, docs/drive-toml.md) is measured in virtual time: its sequential
     /// figures after it was written once in order, the others after it was then written at random until its write
     /// amplification was steady. The command fails if a figure is off by more than 10 %.
+    ///
+    /// With --disksim and --trace it compares a model of a hard disk with measured requests of the real one (docs/disks.md).
     Check {
         /// Name of a profile, or a file
-        name: String,
+        #[arg(required_unless_present = "disksim")]
+        name: Option<String>,
+        /// Check a model of a hard disk in place of a drive: its DiskSim parameter file (.diskspecs), which sources others
+        #[arg(
+            long,
+            value_name = "FILE",
+            requires = "trace",
+            conflicts_with_all = ["name", "dry_run", "full", "seed"]
+        )]
+        disksim: Option<PathBuf>,
+        /// Measured requests of the real disk
+        #[arg(long, value_name = "FILE", requires = "disksim")]
+        trace: Option<PathBuf>,
         /// Only say what it makes: measure nothing
         #[arg(long)]
         dry_run: bool,

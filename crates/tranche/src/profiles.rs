@@ -77,8 +77,12 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
                 Output::Text => print_text(toml.trim_end()),
             }
         }
-        Profile::Check { name, dry_run, full, seed } => {
-            let config = Config::from_toml(&profile::read(name)?).with_context(|| name.clone())?;
+        Profile::Check { disksim: Some(disk), trace: Some(trace), .. } => {
+            print_outcome(output, &lab::disksim::check::check(disk, trace)?)
+        }
+        Profile::Check { name, dry_run, full, seed, .. } => {
+            let name = name.as_deref().unwrap_or_default();
+            let config = Config::from_toml(&profile::read(name)?).with_context(|| name.to_owned())?;
             let mut checked = describe(name, &config);
             if *dry_run || config.data_sheet.is_none() {
                 return match output {

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 45] = [
+const ORDER: [&str; 46] = [
     "error",
     "serve",
     "ns-list",
@@ -53,6 +53,7 @@ const ORDER: [&str; 45] = [
     "profile-list",
     "profile-show",
     "profile-check",
+    "profile-check-disksim",
     "study",
     "study-powercut",
     "compare",

@@ -207,6 +207,12 @@ fn of_files(c: &mut Checked) {
     c.good("profile-show", &["profile", "show", "default"]);
     c.good("profile-check", &["profile", "check", "tlc-3.84t", "--dry-run"]);
     c.good("profile-check", &["profile", "check", "default"]);
+    let disk = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/disksim/small.diskspecs");
+    let trace = c.file("trace", "R Hit 0 4 9000 20000\nR Hit 4 4 800 15000\nW Hit 5000 8 1300 30000\n");
+    let of_disk = ["profile", "check", "--disksim", disk, "--trace", &trace];
+    assert_eq!(c.good("profile-check-disksim", &of_disk)["requests"], 3);
+    c.bad(2, &of_disk[..4]);
+    c.bad(1, &["profile", "check", "--disksim", "none", "--trace", &trace]);
     let sheet = c.good("profile-check", &["profile", "check", "zn540-1t"]);
     assert!(sheet["data_sheet"]["figures"].is_array());
     c.bad(1, &["profile", "show", "defualt"]);

@@ -1,0 +1,16 @@
+//! `tranche profile check --disksim`: a model of a disk beside measured requests of a real one.
+//!
+//! [`params`] reads the grammar of DiskSim's parameter files, [`spec`] makes a model of them, [`trace`] reads what was measured, [`mod@calibrate`] learns
+//! from it, and [`check`] puts the trace to the model.
+
+mod calibrate;
+pub mod check;
+mod figures;
+mod layout;
+mod params;
+mod seeks;
+mod spec;
+mod trace;
+
+#[cfg(test)]
+mod tests;
