@@ -394,7 +394,22 @@ impl Geometry {
     /// A run with a slip or a remapped block in it, or behind which spares lie.
     fn shorter(&self, block: u64, place: Place, most: u32) -> (u32, Place) {
         let (mut count, mut last) = (1, place);
-        // A remapped block lies anywhere, so each block is looked at where there are some.
+        if !self.zones[place.zone as usize].irregular {
+            // Blocks of a track follow each other: a search by halves finds the last.
+            let mut above = most;
+            while count < above {
+                let middle = count + (above - count).div_ceil(2);
+                let at = self.place(block + u64::from(middle) - 1);
+                let on_track = at.cylinder == place.cylinder && at.head == place.head;
+                if on_track && at.sector > place.sector {
+                    (count, last) = (middle, at);
+                } else {
+                    above = middle - 1;
+                }
+            }
+            return (count, last);
+        }
+        // A remapped block lies anywhere, so each block is looked at.
         while count < most {
             let next = self.place(block + u64::from(count));
             let on_track = next.cylinder == place.cylinder && next.head == place.head;
