@@ -38,7 +38,7 @@ const IO_QUEUES: u16 = 64;
 /// use.
 #[derive(Debug)]
 pub struct Host<T: Transport> {
-    transport: T,
+    pub(crate) transport: T,
     admin: T::Queue,
     cntlid: u16,
     cap: Cap,

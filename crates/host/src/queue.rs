@@ -171,6 +171,11 @@ pub trait Transport {
         None
     }
 
+    /// Whether there is a zoned namespace, if the transport knows that without asking.
+    fn has_zones(&self) -> Option<bool> {
+        None
+    }
+
     /// Shuts the controller down in good order: what was written is safe when this returns.
     ///
     /// # Errors

@@ -94,11 +94,14 @@ impl<T: Transport> Host<T> {
         Ok(csi.unwrap_or(Csi::NVM))
     }
 
-    /// Whether the controller has the Zoned Namespace Command Set. It has not if it does not say.
+    /// Whether there may be zoned namespaces: the controller has the Zoned Namespace Command Set. It has not if it does not say.
     ///
     /// # Errors
     /// The transport is broken.
     pub fn has_zones(&mut self) -> Result<bool, Error> {
+        if let Some(known) = self.transport.has_zones() {
+            return Ok(known);
+        }
         let cns = Cns::IO_COMMAND_SETS;
         let identify = Identify { nsid: 0, cns, cntid: CNTLID_DYNAMIC, cnssid: 0, csi: Csi::NVM, uidx: 0 };
         let done = self.call(identify.into(), Data::room(size_of::<IoCommandSets>()))?;

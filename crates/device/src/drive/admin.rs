@@ -24,6 +24,11 @@ impl Drive {
         identify::nvm_controller()
     }
 
+    /// Whether a namespace of the drive has zones, so that a host in virtual time need not ask.
+    pub fn has_zones(&self) -> bool {
+        self.core.namespaces.iter().any(|(_, namespace)| namespace.zones.is_some())
+    }
+
     /// Executes a command of an admin queue.
     pub(super) fn submit_admin<S: Contents>(
         &mut self,

@@ -110,6 +110,10 @@ impl Transport for SimTransport {
         Some(Drive::nvm_controller())
     }
 
+    fn has_zones(&self) -> Option<bool> {
+        Some(self.world.borrow().drives[self.drive].drive.has_zones())
+    }
+
     fn shutdown(&mut self, _admin: &mut SimQueue) -> Result<(), Error> {
         let Some(association) = &self.association else { return Ok(()) };
         let controller = association.controller;
