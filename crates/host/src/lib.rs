@@ -30,6 +30,7 @@
 //! Metadata is left to the controller: it inserts protection information and strips it.
 
 mod addr;
+mod appends;
 mod auth;
 mod call;
 mod device;
@@ -48,6 +49,7 @@ mod zones;
 pub use blockdev::Namespace;
 
 pub use addr::{Addr, AddrError, DEFAULT_PORT, Endpoint};
+pub use appends::Appends;
 pub(crate) use call::call_alone as call;
 pub use device::{NamespaceDevice, OperationQueue};
 pub use error::{Error, TransportError, nsid_list};

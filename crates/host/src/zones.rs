@@ -17,8 +17,8 @@ use nvme::zone::{
 use nvme::{CNTLID_DYNAMIC, Command, Csi, Nsid};
 
 use crate::call::call_alone;
-use crate::queue::{Data, Queue, Tag, Transport};
-use crate::{Error, Host, IoQueue, TransportError};
+use crate::queue::{Data, Queue, Transport};
+use crate::{Error, Host, IoQueue};
 
 /// How long one command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
@@ -425,52 +425,9 @@ impl<Q: Queue> IoQueue<Q> {
         let done = call_alone(self.raw(), command, Data::Out(data.to_vec()), TIMEOUT, what)?;
         Ok(appended_lba(&done.completion))
     }
-
-    /// Appends whole blocks to the zone that begins at `zslba`, with as many commands as it takes, as many at once as the queue takes. A
-    /// command takes `limits.append` blocks of the namespace. The result has the LBA of the first block of each, in the order of the data: the
-    /// drive carries the commands out in any order. With `fua` the blocks are durable when this returns.
-    ///
-    /// # Errors
-    /// The length is not one of whole blocks; a command failed (others may have been carried out); the transport is broken.
-    pub fn append_all(&mut self, ns: &Zoned, zslba: u64, data: &[u8], fua: bool) -> Result<Vec<u64>, Error> {
-        let what = || describe("appending to", ns.namespace.nsid, Zones::One(zslba));
-        let block = ns.namespace.block_size as usize;
-        if !data.len().is_multiple_of(block.max(1)) {
-            return Err(Error::Usage(format!("{}: no whole number of blocks of {block} bytes", what())));
-        }
-        let mut pieces = data.chunks(ns.namespace.limits.append as usize * block).enumerate().peekable();
-        let mut waiting: Vec<(Tag, usize)> = Vec::new();
-        let mut lbas = vec![0; pieces.len()];
-        let mut failed = None;
-        loop {
-            while failed.is_none() && waiting.len() < self.raw().capacity() {
-                let Some((index, piece)) = pieces.next() else { break };
-                let blocks = u32::try_from(piece.len() / block).unwrap_or(u32::MAX);
-                let command = match fua {
-                    true => ns.namespace.append_durably(zslba, blocks),
-                    false => ns.namespace.append(zslba, blocks),
-                };
-                waiting.push((self.raw().submit(command, Data::Out(piece.to_vec()))?, index));
-            }
-            if waiting.is_empty() {
-                break;
-            }
-            let done = self.raw().next(Some(TIMEOUT))?.ok_or(TransportError::Timeout(TIMEOUT))?;
-            let Some(position) = waiting.iter().position(|(tag, _)| *tag == done.tag) else { continue };
-            let (_, index) = waiting.swap_remove(position);
-            match done.completion.status().ok() {
-                Ok(()) => lbas[index] = appended_lba(&done.completion),
-                Err(status) => failed = failed.or(Some(status)),
-            }
-        }
-        match failed {
-            None => Ok(lbas),
-            Some(status) => Err(Error::Command { what: what(), status }),
-        }
-    }
 }
 
-fn describe(verb: &str, nsid: Nsid, zones: Zones) -> String {
+pub(crate) fn describe(verb: &str, nsid: Nsid, zones: Zones) -> String {
     match zones {
         Zones::One(lba) => format!("{verb}: namespace {nsid}, zone at block {lba}"),
         Zones::All => format!("{verb}: namespace {nsid}, all zones"),

@@ -1,5 +1,8 @@
 //! What the store asks of the device below it.
 
+use std::fmt::Debug;
+use std::sync::Arc;
+
 /// Where consecutive blocks lie on the device. A run never crosses the border of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
@@ -78,9 +81,22 @@ pub enum DeviceError {
     Failed(String),
 }
 
+/// An append that was begun.
+pub trait Append: Debug + Send + Sync {
+    /// Waits until it has ended, and tells where the data lies, in the order of the data. Several threads may wait for it, each as often as
+    /// it likes.
+    ///
+    /// # Errors
+    /// The zone takes nothing, or the device failed. Any part of the data may then be in the zone.
+    fn wait(&self) -> Result<Vec<Run>, DeviceError>;
+
+    /// The data, after the zone did not take it. It is given away once.
+    fn take_back(&self) -> Vec<u8>;
+}
+
 /// A device with zones. All methods may be called from several threads.
 ///
-/// What was appended is visible at once. It survives a loss of power after the next [`flush`](ZoneDevice::flush) that begins later and
+/// What was appended is visible when its append has ended. It survives a loss of power after the next [`flush`](ZoneDevice::flush) that begins later and
 /// succeeds. After a loss of power each zone holds a prefix of what was appended to it, at least as long as what was flushed.
 pub trait ZoneDevice {
     /// What does not change.
@@ -104,13 +120,18 @@ pub trait ZoneDevice {
     /// The device failed. The contents of the buffer are then undefined.
     fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;
 
-    /// Appends whole blocks to a zone, and tells where they lie, in the order of the data. Several commands may be necessary, which may
-    /// be carried out in any order. Data of up to [`Shape::append_blocks`] is one command, and one run. If it is to be `durable`, the zone is
-    /// durable up to the end of the data when this returns.
+    /// Begins to append whole blocks to a zone. Several commands may be necessary, which may be carried out in any order, also among those
+    /// of other appends that have not ended. Data of up to [`Shape::append_blocks`] is one command, and one run. If it is to be `durable`, the
+    /// zone is durable up to the end of the data when the append has ended.
+    fn begin_append(&self, zone: u32, data: &[u8], durable: bool) -> Arc<dyn Append>;
+
+    /// Appends whole blocks to a zone, and waits for the end.
     ///
     /// # Errors
-    /// The zone takes nothing, or the device failed. Any part of the data may then be in the zone.
-    fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError>;
+    /// As [`Append::wait`].
+    fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
+        self.begin_append(zone, data, durable).wait()
+    }
 
     /// Empties a zone. This is durable when it returns.
     ///
@@ -148,8 +169,8 @@ impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
         (**self).read(lba, buffer)
     }
 
-    fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
-        (**self).append(zone, data, durable)
+    fn begin_append(&self, zone: u32, data: &[u8], durable: bool) -> Arc<dyn Append> {
+        (**self).begin_append(zone, data, durable)
     }
 
     fn reset(&self, zone: u32) -> Result<(), DeviceError> {

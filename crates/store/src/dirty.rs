@@ -5,12 +5,14 @@ use std::collections::BTreeMap;
 /// A block in memory.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct DirtyBlock {
-    /// All of it.
+    /// Room for all of it.
     pub(crate) bytes: Box<[u8]>,
     /// The bytes that the device does not have lie from here...
     pub(crate) from: usize,
     /// ...to here, exclusive.
     pub(crate) to: usize,
+    /// Whether the others are there, too.
+    pub(crate) complete: bool,
     /// Whether the file had nothing on the device there.
     pub(crate) fresh: bool,
 }
@@ -35,12 +37,29 @@ impl Dirty {
         self.blocks.values().filter(|block| block.fresh).count()
     }
 
-    /// Puts bytes into a block that is there, from the byte `at` on.
-    pub(crate) fn change(&mut self, block: u64, at: usize, bytes: &[u8]) -> bool {
-        let Some(dirty) = self.blocks.get_mut(&block) else { return false };
-        dirty.bytes[at..at + bytes.len()].copy_from_slice(bytes);
-        (dirty.from, dirty.to) = (dirty.from.min(at), dirty.to.max(at + bytes.len()));
-        true
+    /// Whether bytes can be put into a block, from the byte `at` on: there must be no gap to those that it has. `None`: there is no such block.
+    pub(crate) fn takes(&self, block: u64, at: usize, length: usize) -> Option<bool> {
+        let dirty = self.blocks.get(&block)?;
+        Some(dirty.complete || (at <= dirty.to && at + length >= dirty.from))
+    }
+
+    /// Puts bytes into a block that [takes](Dirty::takes) them.
+    pub(crate) fn change(&mut self, block: u64, at: usize, bytes: &[u8]) {
+        if let Some(dirty) = self.blocks.get_mut(&block) {
+            dirty.bytes[at..at + bytes.len()].copy_from_slice(bytes);
+            (dirty.from, dirty.to) = (dirty.from.min(at), dirty.to.max(at + bytes.len()));
+        }
+    }
+
+    /// Gives a block the bytes that it lacks: those of `loaded`, which is all of it.
+    pub(crate) fn complete(&mut self, block: u64, loaded: &[u8]) {
+        if let Some(dirty) = self.blocks.get_mut(&block)
+            && !dirty.complete
+        {
+            dirty.bytes[..dirty.from].copy_from_slice(&loaded[..dirty.from]);
+            dirty.bytes[dirty.to..].copy_from_slice(&loaded[dirty.to..]);
+            dirty.complete = true;
+        }
     }
 
     pub(crate) fn insert(&mut self, block: u64, dirty: DirtyBlock) {
@@ -65,7 +84,7 @@ impl Dirty {
         self.blocks.range(from..to.max(from)).map(|(number, dirty)| (*number, dirty))
     }
 
-    /// The bytes of the block `first` and of those behind it that were written as a whole, without a gap: at most `most` blocks.
+    /// The bytes of the block `first`, which is complete, and of those behind it that were written as a whole, without a gap: at most `most` blocks.
     pub(crate) fn whole_from(&self, first: u64, most: usize) -> Vec<u8> {
         let mut bytes = Vec::new();
         for ((number, dirty), expected) in self.blocks.range(first..).zip(first..).take(most.max(1)) {

@@ -1,57 +1,102 @@
 //! A zoned namespace as a device, over queues of a host.
 
-use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 
-use host::{Error, IoQueue, Queue, Zoned, Zones};
+use host::{Appends, Error, IoQueue, Queue, Zoned, Zones};
 use nvme::Status;
 use nvme::zone::{ZoneDescriptor, ZoneReportFilter, ZoneSendAction, ZoneState};
 
-use crate::device::{Condition, DeviceError, Run, Shape, Zone, ZoneDevice};
+use crate::device::{Append, Condition, DeviceError, Run, Shape, Zone, ZoneDevice};
 
 /// Zones that may be open at once where the namespace sets no limit.
 const OPEN_WITHOUT_LIMIT: u32 = 16;
 
-/// A zoned namespace. Several threads use it at once: each call takes one of its queues.
+/// A zoned namespace. Several threads use it at once: each call takes one of its queues, and each append keeps one until it has ended.
 #[derive(Debug)]
 pub struct NamespaceZones<Q> {
     zoned: Zoned,
-    queues: Mutex<Vec<IoQueue<Q>>>,
+    pool: Arc<Pool<Q>>,
+}
+
+/// The queues.
+#[derive(Debug)]
+struct Pool<Q> {
+    /// How many there are.
+    total: usize,
+    idle: Mutex<Idle<Q>>,
     given_back: Condvar,
 }
+
+#[derive(Debug)]
+struct Idle<Q> {
+    queues: Vec<IoQueue<Q>>,
+    /// Queues that appends keep.
+    kept: usize,
+}
+
+/// Queues that appends leave for other calls.
+const OTHERS: usize = 2;
 
 /// A queue that is in use. It goes back when it is dropped.
 struct Borrowed<'a, Q> {
     queue: Option<IoQueue<Q>>,
-    from: &'a NamespaceZones<Q>,
+    from: &'a Pool<Q>,
 }
 
 impl<Q> Drop for Borrowed<'_, Q> {
     fn drop(&mut self) {
-        self.from.queues().extend(self.queue.take());
+        self.from.idle().queues.extend(self.queue.take());
         self.from.given_back.notify_one();
     }
 }
 
-impl<Q> NamespaceZones<Q> {
-    /// A namespace that is attached to the host of these queues. There is at least one.
-    #[must_use]
-    pub fn new(zoned: Zoned, queues: Vec<IoQueue<Q>>) -> Self {
-        assert!(!queues.is_empty(), "there is at least one queue");
-        Self { zoned, queues: Mutex::new(queues), given_back: Condvar::new() }
-    }
-
-    fn queues(&self) -> MutexGuard<'_, Vec<IoQueue<Q>>> {
-        self.queues.lock().unwrap_or_else(PoisonError::into_inner)
+impl<Q> Pool<Q> {
+    fn idle(&self) -> MutexGuard<'_, Idle<Q>> {
+        self.idle.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
     fn with<T>(&self, call: impl FnOnce(&mut IoQueue<Q>) -> Result<T, Error>) -> Result<T, Error> {
-        let waited = self.given_back.wait_while(self.queues(), |queues| queues.is_empty());
-        let queue = waited.unwrap_or_else(PoisonError::into_inner).pop();
+        let waited = self.given_back.wait_while(self.idle(), |idle| idle.queues.is_empty());
+        let queue = waited.unwrap_or_else(PoisonError::into_inner).queues.pop();
         let mut borrowed = Borrowed { queue, from: self };
         match &mut borrowed.queue {
             Some(queue) => call(queue),
             None => Err(Error::Usage("there is no queue".into())),
         }
+    }
+
+    /// A queue that an append keeps, if enough are left for other calls.
+    fn keep(&self) -> Option<IoQueue<Q>> {
+        let mut idle = self.idle();
+        if idle.kept + OTHERS >= self.total {
+            return None;
+        }
+        let queue = idle.queues.pop()?;
+        idle.kept += 1;
+        Some(queue)
+    }
+
+    fn give_back(&self, queue: IoQueue<Q>) {
+        let mut idle = self.idle();
+        idle.queues.push(queue);
+        idle.kept -= 1;
+        self.given_back.notify_one();
+    }
+}
+
+impl<Q> NamespaceZones<Q> {
+    /// A namespace that is attached to the host of these queues. There is at least one. With more than two, appends are under way
+    /// while other calls go on.
+    #[must_use]
+    pub fn new(zoned: Zoned, queues: Vec<IoQueue<Q>>) -> Self {
+        assert!(!queues.is_empty(), "there is at least one queue");
+        let total = queues.len();
+        let idle = Mutex::new(Idle { queues, kept: 0 });
+        Self { zoned, pool: Arc::new(Pool { total, idle, given_back: Condvar::new() }) }
+    }
+
+    fn with<T>(&self, call: impl FnOnce(&mut IoQueue<Q>) -> Result<T, Error>) -> Result<T, Error> {
+        self.pool.with(call)
     }
 
     fn start(&self, zone: u32) -> u64 {
@@ -73,6 +118,78 @@ impl<Q> NamespaceZones<Q> {
         let zones = Zones::One(self.start(zone));
         let nsid = self.zoned.namespace.nsid;
         self.with(|queue| queue.manage_zones(nsid, action, zones)).map_err(|error| of_zone(zone, &error))
+    }
+}
+
+/// An append on a queue of its own.
+struct QueuedAppend<Q> {
+    zoned: Zoned,
+    zone: u32,
+    /// Length in logical blocks.
+    blocks: u64,
+    pool: Arc<Pool<Q>>,
+    progress: Mutex<Progress<Q>>,
+}
+
+enum Progress<Q> {
+    /// Its commands were sent.
+    Sent(IoQueue<Q>, Appends),
+    /// It has ended.
+    Ended(Result<Vec<Run>, DeviceError>, Vec<u8>),
+}
+
+impl<Q> std::fmt::Debug for QueuedAppend<Q> {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("QueuedAppend")
+            .field("zone", &self.zone)
+            .field("blocks", &self.blocks)
+            .finish_non_exhaustive()
+    }
+}
+
+impl<Q: Queue> QueuedAppend<Q> {
+    fn progress(&self) -> MutexGuard<'_, Progress<Q>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Waits for the end of appends on a queue.
+    fn end(&self, queue: &mut IoQueue<Q>, mut appends: Appends) -> Progress<Q> {
+        let lbas = queue.end_appends(&mut appends).map_err(|error| of_zone(self.zone, &error));
+        let data = if lbas.is_err() { appends.into_data() } else { Vec::new() };
+        Progress::Ended(lbas.map(|lbas| self.runs(&lbas)), data)
+    }
+
+    fn runs(&self, lbas: &[u64]) -> Vec<Run> {
+        let piece = u64::from(self.zoned.namespace.limits.append);
+        let lengths = (0..self.blocks).step_by(usize::try_from(piece).unwrap_or(usize::MAX));
+        let lengths = lengths.map(|from| piece.min(self.blocks - from));
+        lbas.iter().zip(lengths).map(|(lba, blocks)| Run { lba: *lba, blocks }).collect()
+    }
+}
+
+impl<Q: Queue + Send> Append for QueuedAppend<Q> {
+    fn wait(&self) -> Result<Vec<Run>, DeviceError> {
+        let mut progress = self.progress();
+        if let Progress::Ended(result, _) = &*progress {
+            return result.clone();
+        }
+        let broken = Err(DeviceError::Failed("waiting for an append did not end".into()));
+        let sent = std::mem::replace(&mut *progress, Progress::Ended(broken, Vec::new()));
+        if let Progress::Sent(mut queue, appends) = sent {
+            *progress = self.end(&mut queue, appends);
+            self.pool.give_back(queue);
+        }
+        match &*progress {
+            Progress::Ended(result, _) => result.clone(),
+            Progress::Sent(..) => unreachable!("it has just ended"),
+        }
+    }
+
+    fn take_back(&self) -> Vec<u8> {
+        match &mut *self.progress() {
+            Progress::Ended(_, data) => std::mem::take(data),
+            Progress::Sent(..) => Vec::new(),
+        }
     }
 }
 
@@ -113,7 +230,7 @@ fn of_zone(zone: u32, error: &Error) -> DeviceError {
     if about_it { DeviceError::Zone { zone, problem: error.to_string() } } else { failed(error) }
 }
 
-impl<Q: Queue> ZoneDevice for NamespaceZones<Q> {
+impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
     fn shape(&self) -> Shape {
         let limits = [self.zoned.max_active, self.zoned.max_open];
         Shape {
@@ -138,13 +255,30 @@ impl<Q: Queue> ZoneDevice for NamespaceZones<Q> {
         self.with(|queue| queue.read(&self.zoned.namespace, lba, buffer)).map_err(|error| failed(&error))
     }
 
-    fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
-        let block = self.zoned.namespace.block_size as usize;
-        let piece = self.zoned.namespace.limits.append as usize * block;
-        let lbas = self.with(|queue| queue.append_all(&self.zoned, self.start(zone), data, durable));
-        let lbas = lbas.map_err(|error| of_zone(zone, &error))?;
-        let pieces = data.chunks(piece).map(|piece| (piece.len() / block) as u64);
-        Ok(lbas.into_iter().zip(pieces).map(|(lba, blocks)| Run { lba, blocks }).collect())
+    fn begin_append(&self, zone: u32, data: &[u8], durable: bool) -> Arc<dyn Append> {
+        let (zoned, start) = (self.zoned, self.start(zone));
+        let blocks = (data.len() / (zoned.namespace.block_size as usize).max(1)) as u64;
+        let failed = Progress::Ended(Err(DeviceError::Failed("it was not begun".into())), Vec::new());
+        let mut append =
+            QueuedAppend { zoned, zone, blocks, pool: Arc::clone(&self.pool), progress: Mutex::new(failed) };
+        let progress = match self.pool.keep() {
+            Some(mut queue) => match queue.begin_appends(&zoned, start, data, durable) {
+                Ok(appends) => Progress::Sent(queue, appends),
+                Err(error) => {
+                    self.pool.give_back(queue);
+                    Progress::Ended(Err(of_zone(zone, &error)), data.to_vec())
+                }
+            },
+            None => {
+                let ended = self.with(|queue| {
+                    let appends = queue.begin_appends(&zoned, start, data, durable)?;
+                    Ok(append.end(queue, appends))
+                });
+                ended.unwrap_or_else(|error| Progress::Ended(Err(of_zone(zone, &error)), data.to_vec()))
+            }
+        };
+        append.progress = Mutex::new(progress);
+        Arc::new(append)
     }
 
     fn reset(&self, zone: u32) -> Result<(), DeviceError> {

@@ -24,6 +24,14 @@ pub(crate) struct ReadPlan {
     pub(crate) bytes: usize,
 }
 
+impl ReadPlan {
+    /// Whether some bytes of the buffer lie nowhere on the device.
+    pub(crate) fn has_holes(&self, block: u64) -> bool {
+        let there: u64 = self.runs.iter().map(|(_, run)| run.blocks * block).sum();
+        there < self.bytes as u64
+    }
+}
+
 fn index(bytes: u64) -> usize {
     usize::try_from(bytes).unwrap_or(usize::MAX)
 }
@@ -63,9 +71,9 @@ impl State {
             contents.patches.within(start, end).map(|(at, piece)| (index(at - start), piece.to_vec())),
         );
         if let Some(active) = self.active.get(&ino) {
-            let dirty = active.dirty.within(first, last);
-            plan.overlays
-                .extend(dirty.map(|(at, dirty)| (index((at - first) * block), dirty.bytes.to_vec())));
+            plan.overlays.extend(active.dirty.within(first, last).map(|(at, dirty)| {
+                (index((at - first) * block) + dirty.from, dirty.bytes[dirty.from..dirty.to].to_vec())
+            }));
         }
         Ok(plan)
     }
@@ -103,8 +111,11 @@ impl State {
         if data.is_empty() {
             return Ok(());
         }
-        let contents = self.contents(ino)?;
         let (first, last) = (offset / block, end.div_ceil(block));
+        if self.is_under_way(ino, first, last) {
+            self.land(device, ino)?;
+        }
+        let contents = self.contents(ino)?;
         let there: u64 = contents.extents.within(first, last).map(|(_, run)| run.blocks).sum();
         self.reserve(device, last - first - there)?;
         // Records of extents need place in the log, too.
@@ -139,18 +150,33 @@ impl State {
         let block = device.shape().block;
         let size = self.size(ino)?;
         let end = number * block as u64 + (at + data.len()) as u64;
-        if !self.active.entry(ino).or_default().dirty.change(number, at, data) {
-            let mut bytes =
-                if data.len() == block { vec![0; block] } else { self.load(device, ino, number)? };
-            bytes[at..at + data.len()].copy_from_slice(data);
-            let fresh = !self.contents(ino)?.extents.has(number);
-            let dirty = DirtyBlock { bytes: bytes.into_boxed_slice(), from: at, to: at + data.len(), fresh };
-            self.active.entry(ino).or_default().dirty.insert(number, dirty);
-            self.dirty_blocks += 1;
-            self.fresh_blocks += usize::from(fresh);
+        match self.active.entry(ino).or_default().dirty.takes(number, at, data.len()) {
+            Some(takes) => {
+                if !takes {
+                    self.complete(device, ino, number)?;
+                }
+                self.active.entry(ino).or_default().dirty.change(number, at, data);
+            }
+            None => {
+                let mut bytes = vec![0; block].into_boxed_slice();
+                let (from, to) = (at, at + data.len());
+                bytes[from..to].copy_from_slice(data);
+                let fresh = !self.contents(ino)?.extents.has(number);
+                let dirty = DirtyBlock { bytes, from, to, complete: data.len() == block, fresh };
+                self.active.entry(ino).or_default().dirty.insert(number, dirty);
+                self.dirty_blocks += 1;
+                self.fresh_blocks += usize::from(fresh);
+            }
         }
         let active = self.active.entry(ino).or_default();
         (active.size, active.mtime) = (Some(size.max(end)), now);
+        Ok(())
+    }
+
+    /// Gives a block in memory the bytes that were not written.
+    fn complete<D: ZoneDevice>(&mut self, device: &D, ino: Ino, number: u64) -> Result<(), Error> {
+        let loaded = self.load(device, ino, number)?;
+        self.active.entry(ino).or_default().dirty.complete(number, &loaded);
         Ok(())
     }
 
@@ -165,37 +191,17 @@ impl State {
     ) -> Result<(), Error> {
         let block = device.shape().block as u64;
         let last = first + data.len() as u64 / block;
-        let size = self.size(ino)?;
-        self.place_blocks(device, ino, first, data, (size.max(last * block), now))?;
+        let size = self.size(ino)?.max(last * block);
+        if let Err(error) = self.send(device, (ino, first), data, (size, now), false) {
+            // Some of it may be there.
+            self.land(device, ino)?;
+            return Err(error);
+        }
         self.drop_dirty(ino, first, last);
-        if let Some(active) = self.active.get_mut(&ino) {
-            active.size = active.size.map(|size| size.max(last * block));
-        }
-        self.settle(ino);
+        let active = self.active.entry(ino).or_default();
+        (active.size, active.mtime) = (Some(size), now);
+        self.forget_if_clean(ino);
         Ok(())
-    }
-
-    /// Puts blocks of a file into zones and records where they lie. `size` is how long the file is at least.
-    fn place_blocks<D: ZoneDevice>(
-        &mut self,
-        device: &D,
-        ino: Ino,
-        first: u64,
-        data: &[u8],
-        (size, mtime): (u64, u64),
-    ) -> Result<(), Error> {
-        let block = device.shape().block as u64;
-        let (mut at, mut data) = (first, data);
-        while !data.is_empty() {
-            for run in self.put(device, self.lifetime(ino), data, false)? {
-                // The log must not tell of a size whose bytes it does not know.
-                let size = size.min((at + run.blocks) * block);
-                self.record(&Record::Extent { ino, block: at, run, size, mtime })?;
-                at += run.blocks;
-                data = &data[index(run.blocks * block)..];
-            }
-        }
-        self.write_log_if_long(device)
     }
 
     /// Writes some blocks out if too many are in memory.
@@ -217,6 +223,16 @@ impl State {
 
     /// Writes out what a file has in memory: whole blocks to zones, parts of blocks as records.
     pub(crate) fn write_out<D: ZoneDevice>(&mut self, device: &D, ino: Ino) -> Result<(), Error> {
+        self.write_out_as(device, ino, false)
+    }
+
+    /// As [`write_out`](State::write_out), for a file that is synced. If little is to be written, and all else is durable, it is when it lands.
+    pub(crate) fn write_out_to_sync<D: ZoneDevice>(&mut self, device: &D, ino: Ino) -> Result<(), Error> {
+        let little = self.active.get(&ino).is_none_or(|active| active.dirty.len() <= self.limits.durable);
+        self.write_out_as(device, ino, little && self.is_durable())
+    }
+
+    fn write_out_as<D: ZoneDevice>(&mut self, device: &D, ino: Ino, durable: bool) -> Result<(), Error> {
         let block = device.shape().block;
         let mut inlined = 0;
         while let Some(active) = self.active.get(&ino) {
@@ -224,6 +240,11 @@ impl State {
             let (size, mtime) = (self.size(ino)?, active.mtime);
             let part = dirty.to - dirty.from;
             if part < block && inlined + part <= self.limits.inline {
+                if self.under_way_of(ino).next().is_some() {
+                    // The log must not tell of a size whose bytes it does not know.
+                    self.land(device, ino)?;
+                    continue;
+                }
                 let offset = first * block as u64 + dirty.from as u64;
                 let bytes = dirty.bytes[dirty.from..dirty.to].to_vec();
                 self.record(&Record::Inline { ino, offset, bytes, mtime })?;
@@ -231,12 +252,16 @@ impl State {
                 inlined += part;
                 continue;
             }
+            if !dirty.complete {
+                self.complete(device, ino, first)?;
+                continue;
+            }
             let run = active.dirty.whole_from(first, self.limits.piece);
             let blocks = (run.len() / block) as u64;
-            self.place_blocks(device, ino, first, &run, (size, mtime))?;
+            self.send(device, (ino, first), &run, (size, mtime), durable)?;
             self.drop_dirty(ino, first, first + blocks);
         }
-        self.settle(ino);
+        self.forget_if_clean(ino);
         self.write_log_if_long(device)?;
         if self.contents(ino).is_ok_and(|contents| contents.patches.bytes() > self.limits.file_patches) {
             self.promote(device, ino, false)?;
@@ -253,8 +278,11 @@ impl State {
         }
     }
 
-    /// Forgets what is kept for a file that has nothing in memory.
-    pub(crate) fn settle(&mut self, ino: Ino) {
+    /// Forgets what is kept for a file that has nothing in memory, and nothing under way.
+    pub(crate) fn forget_if_clean(&mut self, ino: Ino) {
+        if self.under_way_of(ino).next().is_some() {
+            return;
+        }
         if let Some(active) = self.active.get_mut(&ino)
             && active.dirty.is_empty()
         {
@@ -268,6 +296,7 @@ impl State {
     /// Writes blocks of a file that lie in the log in part into zones. Without `all`, the last block of the file stays: it grows.
     fn promote<D: ZoneDevice>(&mut self, device: &D, ino: Ino, all: bool) -> Result<(), Error> {
         let block = device.shape().block as u64;
+        self.land(device, ino)?;
         let inode = self.tree.get(ino).ok_or(Error::NotFound)?;
         let mtime = inode.attributes.mtime;
         let contents = self.contents(ino)?;
@@ -281,9 +310,9 @@ impl State {
                 next += 1;
             }
             let size = self.contents(ino)?.size;
-            self.place_blocks(device, ino, first, &data, (size, mtime))?;
+            self.send(device, (ino, first), &data, (size, mtime), false)?;
         }
-        Ok(())
+        self.land(device, ino)
     }
 
     /// Writes all blocks that lie in the log in part into zones.
@@ -297,11 +326,19 @@ impl State {
     }
 
     /// Gives a file a size. What lies behind it is gone; what is new reads as zeroes.
-    pub(crate) fn resize(&mut self, ino: Ino, size: u64, block: usize, now: u64) -> Result<(), Error> {
+    pub(crate) fn resize<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        ino: Ino,
+        size: u64,
+        now: u64,
+    ) -> Result<(), Error> {
         self.writable()?;
+        let block = device.shape().block;
         if size > MAX_SIZE {
             return Err(Error::FileTooLong);
         }
+        self.land(device, ino)?;
         let before = self.size(ino)?;
         self.reserve_record(64)?;
         if size < before {
@@ -316,7 +353,7 @@ impl State {
         if let Some(active) = self.active.get_mut(&ino) {
             active.size = active.size.map(|_| size);
         }
-        self.settle(ino);
+        self.forget_if_clean(ino);
         Ok(())
     }
 
@@ -335,6 +372,7 @@ impl State {
         }
         // What is in memory would lie over the hole.
         self.write_out(device, ino)?;
+        self.land(device, ino)?;
         self.reserve_record(256)?;
         self.record(&Record::Hole { ino, from, to, mtime: now })
     }

@@ -12,6 +12,7 @@
 
 mod check;
 mod codec;
+mod commit;
 pub mod device;
 mod dirty;
 mod drive;
@@ -19,6 +20,7 @@ mod error;
 mod extents;
 mod files;
 mod fuse;
+mod landing;
 mod lifetime;
 mod log;
 #[cfg(test)]

@@ -96,10 +96,11 @@ impl State {
         let (kind, size, blocks, links) = match &inode.kind {
             Kind::File(contents) => {
                 let runs = contents.extents.iter().map(|(_, run)| run.blocks);
-                let dirty = self.active.get(&ino).map_or(0, |active| active.dirty.len());
+                let dirty = self.active.get(&ino).map_or(0, |active| active.dirty.len()) as u64;
+                let under_way: u64 = self.under_way_of(ino).map(|data| data.blocks).sum();
                 // What is in memory may replace blocks that are there.
                 let most = self.size(ino)?.div_ceil(self.tree.block());
-                let blocks = (runs.sum::<u64>() + dirty as u64).min(most);
+                let blocks = (runs.sum::<u64>() + dirty + under_way).min(most);
                 (FileKind::File, self.size(ino)?, blocks, inode.names)
             }
             Kind::Directory(directory) => {
@@ -310,6 +311,7 @@ impl<D: ZoneDevice> Store<D> {
         state.reserve_record(512 + to.1.len())?;
         if replaced.is_some() && state.active.contains_key(&ino) {
             state.write_out(&self.device, ino)?;
+            state.land(&self.device, ino)?;
         }
         let ((parent, name), (new_parent, new_name)) = (from, to);
         state.record(&Record::Rename {
@@ -360,6 +362,7 @@ impl<D: ZoneDevice> Store<D> {
             // What is in memory would bring its own time along.
             if state.active.contains_key(&ino) {
                 state.write_out(&self.device, ino)?;
+                state.land(&self.device, ino)?;
             }
         }
         state.record(&Record::Attributes { ino, attributes })?;
@@ -388,7 +391,7 @@ impl<D: ZoneDevice> Store<D> {
         if active.opens > 0 {
             return Ok(());
         }
-        state.settle(ino);
+        state.forget_if_clean(ino);
         if state.writable().is_ok() { state.forget_if_unused(ino) } else { Ok(()) }
     }
 

@@ -1,6 +1,6 @@
 //! Making a store, and opening one.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
 
 use crate::device::{Condition, Shape, Zone, ZoneDevice};
 use crate::error::Error;
@@ -143,6 +143,11 @@ pub(crate) fn open<D: ZoneDevice>(device: &D, read_only: bool, placement: Placem
         fresh_blocks: 0,
         pending: Vec::new(),
         durable: Position::default(),
+        under_way: VecDeque::new(),
+        writing: None,
+        recorded: 0,
+        logged: 0,
+        durable_records: 0,
         appends: 0,
         durable_appends: 0,
         read_only,

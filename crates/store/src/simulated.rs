@@ -1,23 +1,64 @@
 //! A device with zones in memory that loses its power, for tests.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use rng::Rng;
 
-use crate::device::{Condition, DeviceError, Run, Shape, Zone, ZoneDevice};
+use crate::device::{Append, Condition, DeviceError, Run, Shape, Zone, ZoneDevice};
 
-/// A device with zones in memory. It can stop at any call, and fail calls. When its power comes back, each zone has lost some of what was
-/// not flushed.
+/// A device with zones in memory. It can stop at any call, and fail calls. Appends are carried out at any time between their begin and their
+/// end, in any order. When its power comes back, each zone has lost some of what was not flushed.
 #[derive(Debug)]
 pub struct Simulated {
+    inner: Arc<Inner>,
+}
+
+#[derive(Debug)]
+struct Inner {
     shape: Shape,
     capacity: u64,
     state: Mutex<State>,
 }
 
+/// An append that was begun.
+#[derive(Debug)]
+struct Begun {
+    zone: u32,
+    data: Vec<u8>,
+    durable: bool,
+    ended: Mutex<Option<Result<Vec<Run>, DeviceError>>>,
+}
+
+#[derive(Debug)]
+struct SimulatedAppend {
+    begun: Arc<Begun>,
+    inner: Arc<Inner>,
+}
+
+impl Append for SimulatedAppend {
+    fn wait(&self) -> Result<Vec<Run>, DeviceError> {
+        let state = &mut *self.inner.state();
+        state.begun.retain(|other| !Arc::ptr_eq(other, &self.begun));
+        self.inner.carry_out(state, &self.begun);
+        self.begun.result().clone().unwrap_or_else(|| Err(no_power()))
+    }
+
+    fn take_back(&self) -> Vec<u8> {
+        self.begun.data.clone()
+    }
+}
+
+impl Begun {
+    fn result(&self) -> MutexGuard<'_, Option<Result<Vec<Run>, DeviceError>>> {
+        self.ended.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 #[derive(Debug)]
 struct State {
     zones: Vec<SimulatedZone>,
+    /// Appends that were not carried out yet.
+    begun: Vec<Arc<Begun>>,
     rng: Rng,
     /// Calls that change something until the power fails; `None`: it does not.
     calls_left: Option<u64>,
@@ -47,13 +88,20 @@ impl Simulated {
         let zone = SimulatedZone { data: Vec::new(), written: 0, durable: 0, condition: Condition::Writable };
         let zones = vec![zone; shape.zones as usize];
         let rng = Rng::new(seed);
-        let state =
-            State { zones, rng, calls_left: None, without_power: false, append_faults: 0, flush_faults: 0 };
-        Self { shape, capacity, state: Mutex::new(state) }
+        let state = State {
+            zones,
+            begun: Vec::new(),
+            rng,
+            calls_left: None,
+            without_power: false,
+            append_faults: 0,
+            flush_faults: 0,
+        };
+        Self { inner: Arc::new(Inner { shape, capacity, state: Mutex::new(state) }) }
     }
 
     fn state(&self) -> MutexGuard<'_, State> {
-        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+        self.inner.state()
     }
 
     /// The power fails within the call after so many more that change something.
@@ -80,6 +128,8 @@ impl Simulated {
     /// The power comes back, or fails and comes back at once. Zones have lost what the seed decides.
     pub fn restore_power(&self) {
         let state = &mut *self.state();
+        // Appends that were not carried out never are.
+        state.begun.clear();
         for zone in &mut state.zones {
             let kept = zone.durable + state.rng.below(zone.written - zone.durable + 1);
             if kept < zone.written && zone.condition == Condition::Full {
@@ -87,9 +137,15 @@ impl Simulated {
             }
             zone.written = kept;
             zone.durable = kept;
-            zone.data.truncate(usize::try_from(kept).unwrap_or(usize::MAX) * self.shape.block);
+            zone.data.truncate(usize::try_from(kept).unwrap_or(usize::MAX) * self.inner.shape.block);
         }
         (state.without_power, state.calls_left) = (false, None);
+    }
+
+    /// Who uses the device has stopped. Of the appends that were begun, the device carries out some.
+    pub fn disconnect(&self) {
+        self.inner.carry_out_some();
+        self.state().begun.clear();
     }
 
     /// The power is there and stays. Nothing is lost.
@@ -102,6 +158,34 @@ impl Simulated {
     pub fn damage(&self, zone: u32, byte: usize) {
         if let Some(byte) = self.state().zones[zone as usize].data.get_mut(byte) {
             *byte ^= 0x55;
+        }
+    }
+}
+
+impl Inner {
+    fn state(&self) -> MutexGuard<'_, State> {
+        self.state.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// Carries out some of the appends that were begun, in any order.
+    fn carry_out_some(&self) {
+        let state = &mut *self.state();
+        let mut index = 0;
+        while index < state.begun.len() {
+            if state.rng.below(3) == 0 {
+                let at = state.rng.below(state.begun.len() as u64) as usize;
+                let begun = state.begun.remove(at);
+                self.carry_out(state, &begun);
+            }
+            index += 1;
+        }
+    }
+
+    /// Carries out an append, if that was not done yet.
+    fn carry_out(&self, state: &mut State, begun: &Begun) {
+        let mut ended = begun.result();
+        if ended.is_none() {
+            *ended = Some(self.append(state, begun.zone, &begun.data, begun.durable));
         }
     }
 
@@ -125,59 +209,13 @@ impl Simulated {
         Ok(())
     }
 
-    fn view(&self, zone: &SimulatedZone) -> Zone {
-        let written = if zone.condition == Condition::Full { self.capacity } else { zone.written };
-        Zone { capacity: self.capacity, written, condition: zone.condition }
-    }
-
-    fn put(zone: &mut SimulatedZone, data: &[u8], block: usize, capacity: u64) {
-        zone.data.extend_from_slice(data);
-        zone.written += (data.len() / block) as u64;
-        if zone.written == capacity {
-            zone.condition = Condition::Full;
-        }
-    }
-}
-
-fn no_power() -> DeviceError {
-    DeviceError::Failed("the device has no power".into())
-}
-
-impl ZoneDevice for Simulated {
-    fn shape(&self) -> Shape {
-        self.shape
-    }
-
-    fn zones(&self) -> Result<Vec<Zone>, DeviceError> {
-        let state = self.state();
-        Self::usable(&state, 0)?;
-        Ok(state.zones.iter().map(|zone| self.view(zone)).collect())
-    }
-
-    fn zone(&self, zone: u32) -> Result<Zone, DeviceError> {
-        let state = self.state();
-        Self::usable(&state, zone)?;
-        Ok(self.view(&state.zones[zone as usize]))
-    }
-
-    fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        let state = self.state();
-        let number = self.shape.zone_of(lba);
-        Self::usable(&state, number)?;
-        let zone = &state.zones[number as usize];
-        if zone.condition == Condition::Offline {
-            return Err(DeviceError::Zone { zone: number, problem: "it is offline".into() });
-        }
-        let from = usize::try_from(lba - self.shape.start_of(number)).unwrap_or(usize::MAX);
-        let from = from.saturating_mul(self.shape.block).min(zone.data.len());
-        let there = buffer.len().min(zone.data.len() - from);
-        buffer[..there].copy_from_slice(&zone.data[from..from + there]);
-        buffer[there..].fill(0);
-        Ok(())
-    }
-
-    fn append(&self, number: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
-        let state = &mut *self.state();
+    fn append(
+        &self,
+        state: &mut State,
+        number: u32,
+        data: &[u8],
+        durable: bool,
+    ) -> Result<Vec<Run>, DeviceError> {
         Self::usable(state, number)?;
         let (shape, capacity) = (self.shape, self.capacity);
         let open = state.zones.iter().filter(|zone| is_active(zone)).count();
@@ -221,10 +259,71 @@ impl ZoneDevice for Simulated {
         Ok(runs)
     }
 
+    fn view(&self, zone: &SimulatedZone) -> Zone {
+        let written = if zone.condition == Condition::Full { self.capacity } else { zone.written };
+        Zone { capacity: self.capacity, written, condition: zone.condition }
+    }
+
+    fn put(zone: &mut SimulatedZone, data: &[u8], block: usize, capacity: u64) {
+        zone.data.extend_from_slice(data);
+        zone.written += (data.len() / block) as u64;
+        if zone.written == capacity {
+            zone.condition = Condition::Full;
+        }
+    }
+}
+
+fn no_power() -> DeviceError {
+    DeviceError::Failed("the device has no power".into())
+}
+
+impl ZoneDevice for Simulated {
+    fn shape(&self) -> Shape {
+        self.inner.shape
+    }
+
+    fn zones(&self) -> Result<Vec<Zone>, DeviceError> {
+        self.inner.carry_out_some();
+        let state = self.state();
+        Inner::usable(&state, 0)?;
+        Ok(state.zones.iter().map(|zone| self.inner.view(zone)).collect())
+    }
+
+    fn zone(&self, zone: u32) -> Result<Zone, DeviceError> {
+        self.inner.carry_out_some();
+        let state = self.state();
+        Inner::usable(&state, zone)?;
+        Ok(self.inner.view(&state.zones[zone as usize]))
+    }
+
+    fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        let state = self.state();
+        let number = self.inner.shape.zone_of(lba);
+        Inner::usable(&state, number)?;
+        let zone = &state.zones[number as usize];
+        if zone.condition == Condition::Offline {
+            return Err(DeviceError::Zone { zone: number, problem: "it is offline".into() });
+        }
+        let from = usize::try_from(lba - self.inner.shape.start_of(number)).unwrap_or(usize::MAX);
+        let from = from.saturating_mul(self.inner.shape.block).min(zone.data.len());
+        let there = buffer.len().min(zone.data.len() - from);
+        buffer[..there].copy_from_slice(&zone.data[from..from + there]);
+        buffer[there..].fill(0);
+        Ok(())
+    }
+
+    fn begin_append(&self, zone: u32, data: &[u8], durable: bool) -> Arc<dyn Append> {
+        self.inner.carry_out_some();
+        let begun = Arc::new(Begun { zone, data: data.to_vec(), durable, ended: Mutex::new(None) });
+        self.state().begun.push(Arc::clone(&begun));
+        Arc::new(SimulatedAppend { begun, inner: Arc::clone(&self.inner) })
+    }
+
     fn reset(&self, zone: u32) -> Result<(), DeviceError> {
+        self.inner.carry_out_some();
         let mut state = self.state();
-        Self::usable(&state, zone)?;
-        let powered = Self::power(&mut state);
+        Inner::usable(&state, zone)?;
+        let powered = Inner::power(&mut state);
         if !powered && state.rng.below(2) == 0 {
             return Err(no_power());
         }
@@ -238,9 +337,10 @@ impl ZoneDevice for Simulated {
     }
 
     fn finish(&self, zone: u32) -> Result<(), DeviceError> {
+        self.inner.carry_out_some();
         let mut state = self.state();
-        Self::usable(&state, zone)?;
-        if !Self::power(&mut state) {
+        Inner::usable(&state, zone)?;
+        if !Inner::power(&mut state) {
             return Err(no_power());
         }
         let zone_state = &mut state.zones[zone as usize];
@@ -252,9 +352,10 @@ impl ZoneDevice for Simulated {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
+        self.inner.carry_out_some();
         let state = &mut *self.state();
-        Self::usable(state, 0)?;
-        let powered = Self::power(state);
+        Inner::usable(state, 0)?;
+        let powered = Inner::power(state);
         if !powered || state.rng.chance(state.flush_faults) {
             return Err(if powered { DeviceError::Failed("the flush failed".into()) } else { no_power() });
         }

@@ -30,6 +30,8 @@ pub(crate) struct DataZone {
     pub(crate) written: u64,
     /// Counts resets, so that who read it can tell whether it was reset meanwhile.
     pub(crate) life: u32,
+    /// Appends that are under way to it. What they bring belongs to files soon.
+    under_way: u32,
 }
 
 impl DataZone {
@@ -96,7 +98,7 @@ impl Space {
                 _ => Use::Closed,
             };
             let (capacity, written) = (zone.capacity, zone.written);
-            found.zones.push(DataZone { usage, capacity, written, life: 0 });
+            found.zones.push(DataZone { usage, capacity, written, life: 0, under_way: 0 });
         }
         found.recount();
         found
@@ -183,7 +185,7 @@ impl Space {
 
     /// The zone that garbage collection empties with the least work, if that frees anything.
     pub(crate) fn victim(&self, tree: &Tree) -> Option<u32> {
-        let closed = self.numbered().filter(|(_, zone)| zone.usage == Use::Closed);
+        let closed = self.numbered().filter(|(_, zone)| zone.usage == Use::Closed && zone.under_way == 0);
         let victim = closed.min_by_key(|(number, _)| tree.live(*number));
         victim.filter(|(number, zone)| tree.live(*number) < zone.capacity).map(|(number, _)| number)
     }
@@ -218,6 +220,21 @@ impl Space {
             if zone.room() == 0 {
                 zone.usage = Use::Closed;
             }
+        }
+    }
+
+    /// Blocks are on their way to a zone.
+    pub(crate) fn began(&mut self, number: u32, blocks: u64) {
+        self.wrote(number, blocks);
+        if let Some(zone) = self.zone_mut(number) {
+            zone.under_way += 1;
+        }
+    }
+
+    /// Blocks on their way to a zone have arrived, or will not.
+    pub(crate) fn ended(&mut self, number: u32) {
+        if let Some(zone) = self.zone_mut(number) {
+            zone.under_way -= 1;
         }
     }
 
@@ -269,7 +286,7 @@ impl Space {
     pub(crate) fn bury(&mut self, tree: &Tree) -> bool {
         let mut found = false;
         for (number, zone) in (self.first..).zip(&mut self.zones) {
-            if zone.usage == Use::Closed && tree.live(number) == 0 {
+            if zone.usage == Use::Closed && zone.under_way == 0 && tree.live(number) == 0 {
                 zone.usage = Use::Dead;
                 found = true;
             }
@@ -277,10 +294,12 @@ impl Space {
         found
     }
 
-    /// Everything that is dead was recorded in the log up to this position.
-    pub(crate) fn freed(&mut self, position: Position) {
-        for zone in &mut self.zones {
-            if zone.usage == Use::Dead {
+    /// The log up to this position says that these zones are dead.
+    pub(crate) fn freed(&mut self, zones: &[u32], position: Position) {
+        for number in zones {
+            if let Some(zone) = self.zone_mut(*number)
+                && zone.usage == Use::Dead
+            {
                 zone.usage = Use::Freed(position);
             }
         }

@@ -1,12 +1,14 @@
 //! The store in memory: the tree, what is not written yet, and where things go. Everything here happens under one lock.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, VecDeque};
+use std::sync::Arc;
 
-use crate::device::{DeviceError, Run, ZoneDevice};
+use crate::device::{Append, DeviceError, ZoneDevice};
 use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::lifetime::{Lifetime, Placement};
-use crate::log::{Log, Position};
+use crate::log::{FrameUnderWay, Log, Position};
+
 use crate::record::{Ino, Record};
 use crate::space::{Choice, Space};
 use crate::tree::{Contents, Tree};
@@ -24,12 +26,16 @@ pub(crate) struct Limits {
     pub(crate) piece: usize,
     /// Bytes that go into the log with one sync of a file at most. More go to zones of data as whole blocks.
     pub(crate) inline: usize,
+    /// Blocks in memory of a file that go to zones with Force Unit Access when it is synced, at most. More need a Flush.
+    pub(crate) durable: usize,
     /// Bytes of a file that lie in the log, at most.
     pub(crate) file_patches: u64,
     /// Bytes of all files that lie in the log, at most.
     pub(crate) total_patches: u64,
     /// Bytes of records that wait for the log, at most.
     pub(crate) pending: usize,
+    /// Appends of data that are under way at once, at most.
+    pub(crate) under_way: usize,
 }
 
 impl Limits {
@@ -42,15 +48,14 @@ impl Limits {
             direct: blocks(256 << 10),
             piece: blocks(1 << 20),
             inline: 16 << 10,
+            durable: blocks(64 << 10),
             file_patches: 32 << 10,
             total_patches: 1 << 20,
             pending: 1 << 20,
+            under_way: 4,
         }
     }
 }
-
-/// How often data is tried again elsewhere when a zone does not take it.
-const TRIES: u32 = 8;
 
 /// A file that is open, or has blocks in memory.
 #[derive(Default, Debug)]
@@ -65,6 +70,36 @@ pub(crate) struct Active {
     pub(crate) mtime: u64,
 }
 
+/// Blocks of a file on their way to a zone.
+#[derive(Debug)]
+pub(crate) struct UnderWay {
+    pub(crate) ino: Ino,
+    /// Its first block within the file.
+    pub(crate) first: u64,
+    pub(crate) blocks: u64,
+    /// Of these, blocks that the file does not have yet.
+    pub(crate) fresh: u64,
+    pub(crate) zone: u32,
+    /// How long the file is at least, and when it was written.
+    pub(crate) size: u64,
+    pub(crate) mtime: u64,
+    /// It is durable when the append has ended.
+    pub(crate) durable: bool,
+    pub(crate) append: Arc<dyn Append>,
+}
+
+/// Records on their way to the log.
+#[derive(Debug)]
+pub(crate) struct Writing {
+    pub(crate) frame: FrameUnderWay,
+    /// How many records the log has with them.
+    pub(crate) records: u64,
+    /// Zones that they free.
+    pub(crate) freed: Vec<u32>,
+    /// All records are durable with them.
+    pub(crate) durable: bool,
+}
+
 /// The store.
 #[derive(Debug)]
 pub(crate) struct State {
@@ -76,8 +111,16 @@ pub(crate) struct State {
     pub(crate) dirty_blocks: usize,
     /// Of these, blocks that have no place on the device yet.
     pub(crate) fresh_blocks: usize,
-    /// Records that the tree has and the log has not.
+    /// Data on its way to zones.
+    pub(crate) under_way: VecDeque<UnderWay>,
+    /// Records that the tree has, and that no append to the log has yet.
     pub(crate) pending: Vec<u8>,
+    /// An append to the log that has not ended.
+    pub(crate) writing: Option<Writing>,
+    /// Counts records: those of the tree, those of the log, those that are durable.
+    pub(crate) recorded: u64,
+    pub(crate) logged: u64,
+    pub(crate) durable_records: u64,
     /// The log is durable up to here.
     pub(crate) durable: Position,
     /// Counts what was appended to zones of data: all of it, and what is durable.
@@ -128,6 +171,7 @@ impl State {
             self.stopped.get_or_insert(why);
         })?;
         record.encode(&mut self.pending);
+        self.recorded += 1;
         Ok(())
     }
 
@@ -155,7 +199,8 @@ impl State {
     /// Blocks that files may still take.
     pub(crate) fn free_blocks(&self) -> u64 {
         let live = self.tree.live_total() - self.space.stranded(&self.tree);
-        let taken = live + self.fresh_blocks as u64 + self.tree.patch_pieces();
+        let in_memory = self.fresh_blocks as u64 + self.blocks_under_way();
+        let taken = live + in_memory + self.tree.patch_pieces();
         self.space.usable().saturating_sub(taken)
     }
 
@@ -167,6 +212,7 @@ impl State {
         // Pieces of patches count as whole blocks until they are in zones.
         self.write_out_all(device)?;
         self.promote_all(device)?;
+        self.land_all(device)?;
         if self.free_blocks() >= blocks { Ok(()) } else { Err(Error::NoSpace) }
     }
 
@@ -179,46 +225,12 @@ impl State {
     }
 
     /// Blocks that a zone of the log holds: those of data hold as many.
-    fn log_capacity(&self) -> u64 {
+    pub(crate) fn log_capacity(&self) -> u64 {
         self.space.capacity()
     }
 
-    /// Appends whole blocks to a zone of data, as many from the first on as it takes. Tells where they lie, in the order of the data. The caller
-    /// records that before it calls this again: a zone that is full, and of which no file has a block, is reset.
-    pub(crate) fn put<D: ZoneDevice>(
-        &mut self,
-        device: &D,
-        class: Lifetime,
-        data: &[u8],
-        collecting: bool,
-    ) -> Result<Vec<Run>, Error> {
-        let block = device.shape().block;
-        let mut tries = 0;
-        loop {
-            let zone = self.place(device, class, collecting)?;
-            let room = self.space.zone(zone).map_or(0, |zone| zone.capacity - zone.written);
-            let room = usize::try_from(room).unwrap_or(usize::MAX).saturating_mul(block);
-            let piece = &data[..room.min(data.len())];
-            match device.append(zone, piece, false) {
-                Ok(runs) => {
-                    let blocks = (piece.len() / block) as u64;
-                    self.space.wrote(zone, blocks);
-                    self.appends += 1;
-                    self.counters.data_blocks += blocks;
-                    self.counters.moved_blocks += if collecting { blocks } else { 0 };
-                    return Ok(runs);
-                }
-                Err(DeviceError::Zone { .. }) if tries < TRIES => {
-                    tries += 1;
-                    self.retire(device, zone)?;
-                }
-                Err(error) => return Err(error.into()),
-            }
-        }
-    }
-
     /// A zone did not take what it should. It takes nothing any more.
-    fn retire<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+    pub(crate) fn retire<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
         // A full zone does not tell how much of it is there after a loss of power. So everything must be.
         device.flush().map_err(Error::from).inspect_err(|error| self.stop(error))?;
         let _ = device.finish(zone);
@@ -239,14 +251,24 @@ impl State {
     }
 
     /// An open zone with room.
-    fn place<D: ZoneDevice>(&mut self, device: &D, class: Lifetime, collecting: bool) -> Result<u32, Error> {
+    pub(crate) fn place<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        class: Lifetime,
+        collecting: bool,
+    ) -> Result<u32, Error> {
         loop {
             match self.space.choose(class, collecting, self.durable) {
                 Choice::Open(zone) => return Ok(zone),
-                Choice::Empty(zone) => self.space.open(zone, class),
+                Choice::Empty(zone) => {
+                    // Zones that become full must have done so, or too many would be open.
+                    self.wait_for_all();
+                    self.space.open(zone, class);
+                }
                 Choice::Reset(zone) => self.reset(device, zone)?,
                 Choice::Commit => self.commit(device)?,
                 Choice::Collect if collecting => return Err(Error::NoSpace),
+                Choice::Collect if !self.under_way.is_empty() => self.land_all(device)?,
                 Choice::Collect => {
                     if !self.space.bury(&self.tree) {
                         self.collect(device)?;
@@ -266,82 +288,6 @@ impl State {
             Err(error) => return Err(error.into()),
         }
         Ok(())
-    }
-
-    /// Writes to the log what waits for it.
-    pub(crate) fn write_log<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
-        self.write_log_as(device, false)
-    }
-
-    /// Writes to the log what waits for it. If all else is durable, that becomes durable with it, and needs no Flush.
-    pub(crate) fn write_log_durably<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
-        let alone = self.is_durable();
-        self.write_log_as(device, alone)?;
-        if alone {
-            self.durable = self.log.position();
-        }
-        Ok(())
-    }
-
-    /// Whether everything is durable that the device has.
-    pub(crate) fn is_durable(&self) -> bool {
-        self.durable == self.log.position() && self.appends == self.durable_appends
-    }
-
-    fn write_log_as<D: ZoneDevice>(&mut self, device: &D, durable: bool) -> Result<(), Error> {
-        self.space.bury(&self.tree);
-        for zone in self.space.dead() {
-            self.record(&Record::Freed { zone })?;
-        }
-        let pending = std::mem::take(&mut self.pending);
-        let written = self.append(device, &pending, durable);
-        if let Err(error) = &written {
-            self.stop(error);
-        }
-        written
-    }
-
-    fn append<D: ZoneDevice>(&mut self, device: &D, pending: &[u8], durable: bool) -> Result<(), Error> {
-        let (shape, capacity) = (device.shape(), self.log_capacity());
-        let piece = usize::try_from(capacity / 2).unwrap_or(usize::MAX).saturating_mul(shape.block);
-        self.log.keep(self.tree.snapshot_bytes(), capacity, shape.append_blocks);
-        for piece in pending.chunks(piece.max(shape.block)) {
-            match self.log.append(device, piece, durable) {
-                // A snapshot has everything, and needs less.
-                Err(Error::LogFull) => return self.begin_epoch(device),
-                result => result?,
-            }
-            if self.log.is_long(capacity) {
-                return self.begin_epoch(device);
-            }
-        }
-        self.space.freed(self.log.position());
-        Ok(())
-    }
-
-    /// Begins a new epoch of the log. Everything that the tree has is durable then.
-    pub(crate) fn begin_epoch<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
-        self.pending.clear();
-        self.log.begin_epoch(device, self.tree.snapshot())?;
-        self.counters.epochs += 1;
-        // It ends with a Flush, which comes after all appends.
-        (self.durable, self.durable_appends) = (self.log.position(), self.appends);
-        self.space.freed(self.durable);
-        Ok(())
-    }
-
-    /// Writes the log, and makes it durable.
-    pub(crate) fn commit<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
-        self.write_log(device)?;
-        let position = self.log.position();
-        device.flush().map_err(Error::from).inspect_err(|error| self.stop(error))?;
-        (self.durable, self.durable_appends) = (self.durable.max(position), self.appends);
-        Ok(())
-    }
-
-    /// Writes the log if much waits for it.
-    pub(crate) fn write_log_if_long<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
-        if self.pending.len() > self.limits.pending { self.write_log(device) } else { Ok(()) }
     }
 
     /// Empties a zone of data: what files have in it is written elsewhere.

@@ -1,6 +1,6 @@
 //! The store as programs use it.
 
-use std::sync::{Mutex, MutexGuard, PoisonError};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::ZoneDevice;
 use crate::error::Error;
@@ -133,9 +133,23 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// There is no such file, or the device failed.
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
+        let (first, end) = (offset / self.block(), offset.saturating_add(buffer.len() as u64));
         loop {
-            let plan = self.lock().plan_read(ino, offset, buffer.len(), self.block())?;
-            let mut blocks = vec![0; plan.bytes];
+            let plan = {
+                let mut state = self.lock();
+                if state.is_under_way(ino, first, end.div_ceil(self.block())) {
+                    state = self.wait_for(state, ino);
+                    state.land(&self.device, ino)?;
+                }
+                state.plan_read(ino, offset, buffer.len(), self.block())?
+            };
+            // Whole blocks need no buffer of their own.
+            let whole = plan.skip == 0 && plan.bytes <= buffer.len();
+            let mut own = if whole { Vec::new() } else { vec![0; plan.bytes] };
+            let blocks = if whole { &mut buffer[..plan.bytes] } else { &mut own[..] };
+            if whole && plan.has_holes(self.block()) {
+                blocks.fill(0);
+            }
             let mut failed = None;
             for (at, run) in &plan.runs {
                 let bytes = usize::try_from(run.blocks * self.block()).unwrap_or(usize::MAX);
@@ -151,7 +165,9 @@ impl<D: ZoneDevice> Store<D> {
             for (at, bytes) in &plan.overlays {
                 blocks[*at..*at + bytes.len()].copy_from_slice(bytes);
             }
-            buffer[..plan.length].copy_from_slice(&blocks[plan.skip..plan.skip + plan.length]);
+            if !whole {
+                buffer[..plan.length].copy_from_slice(&own[plan.skip..plan.skip + plan.length]);
+            }
             return Ok(plan.length);
         }
     }
@@ -161,7 +177,7 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// There is no such file, there is no space, or the device failed.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], now: u64) -> Result<(), Error> {
-        self.lock().write(&self.device, ino, offset, data, now)
+        self.with_room()?.write(&self.device, ino, offset, data, now)
     }
 
     /// Writes bytes at the end of a file, and returns the offset of the first.
@@ -169,10 +185,38 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// As [`write`](Store::write).
     pub fn append(&self, ino: Ino, data: &[u8], now: u64) -> Result<u64, Error> {
-        let mut state = self.lock();
+        let mut state = self.with_room()?;
         let end = state.size(ino)?;
         state.write(&self.device, ino, end, data, now)?;
         Ok(end)
+    }
+
+    /// The state, when one more append of data can begin without waiting.
+    fn with_room(&self) -> Result<MutexGuard<'_, State>, Error> {
+        let mut state = self.lock();
+        while state.under_way.len() >= state.limits.under_way {
+            let Some(oldest) = state.under_way.front() else { break };
+            let append = Arc::clone(&oldest.append);
+            drop(state);
+            // What came of it is asked for again when it lands.
+            let _ = append.wait();
+            state = self.lock();
+            if state.under_way.front().is_some_and(|data| Arc::ptr_eq(&data.append, &append)) {
+                state.land_next(&self.device)?;
+            }
+        }
+        Ok(state)
+    }
+
+    /// Waits, without the lock, until the device has carried out what is under way of a file.
+    fn wait_for<'a>(&'a self, state: MutexGuard<'a, State>, ino: Ino) -> MutexGuard<'a, State> {
+        let appends: Vec<_> = state.under_way_of(ino).map(|data| Arc::clone(&data.append)).collect();
+        drop(state);
+        for append in appends {
+            // What came of it is asked for again when it lands.
+            let _ = append.wait();
+        }
+        self.lock()
     }
 
     /// Gives a file a size.
@@ -180,7 +224,7 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// There is no such file, or it would be too long.
     pub fn truncate(&self, ino: Ino, size: u64, now: u64) -> Result<(), Error> {
-        self.lock().resize(ino, size, self.device.shape().block, now)
+        self.lock().resize(&self.device, ino, size, now)
     }
 
     /// Makes a hole of the bytes from `from` to `to` (exclusive) of a file. They read as zeroes. The size stays.
@@ -196,10 +240,16 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// There is no such file, or the device failed. After a failure of the device the store takes no changes any more.
     pub fn sync(&self, ino: Ino) -> Result<(), Error> {
-        self.sync_with(|state| match state.active.contains_key(&ino) {
-            true => state.write_out(&self.device, ino),
-            false => Ok(()),
-        })
+        let mut state = self.lock();
+        state.writable()?;
+        if state.active.contains_key(&ino) {
+            state.write_out_to_sync(&self.device, ino)?;
+            if state.under_way_of(ino).next().is_some() {
+                state = self.wait_for(state, ino);
+                state.land(&self.device, ino)?;
+            }
+        }
+        self.make_durable(state)
     }
 
     /// Makes all changes of names and attributes durable.
@@ -207,7 +257,9 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// As [`sync`](Store::sync).
     pub fn sync_names(&self) -> Result<(), Error> {
-        self.sync_with(|_| Ok(()))
+        let state = self.lock();
+        state.writable()?;
+        self.make_durable(state)
     }
 
     /// Makes everything durable.
@@ -215,41 +267,49 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// As [`sync`](Store::sync).
     pub fn sync_all(&self) -> Result<(), Error> {
-        self.sync_with(|state| state.write_out_all(&self.device))
+        let mut state = self.lock();
+        state.writable()?;
+        state.write_out_all(&self.device)?;
+        state.land_all(&self.device)?;
+        self.make_durable(state)
     }
 
-    fn sync_with(&self, write_out: impl FnOnce(&mut State) -> Result<(), Error>) -> Result<(), Error> {
-        let (position, appends) = {
-            let mut state = self.lock();
+    /// Makes all records durable that the tree has now, and the data that they refer to. Others go on while the device works.
+    fn make_durable<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<(), Error> {
+        let (records, appends) = (state.recorded, state.appends);
+        while state.logged < records {
+            let Some(writing) = &state.writing else {
+                state.begin_writing(&self.device)?;
+                continue;
+            };
+            let append = Arc::clone(&writing.frame.append);
+            drop(state);
+            // What came of it is asked for again when it has ended.
+            let _ = append.wait();
+            state = self.lock();
             state.writable()?;
-            write_out(&mut state)?;
-            state.write_log_durably(&self.device)?;
-            if state.is_durable() {
-                return Ok(());
-            }
-            (state.log.position(), state.appends)
-        };
-        // Others go on meanwhile.
-        let flushed = self.device.flush();
-        let mut state = self.lock();
-        match flushed {
-            Ok(()) => {
-                state.durable = state.durable.max(position);
-                state.durable_appends = state.durable_appends.max(appends);
-            }
-            Err(error) => {
-                let error = error.into();
-                state.stop(&error);
-                return Err(error);
+            if state.writing.as_ref().is_some_and(|writing| Arc::ptr_eq(&writing.frame.append, &append)) {
+                state.end_writing(&self.device)?;
             }
         }
+        if state.durable_records >= records && state.durable_appends >= appends {
+            return Ok(());
+        }
+        let upto = state.synced_up_to();
+        drop(state);
+        let flushed = self.device.flush();
+        let mut state = self.lock();
+        state.writable()?;
+        flushed.map_err(Error::from).inspect_err(|error| state.stop(error))?;
+        state.flushed(upto);
         Ok(())
     }
 
     /// Whether something was changed that is not durable yet.
     pub fn has_unsynced(&self) -> bool {
         let state = self.lock();
-        let waits = !state.pending.is_empty() || state.dirty_blocks > 0;
+        let in_memory = state.dirty_blocks > 0 || !state.under_way.is_empty();
+        let waits = in_memory || state.recorded > state.logged;
         state.stopped.is_none() && (waits || !state.is_durable())
     }
 
@@ -324,10 +384,10 @@ mod tests {
         let device = device();
         let store = Store::open(&device, Placement::default()).unwrap();
         let file = store.create(Ino::ROOT, b"file", NewKind::File, Attributes::default()).unwrap();
-        // Whole blocks go to a zone of data, and need a Flush.
+        // Whole blocks go to a zone of data. Together with others they need a Flush.
         store.write(file.ino, 0, &[7; 4096], 1).unwrap();
         device.fail(0, 1_000_000_000);
-        assert!(matches!(store.sync(file.ino), Err(Error::Device(_))));
+        assert!(matches!(store.sync_all(), Err(Error::Device(_))));
         device.fail(0, 0);
         assert!(matches!(store.sync(file.ino), Err(Error::Stopped(_))), "nobody knows what is durable");
         assert!(matches!(store.write(file.ino, 0, b"more", 1), Err(Error::Stopped(_))));

@@ -22,6 +22,8 @@ use units::format_size;
 const DEPTH: u16 = 32;
 /// Threads that answer the kernel. Each can wait for the drive.
 const THREADS: usize = 4;
+/// Appends that are under way while the threads do other things: four of data, one of the log, and a few are left.
+const UNDER_WAY: usize = 8;
 /// What was written becomes durable after this time, also if no program asks for it.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 /// How often a mounted store looks for signals.
@@ -169,7 +171,7 @@ fn hex(id: &[u8]) -> String {
 
 fn mount(options: &Mount, output: Output) -> Result<()> {
     let control = progress::control()?;
-    let opened = open(&options.of, THREADS)?;
+    let opened = open(&options.of, THREADS + UNDER_WAY)?;
     let nsid = opened.ns.namespace.nsid;
     let placement = match options.placement {
         PlacementName::None => Placement::None,

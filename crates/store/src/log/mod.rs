@@ -6,7 +6,9 @@
 mod frame;
 mod read;
 
-use crate::device::{Condition, DeviceError, ZoneDevice};
+use std::sync::Arc;
+
+use crate::device::{Append, Condition, DeviceError, Run, ZoneDevice};
 use crate::error::Error;
 use crate::record::Record;
 use frame::{FrameHeader, FrameKind, HEADER};
@@ -17,6 +19,16 @@ pub(crate) use read::{Found, find};
 /// Counts how far the log was written: the larger one was later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
 pub(crate) struct Position(u64);
+
+/// A frame on its way to the log.
+#[derive(Debug)]
+pub(crate) struct FrameUnderWay {
+    payload: Vec<u8>,
+    durable: bool,
+    zone: u32,
+    blocks: u64,
+    pub(crate) append: Arc<dyn Append>,
+}
 
 /// The log that is being written.
 #[derive(Debug)]
@@ -174,17 +186,78 @@ impl Log {
         mut bytes: &[u8],
         durable: bool,
     ) -> Result<(), Error> {
-        let block = device.shape().block;
         while !bytes.is_empty() {
             if self.room == 0 {
                 self.next_zone(device, durable)?;
             }
-            let blocks = device.shape().append_blocks.min(self.room);
-            let most = usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(block) - HEADER;
-            let (piece, rest) = bytes.split_at(most.min(bytes.len()));
+            let (piece, rest) = bytes.split_at(self.most(device).min(bytes.len()));
             self.write_frame(device, (FrameKind::Records, durable), piece)?;
             bytes = rest;
         }
+        Ok(())
+    }
+
+    /// Begins to write a piece of the stream of records that has place in one frame. Until it has [ended](Log::end), nothing else is written.
+    /// `None`: it is too long.
+    ///
+    /// # Errors
+    /// As of [`append`](Log::append).
+    pub(crate) fn begin<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        bytes: &[u8],
+        durable: bool,
+    ) -> Result<Option<FrameUnderWay>, Error> {
+        if self.room == 0 {
+            self.next_zone(device, durable)?;
+        }
+        let Some(zone) = self.chain.last().copied() else { return Err(Error::LogFull) };
+        if bytes.len() > self.most(device) {
+            return Ok(None);
+        }
+        let (frame, blocks) = self.frame(FrameKind::Records, bytes, device.shape().block);
+        let append = device.begin_append(zone, &frame, durable);
+        Ok(Some(FrameUnderWay { payload: bytes.to_vec(), durable, zone, blocks, append }))
+    }
+
+    /// Waits until a frame is written. Takes another zone if that one does not take it.
+    ///
+    /// # Errors
+    /// As of [`append`](Log::append).
+    pub(crate) fn end<D: ZoneDevice>(&mut self, device: &D, frame: FrameUnderWay) -> Result<(), Error> {
+        match frame.append.wait() {
+            Ok(runs) => self.appended(&runs, frame.blocks),
+            Err(DeviceError::Zone { .. }) => {
+                self.leave(device, frame.zone)?;
+                self.write_frame(device, (FrameKind::Records, frame.durable), &frame.payload)
+            }
+            Err(error) => Err(error.into()),
+        }
+    }
+
+    /// Bytes of records that one frame takes in the last zone.
+    fn most<D: ZoneDevice>(&self, device: &D) -> usize {
+        let blocks = device.shape().append_blocks.min(self.room);
+        usize::try_from(blocks).unwrap_or(usize::MAX).saturating_mul(device.shape().block) - HEADER
+    }
+
+    /// The next frame, and its length in blocks.
+    fn frame(&self, kind: FrameKind, payload: &[u8], block: usize) -> (Vec<u8>, u64) {
+        let header = FrameHeader { kind, id: self.id, epoch: self.epoch, sequence: self.sequence };
+        let frame = frame::encode(&header, payload, block);
+        let blocks = (frame.len() / block) as u64;
+        (frame, blocks)
+    }
+
+    /// A zone did not take a frame. The log goes on in another one.
+    fn leave<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+        // Whoever opens the store finishes the zone.
+        if read::newest_epoch(device, self.id, self.layout.log_zones)? > self.epoch {
+            return Err(Error::Taken);
+        }
+        // It must not take the place of another one. If it cannot be finished, it does not.
+        let _ = device.finish(zone);
+        self.room = 0;
         Ok(())
     }
 
@@ -200,15 +273,7 @@ impl Log {
                 self.next_zone(device, frame.1)?;
             }
             match self.put(device, frame, payload) {
-                Err(Error::Device(DeviceError::Zone { zone, .. })) => {
-                    // Whoever opens the store finishes the zone.
-                    if read::newest_epoch(device, self.id, self.layout.log_zones)? > self.epoch {
-                        return Err(Error::Taken);
-                    }
-                    // It must not take the place of another one. If it cannot be finished, it does not.
-                    let _ = device.finish(zone);
-                    self.room = 0;
-                }
+                Err(Error::Device(DeviceError::Zone { zone, .. })) => self.leave(device, zone)?,
                 result => return result,
             }
         }
@@ -222,14 +287,17 @@ impl Log {
         payload: &[u8],
     ) -> Result<(), Error> {
         let Some(zone) = self.chain.last().copied() else { return Err(Error::LogFull) };
-        let header = FrameHeader { kind, id: self.id, epoch: self.epoch, sequence: self.sequence };
-        let frame = frame::encode(&header, payload, device.shape().block);
-        let blocks = (frame.len() / device.shape().block) as u64;
+        let (frame, blocks) = self.frame(kind, payload, device.shape().block);
         if blocks > self.room {
             // The device has changed its mind about the zone. Another one has more room.
             return Err(DeviceError::Zone { zone, problem: "it has not enough room".into() }.into());
         }
         let runs = device.append(zone, &frame, durable)?;
+        self.appended(&runs, blocks)
+    }
+
+    /// A frame lies in the last zone now.
+    fn appended(&mut self, runs: &[Run], blocks: u64) -> Result<(), Error> {
         if runs.first().is_none_or(|run| run.lba != self.next_lba) {
             // Another program has emptied the zone, or writes to it.
             return Err(Error::Taken);

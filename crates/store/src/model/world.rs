@@ -115,9 +115,11 @@ impl World {
             direct: 1 + rng.below(12) as usize,
             piece: 1 + rng.below(16) as usize,
             inline: rng.below(512) as usize,
+            durable: rng.below(8) as usize,
             file_patches: rng.below(512),
             total_patches: rng.below(1024),
             pending: 64 + rng.below(2048) as usize,
+            under_way: 1 + rng.below(5) as usize,
         };
         if self.faults {
             store.device.fail(5_000_000, 500_000);
@@ -159,7 +161,8 @@ impl World {
             50..56 => self.remove(),
             56..64 => self.rename(),
             64..67 => self.link(),
-            67..80 => self.sync(),
+            67..78 => self.sync(),
+            78..80 => self.begin_writing(),
             80..85 => self.open_or_close(),
             85..89 => self.hint(),
             89..95 => self.compare(),
@@ -248,7 +251,10 @@ impl World {
             self.failed(&error, blocks.div_ceil(BLOCK) + length / BLOCK + 2);
             if self.store().lock().stopped.is_none() && !self.store().device.is_without_power() {
                 // Some of it may be there.
-                let there = self.read(ino);
+                let there = match self.read(ino) {
+                    Ok(there) => there,
+                    Err(error) => return self.failed(&error, 0),
+                };
                 if let Some(file) = self.oracle.files.get_mut(&ino) {
                     let objection = file.objection(&there);
                     file.now = there;
@@ -462,6 +468,18 @@ impl World {
         }
     }
 
+    /// Another thread syncs, and waits for its append to the log.
+    fn begin_writing(&mut self) {
+        self.doing = "begin to write the log";
+        let begun = {
+            let mut state = self.store().lock();
+            if state.writing.is_some() { Ok(()) } else { state.begin_writing(&self.store().device) }
+        };
+        if let Err(error) = begun {
+            self.failed(&error, 0);
+        }
+    }
+
     fn open_or_close(&mut self) {
         self.doing = "open or close";
         if self.rng.below(2) == 0 || self.open.len() > 5 {
@@ -544,30 +562,31 @@ impl World {
         assert_eq!(fresh, state.fresh_blocks, "seed {}", self.seed);
     }
 
-    fn read(&self, ino: Ino) -> Vec<u8> {
+    /// The contents of a file. What is under way lands first, and the power can fail while it does.
+    fn read(&self, ino: Ino) -> Result<Vec<u8>, Error> {
         let size = self.store().stat(ino).expect("it is there").size;
         let mut contents = vec![0xEE; size as usize + 10];
-        let length = self.store().read(ino, 0, &mut contents).expect("it can be read");
+        let length = self.store().read(ino, 0, &mut contents)?;
         assert_eq!(length as u64, size, "seed {}", self.seed);
         contents.truncate(length);
-        contents
+        Ok(contents)
     }
 
     /// All names, and the contents of all files that have one.
-    fn all(&self) -> (Names, BTreeMap<Ino, Vec<u8>>) {
+    fn all(&self) -> Result<(Names, BTreeMap<Ino, Vec<u8>>), Error> {
         let (mut names, mut contents) = (Names::new(), BTreeMap::new());
         let mut directories = vec![Ino::ROOT];
         while let Some(directory) = directories.pop() {
             for (name, stat) in self.store().list(directory, None, usize::MAX).expect("it is there") {
                 match stat.kind {
                     FileKind::Directory => directories.push(stat.ino),
-                    FileKind::File => drop(contents.insert(stat.ino, self.read(stat.ino))),
+                    FileKind::File => drop(contents.insert(stat.ino, self.read(stat.ino)?)),
                     FileKind::Symlink => assert_eq!(self.store().target(stat.ino), Ok(b"somewhere".to_vec())),
                 }
                 names.insert((directory, name), stat.ino);
             }
         }
-        (names, contents)
+        Ok((names, contents))
     }
 
     /// Everything is as it should be, without a crash.
@@ -576,9 +595,15 @@ impl World {
         if self.store().device.is_without_power() {
             return;
         }
+        if let Err(error) = self.compare_all() {
+            self.failed(&error, 0);
+        }
+    }
+
+    fn compare_all(&self) -> Result<(), Error> {
         for (ino, file) in &self.oracle.files {
-            if self.read(*ino) != file.now {
-                let there = self.read(*ino);
+            let there = self.read(*ino)?;
+            if there != file.now {
                 let at = there.iter().zip(&file.now).position(|(there, expected)| there != expected);
                 self.fail(&format!(
                     "{ino:?} differs at {at:?}; {} and {} bytes",
@@ -587,9 +612,11 @@ impl World {
                 ));
             }
         }
-        if self.all().0 != self.oracle.names {
-            self.fail(&format!("names: {:?} and {:?}", self.all().0, self.oracle.names));
+        let (names, _) = self.all()?;
+        if names != self.oracle.names {
+            self.fail(&format!("names: {names:?} and {:?}", self.oracle.names));
         }
+        Ok(())
     }
 
     /// The program or the power stops, perhaps several times, and the store is opened again.
@@ -598,6 +625,7 @@ impl World {
         self.note();
         let mut device = self.store.take().expect("the store is open").abandon();
         self.open.clear();
+        device.disconnect();
         device.fail(0, 0);
         if device.is_without_power() || self.rng.below(2) == 0 {
             device.restore_power();
@@ -622,7 +650,8 @@ impl World {
         }
         device.keep_power();
         self.mount(device);
-        let (names, contents) = self.all();
+        let (names, contents) =
+            self.all().unwrap_or_else(|error| self.fail(&format!("after a crash: {error}")));
         if let Some(objection) = self.oracle.objection(&names, &contents) {
             self.fail(&format!("after a crash: {objection}"));
         }
