@@ -117,7 +117,6 @@ pub(super) fn run_on(
         seed: options.seed,
         drive: serde_json::json!({
             "profile": options.drive,
-            "scale": options.scale,
             "toml": chips.toml(Layout::Zones(0))?,
         }),
         host: Host::this(Vec::new()),
