@@ -32,6 +32,7 @@ pub mod stage;
 pub mod sweep;
 pub mod terminal;
 pub mod tpcc;
+pub mod zoned;
 
 /// What a study or comparison has found, and written into its directory.
 #[derive(Clone, Debug)]

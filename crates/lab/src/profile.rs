@@ -26,7 +26,7 @@ const DEFAULT: Profile =
     Profile { name: "default", toml: include_str!("../../device/src/default_drive.toml") };
 
 /// All of them but [`DEFAULT`], by name.
-const OTHERS: [Profile; 9] = profiles![
+const OTHERS: [Profile; 11] = profiles![
     "bench-16g",
     "micron-9300-max-6.4t",
     "micron-9300-max-short",
@@ -36,6 +36,8 @@ const OTHERS: [Profile; 9] = profiles![
     "qlc-7.68t",
     "tlc-3.84t",
     "zn540-1t",
+    "zn540-2t",
+    "zn540-4t",
 ];
 
 impl Profile {

@@ -4,7 +4,7 @@ use crate::options::Overwrite;
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::{Findings, compare, doublewrite, namespaces, powercut, quota};
+use lab::{Findings, compare, doublewrite, namespaces, powercut, quota, zoned};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -20,6 +20,8 @@ pub enum Study {
     Quota(Box<Quota>),
     /// What an application that scales with devices gains from several namespaces
     Namespaces(Box<Namespaces>),
+    /// What zones buy a log-structured database, against a conventional namespace of the same chips
+    Zoned(Box<Zoned>),
 }
 
 /// `--set` of a simulated study.
@@ -387,6 +389,80 @@ impl From<Namespaces> for namespaces::Options {
     }
 }
 
+/// A part of the study of zones.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum ZonedPart {
+    /// Steady writes to the whole drive
+    Writes,
+    /// Latency of reads beside writes
+    Reads,
+}
+
+impl From<ZonedPart> for zoned::Part {
+    fn from(part: ZonedPart) -> Self {
+        match part {
+            ZonedPart::Writes => Self::Writes,
+            ZonedPart::Reads => Self::Reads,
+        }
+    }
+}
+
+/// Options of `tranche study zoned`.
+#[derive(Args, Clone, Debug)]
+pub struct Zoned {
+    /// Run a real database on real file systems over the drive: not there yet
+    #[arg(long, conflicts_with_all = ["sim", "set"])]
+    live: bool,
+    /// In virtual time, at the published drive's speed; so it is, too, if neither is given
+    #[arg(long)]
+    sim: bool,
+    /// What is done
+    #[arg(long, value_delimiter = ',', default_value = "writes,reads", value_name = "NAME,…")]
+    parts: Vec<ZonedPart>,
+    /// Chips of the drives: a profile or a TOML file with zones
+    #[arg(long, alias = "profile", default_value = zoned::DEFAULT_PROFILE, value_name = "NAME|FILE")]
+    drive: String,
+    /// The drives have this fraction of the capacity, and so have files, buffers and zones; channels, dies and their speed stay
+    #[arg(long, default_value_t = zoned::DEFAULT_SCALE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
+    scale: u32,
+    /// Repetitions, with other random numbers
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: u32,
+    /// Short and rough: to see that it works, not for figures
+    #[arg(long)]
+    quick: bool,
+    /// Directory for report.html, results.json and results.csv
+    #[arg(long, default_value = "out/zoned", value_name = "DIR")]
+    out: PathBuf,
+    /// Whether results that are in `out` may go
+    #[command(flatten)]
+    overwrite: Overwrite,
+    /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
+    seed: u64,
+    /// What is varied.
+    #[command(flatten)]
+    sweep: Sweep,
+}
+
+impl From<Zoned> for zoned::Options {
+    fn from(options: Zoned) -> Self {
+        Self {
+            live: options.live,
+            sim: options.sim,
+            parts: all(options.parts),
+            drive: options.drive,
+            scale: options.scale,
+            repeat: options.repeat,
+            quick: options.quick,
+            out: options.out,
+            overwrite: options.overwrite.into(),
+            seed: options.seed,
+            sweep: options.sweep.into(),
+        }
+    }
+}
+
 /// Options of `tranche compare`.
 #[derive(Args, Clone, Debug)]
 pub struct Compare {
@@ -439,6 +515,7 @@ pub fn study(study: Study) -> Result<Findings<Value>> {
         }
         Study::Quota(options) => quota::run(&(*options).into(), &control),
         Study::Namespaces(options) => namespaces::run(&(*options).into(), &control),
+        Study::Zoned(options) => zoned::run(&(*options).into(), &control),
     }
 }
 
@@ -469,6 +546,8 @@ mod tests {
             "namespaces --live --sim",
             "namespaces --of 33",
             "doublewrite --sim --live",
+            "zoned --sim --live",
+            "zoned --scale 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }

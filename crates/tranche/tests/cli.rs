@@ -439,6 +439,8 @@ fn profiles_are_complete() {
         "qlc-7.68t",
         "tlc-3.84t",
         "zn540-1t",
+        "zn540-2t",
+        "zn540-4t",
     ];
     let list = out(&["profile", "list"]);
     assert_eq!(list.lines().map(|l| l.split_whitespace().next().unwrap()).collect::<Vec<_>>(), names);

@@ -12,12 +12,14 @@
 //! - [`fio`]: jobs of fio's job files,
 //! - [`act`]: the loads of Aerospike's certification tool,
 //! - [`trace`]: block traces,
-//! - [`innodb`]: a database server.
+//! - [`innodb`]: a database server,
+//! - [`lsm`]: a log-structured database.
 
 pub mod act;
 pub mod executor;
 pub mod fio;
 pub mod innodb;
+pub mod lsm;
 mod mix;
 pub mod trace;
 

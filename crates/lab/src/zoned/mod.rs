@@ -1,0 +1,149 @@
+//! `tranche study zoned`: what do zones buy a log-structured database, against a conventional namespace of the same chips?
+//!
+//! - [`sim`] is the published experiment in virtual time.
+//! - The live part, MyRocks on real file systems, is a module of its own (`live`), which [`run`] calls with `--live`.
+
+pub mod published;
+mod report;
+mod sim;
+
+use std::path::PathBuf;
+
+use anyhow::{Result, bail};
+use serde_json::Value;
+
+use crate::{
+    Findings,
+    control::Control,
+    results::{Overwrite, Results},
+    sweep::{self, Profiles, SetOptions, Study},
+};
+
+/// Options of the study.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// Run a real database on real file systems over the drive: not there yet
+    pub live: bool,
+    /// In virtual time, at the published drive's speed; so it is, too, if neither is given
+    pub sim: bool,
+    /// What is done
+    pub parts: Vec<Part>,
+    /// Chips of the drives: a profile or a TOML file with zones
+    pub drive: String,
+    /// The drives have this fraction of the capacity, and so have files, buffers and zones; channels, dies and their speed stay
+    pub scale: u32,
+    /// Repetitions, with other random numbers
+    pub repeat: u32,
+    /// Short and rough: to see that it works, not for figures
+    pub quick: bool,
+    /// Directory for report.html, results.json and results.csv
+    pub out: PathBuf,
+    /// Whether results that are in `out` may go
+    pub overwrite: Overwrite,
+    /// Seed of everything random
+    pub seed: u64,
+    /// What is varied.
+    pub sweep: SetOptions,
+}
+
+/// A part of the study.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// Steady writes to the whole drive.
+    Writes,
+    /// Latency of reads beside writes.
+    Reads,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 2] = [Self::Writes, Self::Reads];
+}
+
+/// The drive of the published experiment.
+pub const DEFAULT_PROFILE: &str = "zn540-2t";
+/// Fraction of its capacity, by default.
+pub const DEFAULT_SCALE: u32 = 64;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            live: false,
+            sim: false,
+            parts: Part::ALL.to_vec(),
+            drive: DEFAULT_PROFILE.into(),
+            scale: DEFAULT_SCALE,
+            repeat: 1,
+            quick: false,
+            out: "out/zoned".into(),
+            overwrite: Overwrite::default(),
+            seed: 1,
+            sweep: SetOptions::default(),
+        }
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        if !(1..=1024).contains(&self.scale) {
+            bail!("--scale is {}: 1 to 1024 are possible", self.scale);
+        }
+        let mut parts = self.parts.clone();
+        parts.sort_unstable();
+        parts.dedup();
+        if parts.len() != self.parts.len() {
+            bail!("--parts names one twice");
+        }
+        Ok(())
+    }
+
+    /// The seed of a repetition.
+    fn seed(&self, repetition: u32) -> u64 {
+        self.seed.wrapping_add(u64::from(repetition) << 32)
+    }
+}
+
+/// Runs the study and writes its results.
+///
+/// # Errors
+/// A profile that does not exist or has no zones, a directory that cannot be written; an interruption before there was anything to report.
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
+    options.overwrite.check(&options.out)?;
+    if options.live {
+        bail!("the live part of this study is not there yet: leave --live out, or say --sim");
+    }
+    options.check()?;
+    sweep::study(
+        &options.sweep.set,
+        |profiles| run_on(options, profiles, control),
+        |profiles| sweep_on(options, profiles, control),
+    )
+}
+
+/// Runs the simulated study with profiles from elsewhere.
+///
+/// # Errors
+/// Like [`run()`].
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
+    sim::run_on(options, profiles, control)
+}
+
+/// Repeats the study on every drive of `--set`.
+///
+/// # Errors
+/// A setting that makes no sense, and like [`run()`].
+pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Value>> {
+    Study {
+        name: "zoned",
+        profile: &options.drive,
+        toml: &profiles(&options.drive)?,
+        seed: options.seed,
+        out: &options.out,
+        drives: &|toml| sim::drives(options, toml),
+        run: &|toml, seed, out, control| {
+            let options = Options { seed, out: out.to_owned(), ..options.clone() };
+            run_on(&options, &|_| Ok(toml.clone()), control)
+        },
+    }
+    .sweep(&options.sweep.set, control)
+}

@@ -1,0 +1,80 @@
+//! The published results.
+//!
+//! - [ATC]: M. Bjorling et al., "ZNS: Avoiding the Block Interface Tax for Flash-based SSDs", USENIX ATC 2021. Three drives of the same hardware with 2 TiB of
+//!   media: conventional with 1.92 TB (7 % spare as it is counted there) and 1.60 TB (28 %), and zoned with 2 TB.
+//! - [SDC]: H. Holmberg, "MyRocks on zoned namespaces", Storage Developer Conference 2021, of the same people.
+//! - [scripts]: zbdbench (github.com/westerndigitalcorporation/zbdbench), their public benchmark scripts: options of fio and db_bench.
+
+use crate::results::Published;
+
+/// Steady writes in MiB/s by variant (\[ATC\] figure 1).
+pub const STEADY_WRITES: [(&str, f64); 3] = [("cns-7", 370.0), ("cns-28", 590.0), ("zns", 1010.0)];
+
+/// Mean latency of a 4 KiB read of an idle conventional drive in microseconds (\[ATC\] figure 5b).
+pub const IDLE_READ_US: f64 = 85.0;
+
+/// MiB/s of writes; the latency of 4 KiB reads of the zoned drive over that of the conventional one with 7 % spare, and with 28 % (\[ATC\] figure 5b).
+pub const READS: [(u64, f64, f64); 3] = [(50, 0.81, 0.95), (150, 0.55, 0.84), (300, 0.36, 0.73)];
+
+/// Overwrites with RocksDB on ZenFS over XFS (\[ATC\] figure 6).
+pub const OVERWRITE_ZENFS: f64 = 2.83;
+
+/// Write amplification of the drive under RocksDB on XFS, and on ZenFS (\[ATC\] figure 6).
+pub const DRIVE_AMPLIFICATION: [(&str, f64); 2] = [("xfs-7", 2.0), ("zenfs", 1.0)];
+
+/// Overwrites on XFS with 28 % of spare over those with 7 % (\[ATC\] section 5).
+pub const OVERWRITE_SPARE: f64 = 1.04;
+
+/// Limit of the writes beside reads in bytes per second: 20 MiB/s (\[ATC\] figure 7, \[scripts\]).
+pub const WRITE_LIMIT: u64 = 20 << 20;
+
+/// 99.9 % of the reads beside limited writes: ZenFS over XFS (\[ATC\] figure 7: "2x lower").
+pub const LIMITED_P999: f64 = 0.5;
+
+/// Writes beside reads without a limit, ZenFS over XFS; and 99.99 % of the reads (\[ATC\] figure 7: "2x the writes", "about 10x lower").
+pub const UNLIMITED: (f64, f64) = (2.0, 0.1);
+
+/// RocksDB's own write amplification with files of 128 to 512 MiB (\[ATC\] table 2: 11.9 to 12.0).
+pub const ENGINE_AMPLIFICATION: (f64, f64) = (11.9, 12.0);
+
+/// Keys of the database, and bytes of a key, of a value, and of a compressed value (\[ATC\] section 5.2).
+pub const KEYS: u64 = 3_800_000_000;
+/// See [`KEYS`].
+pub const RECORD: (u32, u32, u32) = (20, 800, 400);
+
+/// Transactions per second of MyRocks on ZenFS over XFS in sysbench: the least and the most of nine cells, which is which is not told (\[SDC\]). The endurance is said to be three to
+/// four times as high, and the capacity 7 to 28 % larger.
+pub const MYROCKS: (f64, f64) = (1.69, 2.54);
+
+/// The published ratio of a metric of one variant over another, if there is one. `writes` is MiB/s of the writes beside the reads.
+pub fn ratio(metric: &str, of: &str, over: &str, writes: Option<u64>) -> Option<Published> {
+    let steady = |name: &str| STEADY_WRITES.iter().find(|row| row.0 == name).map(|row| row.1);
+    let value = match (metric, of, over) {
+        ("steady_write_MiBps", ..) => steady(of)? / steady(over)?,
+        ("read_mean_us", "zns", _) => {
+            let row = READS.iter().find(|row| Some(row.0) == writes)?;
+            match over {
+                "cns-7" => row.1,
+                "cns-28" => row.2,
+                _ => return None,
+            }
+        }
+        _ => return None,
+    };
+    Some(Published::ratio(value))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ratios_are_those_of_the_paper() {
+        let of = |metric, of, over, at| ratio(metric, of, over, at).map(|p| (p.value * 100.0).round());
+        assert_eq!(of("steady_write_MiBps", "zns", "cns-7", None), Some(273.0));
+        assert_eq!(of("steady_write_MiBps", "cns-28", "cns-7", None), Some(159.0));
+        assert_eq!(of("read_mean_us", "zns", "cns-28", Some(300)), Some(73.0));
+        assert_eq!(of("read_mean_us", "zns", "cns-7", Some(20)), None);
+        assert_eq!(of("read_mean_us", "cns-28", "cns-7", Some(50)), None);
+    }
+}
