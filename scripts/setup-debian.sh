@@ -15,6 +15,8 @@ libssl-dev           OpenSSL: all cryptography
 pkg-config           how the build finds it
 mariadb-server-core  mariadbd, mariadb-install-db, innochecksum, without the system service
 mariadb-client-core  my_print_defaults, which mariadb-install-db calls
+mariadb-plugin-rocksdb MyRocks: the study of zones
+sysbench             its load
 sqlite3              database of the crash campaigns
 postgresql           database of the crash campaigns; its service is not started
 librocksdb-dev       database of the crash campaigns

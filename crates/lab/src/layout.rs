@@ -13,9 +13,9 @@
 //! set = 1                        # NVM Set: the medium
 //! size = "1500MiB"               # or "rest": all that the set has left
 //! lba = 4096                     # logical block size (default)
-//! filesystem = "xfs"             # xfs, ext4 or raw (default)
-//! mkfs = ["-d", "extszinherit=4"]
-//! mount = ["noatime"]
+//! filesystem = "xfs"             # xfs, ext4, store (on zones: the namespace is a zoned one) or raw (default)
+//! mkfs = ["-d", "extszinherit=4"] # further arguments: of mkfs, or of `tranche store format`
+//! mount = ["noatime"]            # options: of mount, or of `tranche store mount` ("placement=none")
 //! ```
 
 use std::{
@@ -106,6 +106,8 @@ pub enum Filesystem {
     Xfs,
     /// ext4.
     Ext4,
+    /// A store on the zones of a zoned namespace (`tranche store`).
+    Store,
 }
 
 /// A number of bytes, written as a number, as a string with a unit, or as "rest".
@@ -232,6 +234,14 @@ impl Layout {
             if !matches!(namespace.lba, 512 | 4096) {
                 bail!("namespace {name}: lba is {}; 512 and 4096 are possible", namespace.lba);
             }
+            if namespace.filesystem == Filesystem::Store {
+                if namespace.lba != 4096 {
+                    bail!("namespace {name}: a store takes logical blocks of 4096 bytes");
+                }
+                if namespace.size == Size::Rest {
+                    bail!("namespace {name}: say the size of a store, a whole number of zones");
+                }
+            }
             if let Size::Bytes(bytes) = namespace.size
                 && (bytes == 0 || bytes % u64::from(namespace.lba) != 0)
             {
@@ -338,6 +348,7 @@ mod tests {
             ("set = 2", "lba = 520", "512 and 4096"),
             ("\"xfs\"", "\"zfs\"", "zfs"),
             ("\"xfs\"", "\"raw\"", "no file system"),
+            ("filesystem = \"xfs\"", "filesystem = \"store\"\nlba = 512", "4096"),
             ("1500MiB", "lots", "not a size"),
             ("16777216", "-1", "negative"),
             ("description", "descripton", "unknown field"),
@@ -354,6 +365,8 @@ mod tests {
             assert!(error.contains(&format!("at line {line}, ")) && error.contains(expected), "{error}");
         }
         assert!(read("namespace = []").is_err());
+        let store = EXAMPLE.replace("1500MiB", "rest").replace("\"xfs\"", "\"store\"");
+        assert!(format!("{:#}", read(&store).unwrap_err()).contains("whole number of zones"));
         let rest = read(&EXAMPLE.replace("1500MiB", "rest")).unwrap();
         assert_eq!(rest.namespaces[0].size, Size::Rest);
     }

@@ -5,6 +5,7 @@
 //! equally.
 
 use std::{
+    collections::BTreeMap,
     fs::{self, File},
     io::{self, ErrorKind, Seek, SeekFrom, Write},
     os::unix::fs::OpenOptionsExt,
@@ -21,8 +22,8 @@ use crate::{
     counters::{Counters, NamespaceCounts},
     drive::{Drive, Program, Start},
     figure::show_size,
-    layout::{Filesystem, Layout, Precondition},
-    process::run,
+    layout::{Filesystem, Layout, Namespace, Precondition},
+    process::{Process, run},
     scratch::{self, Scratch},
     tpcc::Rng,
 };
@@ -36,7 +37,7 @@ pub struct Volume {
     pub nsid: u32,
     /// NVM Set.
     pub set: u16,
-    /// The block device.
+    /// The block device; of a zoned namespace, the directory with a file for each zone.
     pub device: PathBuf,
     /// Where its file system is mounted.
     pub mount: Option<PathBuf>,
@@ -47,6 +48,8 @@ pub struct Volume {
 pub struct MountedDrive {
     drive: Option<Drive>,
     volumes: Vec<Volume>,
+    /// What serves the mounted stores, by namespace.
+    stores: BTreeMap<u32, Process>,
     directory: PathBuf,
 }
 
@@ -119,6 +122,10 @@ impl MountedDrive {
     /// When one stays busy.
     pub fn unmount(&mut self) -> Result<()> {
         for volume in self.volumes.iter_mut().rev() {
+            if let Some(store) = self.stores.remove(&volume.nsid) {
+                store.stop(DRIVE_PATIENCE)?;
+                volume.mount = None;
+            }
             if let Some(mount) = &volume.mount {
                 scratch::unmount(mount)?;
                 volume.mount = None;
@@ -150,7 +157,9 @@ impl MountedDrive {
         let drive = self.drive.as_mut().context("the drive is down")?;
         drive.wait_for_power()?;
         for volume in &mut self.volumes {
-            volume.device = drive.device(volume.nsid)?;
+            if !self.stores.contains_key(&volume.nsid) {
+                volume.device = drive.device(volume.nsid)?;
+            }
         }
         Ok(())
     }
@@ -159,20 +168,27 @@ impl MountedDrive {
     ///
     /// # Errors
     /// When one cannot be mounted, say because it is damaged.
-    pub fn mount(&mut self, layout: &Layout) -> Result<()> {
+    pub fn mount(&mut self, scratch: &Scratch, layout: &Layout) -> Result<()> {
         for (volume, spec) in self.volumes.iter_mut().zip(&layout.namespaces) {
-            if spec.filesystem != Filesystem::Raw && volume.mount.is_none() {
-                let point = self.directory.join("mnt").join(&volume.name);
-                fs::create_dir_all(&point).with_context(|| format!("making {}", point.display()))?;
+            if spec.filesystem == Filesystem::Raw || volume.mount.is_some() {
+                continue;
+            }
+            let point = self.directory.join("mnt").join(&volume.name);
+            fs::create_dir_all(&point).with_context(|| format!("making {}", point.display()))?;
+            let context = || format!("mounting namespace {} of layout {}", volume.name, layout.name);
+            if spec.filesystem == Filesystem::Store {
+                let drive = self.drive.as_ref().context("the drive is down")?;
+                let log = self.directory.join(format!("store-{}.log", volume.name));
+                let store = drive.mount_store(scratch, volume.nsid, &point, &spec.mount, &log);
+                self.stores.insert(volume.nsid, store.with_context(context)?);
+            } else {
                 let mut command = Command::new("mount");
                 if !spec.mount.is_empty() {
                     command.arg("-o").arg(spec.mount.join(","));
                 }
-                run(command.arg(&volume.device).arg(&point), "mount").with_context(|| {
-                    format!("mounting namespace {} of layout {}", volume.name, layout.name)
-                })?;
-                volume.mount = Some(point);
+                run(command.arg(&volume.device).arg(&point), "mount").with_context(context)?;
             }
+            volume.mount = Some(point);
         }
         Ok(())
     }
@@ -236,7 +252,7 @@ impl BaseImage {
             let nsid = drive.create(namespace).with_context(|| {
                 format!("creating namespace {} of layout {}", namespace.name, layout.name)
             })?;
-            let device = drive.device(nsid)?;
+            let device = device(&mut drive, namespace, nsid)?;
             volumes.push(Volume {
                 name: namespace.name.clone(),
                 nsid,
@@ -245,10 +261,15 @@ impl BaseImage {
                 mount: None,
             });
         }
-        let nsids = volumes.iter().map(|v| v.nsid).collect();
-        let mut mounted = MountedDrive { drive: Some(drive), volumes, directory };
+        let nsids: Vec<u32> = volumes.iter().map(|v| v.nsid).collect();
+        let mut mounted = MountedDrive { drive: Some(drive), volumes, stores: BTreeMap::new(), directory };
         for (index, namespace) in layout.namespaces.iter().enumerate() {
             let device = mounted.volumes[index].device.clone();
+            if namespace.filesystem == Filesystem::Store {
+                // A store begins with empty zones: there is nothing that could be overwritten.
+                mounted.drive()?.format_store(nsids[index], &namespace.mkfs)?;
+                continue;
+            }
             let is_nand =
                 mounted.drive()?.media().get(usize::from(namespace.set) - 1).is_none_or(|m| m == "nand");
             if is_nand {
@@ -258,7 +279,7 @@ impl BaseImage {
             }
             make_filesystem(&device, namespace.filesystem, &namespace.mkfs)?;
         }
-        mounted.mount(layout)?;
+        mounted.mount(scratch, layout)?;
         setup(&mut mounted, progress)?;
         progress("shutting the prepared drive down");
         mounted.close()?;
@@ -314,7 +335,7 @@ impl BaseImage {
             program.serve(scratch, &Start { directory: &directory, toml: &toml, image: &image, timing })?;
         let mut volumes = Vec::new();
         for (namespace, &nsid) in self.layout.namespaces.iter().zip(&self.nsids) {
-            let device = drive.device(nsid)?;
+            let device = device(&mut drive, namespace, nsid)?;
             volumes.push(Volume {
                 name: namespace.name.clone(),
                 nsid,
@@ -323,8 +344,8 @@ impl BaseImage {
                 mount: None,
             });
         }
-        let mut mounted = MountedDrive { drive: Some(drive), volumes, directory };
-        mounted.mount(&self.layout)?;
+        let mut mounted = MountedDrive { drive: Some(drive), volumes, stores: BTreeMap::new(), directory };
+        mounted.mount(scratch, &self.layout)?;
         Ok(mounted)
     }
 }
@@ -386,10 +407,15 @@ pub fn require_root() -> Result<()> {
     obstacle().map_or(Ok(()), |why| bail!("nothing can be mounted: {why}"))
 }
 
+/// Where a namespace of a running drive is.
+fn device(drive: &mut Drive, namespace: &Namespace, nsid: u32) -> Result<PathBuf> {
+    if namespace.filesystem == Filesystem::Store { drive.zones(nsid) } else { drive.device(nsid) }
+}
+
 fn make_filesystem(device: &Path, filesystem: Filesystem, options: &[String]) -> Result<()> {
     // Without discard: a preconditioned drive is to stay so.
     let mut command = match filesystem {
-        Filesystem::Raw => return Ok(()),
+        Filesystem::Raw | Filesystem::Store => return Ok(()),
         Filesystem::Xfs => {
             let mut command = Command::new("mkfs.xfs");
             command.args(["-q", "-f", "-K"]);

@@ -26,7 +26,7 @@ const DEFAULT: Profile =
     Profile { name: "default", toml: include_str!("../../device/src/default_drive.toml") };
 
 /// All of them but [`DEFAULT`], by name.
-const OTHERS: [Profile; 11] = profiles![
+const OTHERS: [Profile; 12] = profiles![
     "bench-16g",
     "micron-9300-max-6.4t",
     "micron-9300-max-short",
@@ -38,6 +38,7 @@ const OTHERS: [Profile; 11] = profiles![
     "zn540-1t",
     "zn540-2t",
     "zn540-4t",
+    "zn540-lab",
 ];
 
 impl Profile {

@@ -407,12 +407,110 @@ impl From<ZonedPart> for zoned::Part {
     }
 }
 
+/// What the live study compares.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum ZonedVariant {
+    /// MyRocks on XFS on a conventional namespace with 7 % of spare
+    #[value(name = "myrocks-7")]
+    Spare7,
+    /// MyRocks on XFS on a conventional namespace with 28 % of spare
+    #[value(name = "myrocks-28")]
+    Spare28,
+    /// MyRocks on a store on zones
+    #[value(name = "myrocks-zones")]
+    Zones,
+    /// InnoDB on XFS on a conventional namespace with 7 % of spare
+    #[value(name = "innodb-7")]
+    InnoDb,
+}
+
+impl From<ZonedVariant> for zoned::live::Variant {
+    fn from(variant: ZonedVariant) -> Self {
+        match variant {
+            ZonedVariant::Spare7 => Self::Spare7,
+            ZonedVariant::Spare28 => Self::Spare28,
+            ZonedVariant::Zones => Self::Zones,
+            ZonedVariant::InnoDb => Self::InnoDb,
+        }
+    }
+}
+
+/// What sysbench runs in the live study.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum ZonedLoad {
+    /// oltp_write_only
+    WriteOnly,
+    /// oltp_read_write
+    ReadWrite,
+    /// oltp_read_only
+    ReadOnly,
+}
+
+impl From<ZonedLoad> for zoned::live::Load {
+    fn from(load: ZonedLoad) -> Self {
+        match load {
+            ZonedLoad::WriteOnly => Self::WriteOnly,
+            ZonedLoad::ReadWrite => Self::ReadWrite,
+            ZonedLoad::ReadOnly => Self::ReadOnly,
+        }
+    }
+}
+
+/// Options of the live study of zones.
+#[derive(Args, Clone, Debug)]
+struct ZonedLive {
+    /// Live: what is compared
+    #[arg(
+        long,
+        requires = "live",
+        value_delimiter = ',',
+        default_value = "myrocks-7,myrocks-28,myrocks-zones,innodb-7",
+        value_name = "NAME,…"
+    )]
+    variants: Vec<ZonedVariant>,
+    /// Live: what sysbench runs, one after the other
+    #[arg(
+        long,
+        requires = "live",
+        value_delimiter = ',',
+        default_value = "write-only,read-write,read-only",
+        value_name = "NAME,…"
+    )]
+    loads: Vec<ZonedLoad>,
+    /// Live: connections; several values make one point each
+    #[arg(long, requires = "live", value_delimiter = ',', default_value = "16", value_name = "N,…")]
+    connections: Vec<u32>,
+    /// Live: tables
+    #[arg(long, requires = "live", default_value_t = 4, value_name = "N")]
+    tables: u32,
+    /// Live: rows of each table, which take about 200 bytes
+    #[arg(long, requires = "live", default_value_t = 600_000, value_name = "N")]
+    rows: u64,
+    /// Live: measured time of each run
+    #[arg(long, requires = "live", default_value = "20s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
+    seconds: u64,
+    /// Live: load before the first measurement of a drive
+    #[arg(long, requires = "live", default_value = "20s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
+    warmup: u64,
+    /// Live: RocksDB's block cache and InnoDB's buffer pool
+    #[arg(long, requires = "live", default_value = "32MiB", value_name = "SIZE", value_parser = units::parse_size)]
+    cache: u64,
+    /// Live: database server, instead of the one installed
+    #[arg(long, requires = "live", value_name = "PATH")]
+    mysqld: Option<PathBuf>,
+    /// Live: directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, requires = "live", value_name = "DIR")]
+    scratch: Option<PathBuf>,
+}
+
 /// Options of `tranche study zoned`.
 #[derive(Args, Clone, Debug)]
 pub struct Zoned {
-    /// Run a real database on real file systems over the drive: not there yet
-    #[arg(long, conflicts_with_all = ["sim", "set"])]
+    /// Run MyRocks and InnoDB with sysbench on real file systems over the drive. Needs root, FUSE, MariaDB with its RocksDB plug-in, sysbench
+    #[arg(long, conflicts_with_all = ["sim", "set", "parts", "scale", "quick"])]
     live: bool,
+    #[command(flatten)]
+    real: ZonedLive,
     /// In virtual time, at the published drive's speed; so it is, too, if neither is given
     #[arg(long)]
     sim: bool,
@@ -420,14 +518,15 @@ pub struct Zoned {
     #[arg(long, value_delimiter = ',', default_value = "writes,reads", value_name = "NAME,…")]
     parts: Vec<ZonedPart>,
     /// Chips of the drives: a profile or a TOML file with zones
-    #[arg(long, alias = "profile", default_value = zoned::DEFAULT_PROFILE, value_name = "NAME|FILE")]
-    drive: String,
+    /// [default: zn540-2t; live: zn540-lab]
+    #[arg(long, alias = "profile", value_name = "NAME|FILE")]
+    drive: Option<String>,
     /// The drives have this fraction of the capacity, and so have files, buffers and zones; channels, dies and their speed stay
     #[arg(long, default_value_t = zoned::DEFAULT_SCALE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     scale: u32,
-    /// Repetitions, with other random numbers
-    #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
-    repeat: u32,
+    /// Repetitions, with other random numbers [default: 1; live: 2]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
+    repeat: Option<u32>,
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     quick: bool,
@@ -445,15 +544,39 @@ pub struct Zoned {
     sweep: Sweep,
 }
 
+impl Zoned {
+    /// The options of the live study, if that is asked for.
+    fn real(&self) -> Option<zoned::live::Options> {
+        let real = self.real.clone();
+        self.live.then(|| zoned::live::Options {
+            variants: all(real.variants),
+            loads: all(real.loads),
+            threads: real.connections,
+            tables: real.tables,
+            rows: real.rows,
+            seconds: real.seconds,
+            warmup: real.warmup,
+            repeat: self.repeat.unwrap_or(2),
+            cache: real.cache,
+            drive: self.drive.clone().unwrap_or_else(|| zoned::live::DEFAULT_PROFILE.into()),
+            mysqld: real.mysqld,
+            out: self.out.clone(),
+            overwrite: self.overwrite.into(),
+            scratch: real.scratch,
+            seed: self.seed,
+        })
+    }
+}
+
 impl From<Zoned> for zoned::Options {
     fn from(options: Zoned) -> Self {
         Self {
-            live: options.live,
+            live: options.real(),
             sim: options.sim,
             parts: all(options.parts),
-            drive: options.drive,
+            drive: options.drive.unwrap_or_else(|| zoned::DEFAULT_PROFILE.into()),
             scale: options.scale,
-            repeat: options.repeat,
+            repeat: options.repeat.unwrap_or(1),
             quick: options.quick,
             out: options.out,
             overwrite: options.overwrite.into(),

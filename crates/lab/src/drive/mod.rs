@@ -17,6 +17,7 @@ use crate::{
     counters::Counters,
     layout::{Layout, Namespace},
     mounted_drive::DRIVE_PATIENCE,
+    process::Process,
     profile,
     scratch::Scratch,
 };
@@ -175,6 +176,45 @@ impl Drive {
         match &mut self.inner {
             Inner::Served(served) => served.device(nsid),
             Inner::Plain(plain) => plain.device(nsid),
+        }
+    }
+
+    /// The directory of a zoned namespace, with a file for each zone.
+    ///
+    /// # Errors
+    /// Plain files have no zones.
+    pub fn zones(&self, nsid: u32) -> Result<PathBuf> {
+        Ok(self.served()?.exported(nsid))
+    }
+
+    /// Makes a store on a zoned namespace, with further arguments of `tranche store format`.
+    ///
+    /// # Errors
+    /// When that fails.
+    pub fn format_store(&self, nsid: u32, arguments: &[String]) -> Result<()> {
+        self.served()?.format_store(nsid, arguments)
+    }
+
+    /// Mounts the store of a zoned namespace. The process serves it until it is stopped. `options` are those of `tranche store mount`, as
+    /// `name=value`.
+    ///
+    /// # Errors
+    /// When that fails, with what it said.
+    pub fn mount_store(
+        &self,
+        scratch: &Scratch,
+        nsid: u32,
+        at: &Path,
+        options: &[String],
+        log: &Path,
+    ) -> Result<Process> {
+        self.served()?.mount_store(scratch, nsid, at, options, log)
+    }
+
+    fn served(&self) -> Result<&Served> {
+        match &self.inner {
+            Inner::Served(served) => Ok(served),
+            Inner::Plain(_) => bail!("plain files have no zones"),
         }
     }
 

@@ -13,16 +13,16 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use host::{Host, Identity, SocketTransport, Transport, namespace_create};
-use nvme::{NSID_ALL, admin::PowerCut};
+use nvme::{Csi, NSID_ALL, admin::PowerCut, identify::ZonedCreate};
 use rustix::fs::OFlags;
 
 use super::{Start, media};
 use crate::{
     counters::Counters,
     figure::show_size,
-    layout::{Namespace, Size},
+    layout::{Filesystem, Namespace, Size},
     mounted_drive::DRIVE_PATIENCE,
-    process::Process,
+    process::{Process, run},
     scratch::{self, Role, Scratch},
 };
 
@@ -45,6 +45,8 @@ pub struct Cut {
 /// A drive in a process of its own.
 #[derive(Debug)]
 pub(super) struct Served {
+    /// The program that it runs.
+    program: PathBuf,
     pub(super) process: Process,
     pub(super) unix: PathBuf,
     pub(super) media: Vec<String>,
@@ -69,7 +71,8 @@ impl Served {
         let name = "the drive (tranche serve)";
         let mut process = Process::start(scratch, Role::Drive, name, command, &log, Some(Stdio::piped()))?;
         wait_for_ready(&mut process)?;
-        let mut served = Self { process, unix, files, media: media(start.toml), host: None };
+        let program = program.to_owned();
+        let mut served = Self { program, process, unix, files, media: media(start.toml), host: None };
         served.reconnect()?;
         Ok(served)
     }
@@ -116,6 +119,9 @@ impl Served {
 
     pub(super) fn create(&mut self, namespace: &Namespace) -> Result<u32> {
         let host = self.host()?;
+        if let (Filesystem::Store, Size::Bytes(bytes)) = (namespace.filesystem, namespace.size) {
+            return create_zoned_namespace(host, namespace.set, bytes, namespace.lba);
+        }
         let set = host
             .nvm_sets()?
             .into_iter()
@@ -136,6 +142,49 @@ impl Served {
             );
         }
         create_namespace(host, namespace.set, bytes, namespace.lba, None)
+    }
+
+    /// Where a namespace is exported.
+    pub(super) fn exported(&self, nsid: u32) -> PathBuf {
+        self.files.join(format!("nvme0n{nsid}"))
+    }
+
+    /// A `tranche store` command for a namespace.
+    fn store_command(&self, verb: &str, nsid: u32) -> Command {
+        let mut command = Command::new(&self.program);
+        command.args(["store", verb, "--nsid", &nsid.to_string()]);
+        command.arg("--on").arg(format!("unix://{}", self.unix.display()));
+        // Namespaces are attached to the study's host.
+        command.args(["--hostnqn", HOST_NQN]);
+        command
+    }
+
+    /// Makes a store on a zoned namespace, with further arguments of `tranche store format`.
+    pub(super) fn format_store(&self, nsid: u32, arguments: &[String]) -> Result<()> {
+        run(self.store_command("format", nsid).args(arguments), "tranche").map(|_| ())
+    }
+
+    /// Mounts the store of a zoned namespace. The process ends when it is unmounted.
+    pub(super) fn mount_store(
+        &self,
+        scratch: &Scratch,
+        nsid: u32,
+        at: &Path,
+        options: &[String],
+        log: &Path,
+    ) -> Result<Process> {
+        let mut command = self.store_command("mount", nsid);
+        for option in options {
+            match option.split_once('=') {
+                Some((name, value)) => command.arg(format!("--{name}")).arg(value),
+                None => command.arg(format!("--{option}")),
+            };
+        }
+        command.arg(at);
+        let name = "the store (tranche store mount)";
+        let mut process = Process::start(scratch, Role::Client, name, command, log, Some(Stdio::piped()))?;
+        wait_for_ready(&mut process)?;
+        Ok(process)
     }
 
     /// NAND bytes that an NVM Set's rated cycles allow (Endurance Group log, in units of 10^9).
@@ -184,7 +233,7 @@ impl Served {
     }
 
     pub(super) fn device(&mut self, nsid: u32) -> Result<PathBuf> {
-        let file = self.files.join(format!("nvme0n{nsid}"));
+        let file = self.exported(nsid);
         // After a power cut that took writes along, the old device fails and a new one appears.
         let find = || {
             let devices = scratch::loops().into_iter().filter(|(_, backing)| *backing == file);
@@ -219,12 +268,7 @@ pub(crate) fn create_namespace<T: Transport>(
     lba: u32,
     handle: Option<u16>,
 ) -> Result<u32> {
-    let formats = host.identify_namespace(NSID_ALL)?.lbaf;
-    let count = formats.iter().position(|f| 1u32.checked_shl(f.lbads.into()) == Some(lba));
-    let format = count
-        .and_then(|index| u8::try_from(index).ok())
-        .with_context(|| format!("the drive offers no logical blocks of {lba} bytes"))?;
-    let mut create = namespace_create(bytes / u64::from(lba), format, set);
+    let mut create = namespace_create(bytes / u64::from(lba), format_of(host, lba)?, set);
     if let Some(handle) = handle {
         // Each set of this drive is the Endurance Group of the same number.
         create.endgid = set.into();
@@ -232,10 +276,35 @@ pub(crate) fn create_namespace<T: Transport>(
         create.phndl[0] = handle.into();
     }
     let nsid = host.create_namespace(&create)?;
-    // To everyone who is connected: this host and the others. The drive remembers it by host.
-    let controllers = host.controllers()?;
-    host.attach_namespace(nsid, &controllers)?;
+    attach_to_all(host, nsid)?;
     Ok(nsid)
+}
+
+/// Creates a zoned namespace, and attaches it to every controller of the drive. It may have all active zones that the set has left.
+fn create_zoned_namespace<T: Transport>(host: &mut Host<T>, set: u16, bytes: u64, lba: u32) -> Result<u32> {
+    if !host.has_zones()? {
+        bail!("the drive has no zones: give an NVM Set of NAND `zone` in its TOML");
+    }
+    let mut create = namespace_create(bytes / u64::from(lba), format_of(host, lba)?, set);
+    create.set_zoned(&ZonedCreate::default());
+    let nsid = host.create_namespace_of(Csi::ZONED, &create)?;
+    attach_to_all(host, nsid)?;
+    Ok(nsid)
+}
+
+/// The LBA format with logical blocks of so many bytes.
+fn format_of<T: Transport>(host: &mut Host<T>, lba: u32) -> Result<u8> {
+    let formats = host.identify_namespace(NSID_ALL)?.lbaf;
+    let count = formats.iter().position(|f| 1u32.checked_shl(f.lbads.into()) == Some(lba));
+    count
+        .and_then(|index| u8::try_from(index).ok())
+        .with_context(|| format!("the drive offers no logical blocks of {lba} bytes"))
+}
+
+/// To everyone who is connected: this host and the others. The drive remembers it by host.
+fn attach_to_all<T: Transport>(host: &mut Host<T>, nsid: u32) -> Result<()> {
+    let controllers = host.controllers()?;
+    Ok(host.attach_namespace(nsid, &controllers)?)
 }
 
 /// Waits for the line that says that connections are accepted.

@@ -1,8 +1,9 @@
 //! `tranche study zoned`: what do zones buy a log-structured database, against a conventional namespace of the same chips?
 //!
 //! - [`sim`] is the published experiment in virtual time.
-//! - The live part, MyRocks on real file systems, is a module of its own (`live`), which [`run`] calls with `--live`.
+//! - [`live`] runs MyRocks on real file systems over the drive.
 
+pub mod live;
 pub mod published;
 mod report;
 mod sim;
@@ -22,8 +23,8 @@ use crate::{
 /// Options of the study.
 #[derive(Clone, Debug)]
 pub struct Options {
-    /// Run a real database on real file systems over the drive: not there yet
-    pub live: bool,
+    /// Run a real database on real file systems over the drive, with these options
+    pub live: Option<live::Options>,
     /// In virtual time, at the published drive's speed; so it is, too, if neither is given
     pub sim: bool,
     /// What is done
@@ -68,7 +69,7 @@ pub const DEFAULT_SCALE: u32 = 64;
 impl Default for Options {
     fn default() -> Self {
         Self {
-            live: false,
+            live: None,
             sim: false,
             parts: Part::ALL.to_vec(),
             drive: DEFAULT_PROFILE.into(),
@@ -108,10 +109,10 @@ impl Options {
 /// # Errors
 /// A profile that does not exist or has no zones, a directory that cannot be written; an interruption before there was anything to report.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    options.overwrite.check(&options.out)?;
-    if options.live {
-        bail!("the live part of this study is not there yet: leave --live out, or say --sim");
+    if let Some(live) = &options.live {
+        return sweep::value(live::run(live, control)?);
     }
+    options.overwrite.check(&options.out)?;
     options.check()?;
     sweep::study(
         &options.sweep.set,
