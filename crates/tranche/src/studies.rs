@@ -396,6 +396,12 @@ enum ZonedPart {
     Writes,
     /// Latency of reads beside writes
     Reads,
+    /// RocksDB's fills and overwrites, and reads beside writes
+    Rocksdb,
+    /// Which files share zones: any, those of one lifetime, or those whose keys meet
+    Placement,
+    /// Zones on all dies, and on a few
+    Dies,
 }
 
 impl From<ZonedPart> for zoned::Part {
@@ -403,6 +409,9 @@ impl From<ZonedPart> for zoned::Part {
         match part {
             ZonedPart::Writes => Self::Writes,
             ZonedPart::Reads => Self::Reads,
+            ZonedPart::Rocksdb => Self::Rocksdb,
+            ZonedPart::Placement => Self::Placement,
+            ZonedPart::Dies => Self::Dies,
         }
     }
 }
@@ -417,7 +426,12 @@ pub struct Zoned {
     #[arg(long)]
     sim: bool,
     /// What is done
-    #[arg(long, value_delimiter = ',', default_value = "writes,reads", value_name = "NAME,…")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "writes,reads,rocksdb,placement,dies",
+        value_name = "NAME,…"
+    )]
     parts: Vec<ZonedPart>,
     /// Chips of the drives: a profile or a TOML file with zones
     #[arg(long, alias = "profile", default_value = zoned::DEFAULT_PROFILE, value_name = "NAME|FILE")]

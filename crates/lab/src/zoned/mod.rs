@@ -53,11 +53,17 @@ pub enum Part {
     Writes,
     /// Latency of reads beside writes.
     Reads,
+    /// RocksDB's fills and overwrites, and reads beside writes.
+    Rocksdb,
+    /// Which files share zones: none, lifetime, overlap of keys, with the database at two sizes.
+    Placement,
+    /// Zones on all dies, and on a few.
+    Dies,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Writes, Self::Reads];
+    pub const ALL: [Self; 5] = [Self::Writes, Self::Reads, Self::Rocksdb, Self::Placement, Self::Dies];
 }
 
 /// The drive of the published experiment.

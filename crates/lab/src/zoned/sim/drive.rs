@@ -37,6 +37,7 @@ pub(super) struct Chips {
     superblocks: u64,
     dies: u64,
     zone_dies: u64,
+    cycles: u32,
 }
 
 impl Chips {
@@ -56,6 +57,7 @@ impl Chips {
         };
         let (dies, planes, pages) = (integer("dies")?, integer("planes")?, integer("pages_per_block")?);
         let superblocks = integer("superblocks")?;
+        let cycles = u32::try_from(integer("rated_cycles")?)?;
         let bits = match set.get("cell").and_then(Value::as_str) {
             Some("slc") => 1,
             Some("mlc") => 2,
@@ -85,7 +87,12 @@ impl Chips {
         toml.remove("datasheet");
         let drive = toml.entry("drive").or_insert_with(|| Table::new().into());
         drive.as_table_mut().context("[drive] is no table")?.insert("timing".into(), true.into());
-        Ok(Self { toml, media: superblocks * superblock, superblock, superblocks, dies, zone_dies })
+        Ok(Self { toml, media: superblocks * superblock, superblock, superblocks, dies, zone_dies, cycles })
+    }
+
+    /// Rated program/erase cycles.
+    pub(super) fn cycles(&self) -> u32 {
+        self.cycles
     }
 
     /// Bytes of all blocks.
