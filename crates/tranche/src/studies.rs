@@ -425,6 +425,9 @@ pub struct Zoned {
     /// In virtual time, at the published drive's speed; so it is, too, if neither is given
     #[arg(long)]
     sim: bool,
+    /// Instead of the study: the model of RocksDB beside this db_bench, which fills and overwrites a small database in a temporary directory
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["live", "sim", "set", "parts"])]
+    db_bench: Option<PathBuf>,
     /// What is done
     #[arg(
         long,
@@ -464,6 +467,7 @@ impl From<Zoned> for zoned::Options {
         Self {
             live: options.live,
             sim: options.sim,
+            db_bench: options.db_bench,
             parts: all(options.parts),
             drive: options.drive,
             scale: options.scale,

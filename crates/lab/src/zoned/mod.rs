@@ -3,6 +3,7 @@
 //! - [`sim`] is the published experiment in virtual time.
 //! - The live part, MyRocks on real file systems, is a module of its own (`live`), which [`run`] calls with `--live`.
 
+mod agreement;
 pub mod published;
 mod report;
 mod sim;
@@ -26,6 +27,8 @@ pub struct Options {
     pub live: bool,
     /// In virtual time, at the published drive's speed; so it is, too, if neither is given
     pub sim: bool,
+    /// Instead of the study: the model of RocksDB beside this db_bench, which fills and overwrites a small database in a temporary directory
+    pub db_bench: Option<PathBuf>,
     /// What is done
     pub parts: Vec<Part>,
     /// Chips of the drives: a profile or a TOML file with zones
@@ -76,6 +79,7 @@ impl Default for Options {
         Self {
             live: false,
             sim: false,
+            db_bench: None,
             parts: Part::ALL.to_vec(),
             drive: DEFAULT_PROFILE.into(),
             scale: DEFAULT_SCALE,
@@ -119,6 +123,9 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
         bail!("the live part of this study is not there yet: leave --live out, or say --sim");
     }
     options.check()?;
+    if let Some(db_bench) = &options.db_bench {
+        return agreement::run(options, db_bench, control);
+    }
     sweep::study(
         &options.sweep.set,
         |profiles| run_on(options, profiles, control),

@@ -4,9 +4,8 @@
 /// nominal size, and the paper does not say how many the drives had.
 pub(super) const MEDIA_PER_MILLE: u64 = 1105;
 
-/// Time of a processor for each KiB that a compaction reads and a flush writes. Not fitted: the class of a compressing thread, 100 MB/s of compressed data. docs/studies/zoned.md has what
-/// db_bench took on a machine of our own.
-pub(super) const KILOBYTE_NS: u64 = 10_000;
+/// Time of a processor for each KiB that a compaction reads and a flush writes. Not fitted: what db_bench took on a machine of our own, with Snappy (docs/studies/zoned.md).
+pub(super) const KILOBYTE_NS: u64 = 6_000;
 
 /// Bytes of the operating system's cache of pages, on the published machine. Assumed: its memory is not told in the figures that this study has.
 pub(super) const CACHE: u64 = 64 << 30;

@@ -121,7 +121,10 @@ fn setups(part: Part) -> Vec<(Setup, u32)> {
     let whole = |setups: &[Setup]| setups.iter().map(|setup| (*setup, 100)).collect();
     match part {
         Part::Writes | Part::Reads => whole(&PLAIN),
-        Part::Rocksdb => whole(&DATABASES),
+        // The published database does not fit 1.60 TB: it is as much smaller there as the drive is.
+        Part::Rocksdb => {
+            DATABASES.iter().map(|setup| (*setup, if setup.name == "xfs-28" { 83 } else { 100 })).collect()
+        }
         Part::Placement => {
             FILLS.iter().flat_map(|fill| PLACEMENTS.iter().map(move |setup| (*setup, *fill))).collect()
         }
@@ -134,9 +137,40 @@ fn setups(part: Part) -> Vec<(Setup, u32)> {
 /// # Errors
 /// The TOML is no drive with zones.
 pub(super) fn drives(options: &Options, toml: &toml::Table) -> Result<Vec<Config>> {
-    let chips = Chips::new(toml, options.scale, &options.drive)?;
+    let chips = AllChips::new(options, toml)?;
     let all = options.parts.iter().flat_map(|part| setups(*part));
-    all.map(|(setup, _)| chips.config(setup.layout)).collect()
+    all.map(|(setup, _)| chips.of(&setup).config(setup.layout)).collect()
+}
+
+/// The chips of the drives.
+struct AllChips {
+    usual: Chips,
+    /// Of those with a database on zones.
+    tables: Chips,
+}
+
+impl AllChips {
+    fn new(options: &Options, toml: &toml::Table) -> Result<Self> {
+        Ok(Self {
+            usual: Chips::new(toml, options.scale, &options.drive)?,
+            tables: Chips::for_tables(toml, options.scale, &options.drive)?,
+        })
+    }
+
+    fn of(&self, setup: &Setup) -> &Chips {
+        match (setup.load, setup.layout) {
+            (Load::Database(_), Layout::Zones(_)) => &self.tables,
+            _ => &self.usual,
+        }
+    }
+}
+
+/// A small conventional drive of these chips.
+///
+/// # Errors
+/// The TOML is no drive with zones.
+pub(super) fn small(toml: &toml::Table, name: &str) -> Result<Config> {
+    Chips::new(toml, 256, name)?.config(Layout::Spare7)
 }
 
 /// Runs the study and writes its results.
@@ -147,7 +181,7 @@ pub(super) fn run_on(
 ) -> Result<Findings<Results>> {
     options.check()?;
     let toml = profiles(&options.drive)?;
-    let chips = Chips::new(&toml, options.scale, &options.drive)?;
+    let chips = AllChips::new(options, &toml)?;
     drives(options, &toml)?;
     results::directory(&options.out)?;
     let mut parts = options.parts.clone();
@@ -200,14 +234,14 @@ pub(super) fn run_on(
         seed: options.seed,
         drive: serde_json::json!({
             "profile": options.drive,
-            "toml": chips.toml(Layout::Zones(0))?,
+            "toml": chips.usual.toml(Layout::Zones(0))?,
         }),
         host: Host::this(Vec::new()),
         comparisons: comparisons(&variants),
         variants,
         notes: Vec::new(),
     };
-    results.notes = report::notes(&results, options, chips.media());
+    results.notes = report::notes(&results, options, chips.usual.media());
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     report::write(&results, &page)?;
@@ -255,8 +289,9 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
 }
 
 impl Piece {
-    fn run(self, options: &Options, chips: &Chips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
+    fn run(self, options: &Options, chips: &AllChips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
         control.check()?;
+        let chips = chips.of(&self.of);
         match self.of.load {
             Load::Raw => self.raw(options, chips, cache, control),
             Load::Database(placement) => self.database(placement, options, chips, control),

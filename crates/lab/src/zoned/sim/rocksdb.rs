@@ -103,8 +103,9 @@ impl Database {
                     reserve: 2,
                     finish: 20,
                 };
-                // The published script has tables of 95 % of two zones.
-                (Box::new(Zoned::new(config)), scaled((2 * 1077 * 95 / 100) << 20))
+                // The published script has tables of 95 % of two zones; small zones take parts of such tables.
+                let whole = chips.zone_capacity(Layout::Zones(0));
+                (Box::new(Zoned::new(config)), whole * 2 * 95 / 100)
             }
         };
         let mut config = config(chips, table, seed);
