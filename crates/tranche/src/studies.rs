@@ -396,6 +396,12 @@ enum ZonedPart {
     Writes,
     /// Latency of reads beside writes
     Reads,
+    /// RocksDB's fills and overwrites, and reads beside writes
+    Rocksdb,
+    /// Which files share zones: any, those of one lifetime, or those whose keys meet
+    Placement,
+    /// Zones on all dies, and on a few
+    Dies,
 }
 
 impl From<ZonedPart> for zoned::Part {
@@ -403,6 +409,9 @@ impl From<ZonedPart> for zoned::Part {
         match part {
             ZonedPart::Writes => Self::Writes,
             ZonedPart::Reads => Self::Reads,
+            ZonedPart::Rocksdb => Self::Rocksdb,
+            ZonedPart::Placement => Self::Placement,
+            ZonedPart::Dies => Self::Dies,
         }
     }
 }
@@ -514,8 +523,16 @@ pub struct Zoned {
     /// In virtual time, at the published drive's speed; so it is, too, if neither is given
     #[arg(long)]
     sim: bool,
+    /// Instead of the study: the model of RocksDB beside this db_bench, which fills and overwrites a small database in a temporary directory
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["live", "sim", "set", "parts"])]
+    db_bench: Option<PathBuf>,
     /// What is done
-    #[arg(long, value_delimiter = ',', default_value = "writes,reads", value_name = "NAME,…")]
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "writes,reads,rocksdb,placement,dies",
+        value_name = "NAME,…"
+    )]
     parts: Vec<ZonedPart>,
     /// Chips of the drives: a profile or a TOML file with zones
     /// [default: zn540-2t; live: zn540-lab]
@@ -573,6 +590,7 @@ impl From<Zoned> for zoned::Options {
         Self {
             live: options.real(),
             sim: options.sim,
+            db_bench: options.db_bench,
             parts: all(options.parts),
             drive: options.drive.unwrap_or_else(|| zoned::DEFAULT_PROFILE.into()),
             scale: options.scale,

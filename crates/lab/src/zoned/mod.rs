@@ -3,6 +3,7 @@
 //! - [`sim`] is the published experiment in virtual time.
 //! - [`live`] runs MyRocks on real file systems over the drive.
 
+mod agreement;
 pub mod live;
 pub mod published;
 mod report;
@@ -27,6 +28,8 @@ pub struct Options {
     pub live: Option<live::Options>,
     /// In virtual time, at the published drive's speed; so it is, too, if neither is given
     pub sim: bool,
+    /// Instead of the study: the model of RocksDB beside this db_bench, which fills and overwrites a small database in a temporary directory
+    pub db_bench: Option<PathBuf>,
     /// What is done
     pub parts: Vec<Part>,
     /// Chips of the drives: a profile or a TOML file with zones
@@ -54,11 +57,17 @@ pub enum Part {
     Writes,
     /// Latency of reads beside writes.
     Reads,
+    /// RocksDB's fills and overwrites, and reads beside writes.
+    Rocksdb,
+    /// Which files share zones: none, lifetime, overlap of keys, with the database at two sizes.
+    Placement,
+    /// Zones on all dies, and on a few.
+    Dies,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 2] = [Self::Writes, Self::Reads];
+    pub const ALL: [Self; 5] = [Self::Writes, Self::Reads, Self::Rocksdb, Self::Placement, Self::Dies];
 }
 
 /// The drive of the published experiment.
@@ -71,6 +80,7 @@ impl Default for Options {
         Self {
             live: None,
             sim: false,
+            db_bench: None,
             parts: Part::ALL.to_vec(),
             drive: DEFAULT_PROFILE.into(),
             scale: DEFAULT_SCALE,
@@ -114,6 +124,9 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
     }
     options.overwrite.check(&options.out)?;
     options.check()?;
+    if let Some(db_bench) = &options.db_bench {
+        return agreement::run(options, db_bench, control);
+    }
     sweep::study(
         &options.sweep.set,
         |profiles| run_on(options, profiles, control),

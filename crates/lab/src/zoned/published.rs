@@ -5,7 +5,7 @@
 //! - [SDC]: H. Holmberg, "MyRocks on zoned namespaces", Storage Developer Conference 2021, of the same people.
 //! - [scripts]: zbdbench (github.com/westerndigitalcorporation/zbdbench), their public benchmark scripts: options of fio and db_bench.
 
-use crate::results::Published;
+use crate::results::{Point, Published};
 
 /// Steady writes in MiB/s by variant (\[ATC\] figure 1).
 pub const STEADY_WRITES: [(&str, f64); 3] = [("cns-7", 370.0), ("cns-28", 590.0), ("zns", 1010.0)];
@@ -46,9 +46,12 @@ pub const RECORD: (u32, u32, u32) = (20, 800, 400);
 /// four times as high, and the capacity 7 to 28 % larger.
 pub const MYROCKS: (f64, f64) = (1.69, 2.54);
 
-/// The published ratio of a metric of one variant over another, if there is one. `writes` is MiB/s of the writes beside the reads.
-pub fn ratio(metric: &str, of: &str, over: &str, writes: Option<u64>) -> Option<Published> {
+/// The published ratio of a metric of one variant over another at a point, if there is one.
+pub fn ratio(metric: &str, of: &str, over: &str, at: Option<&Point>) -> Option<Published> {
+    let find = |name: &str| at.and_then(|at| at.get(name).copied());
+    let (writes, limit) = (find("writes_MiBps"), find("write_limit_MiBps"));
     let steady = |name: &str| STEADY_WRITES.iter().find(|row| row.0 == name).map(|row| row.1);
+    let drive = |name: &str| DRIVE_AMPLIFICATION.iter().find(|row| row.0 == name).map(|row| row.1);
     let value = match (metric, of, over) {
         ("steady_write_MiBps", ..) => steady(of)? / steady(over)?,
         ("read_mean_us", "zns", _) => {
@@ -59,6 +62,15 @@ pub fn ratio(metric: &str, of: &str, over: &str, writes: Option<u64>) -> Option<
                 _ => return None,
             }
         }
+        ("ops_per_second", "zenfs", "xfs-7") => match limit {
+            None => OVERWRITE_ZENFS,
+            Some(0) => UNLIMITED.0,
+            Some(_) => return None,
+        },
+        ("ops_per_second", "xfs-28", "xfs-7") if limit.is_none() => OVERWRITE_SPARE,
+        ("drive_write_amplification", "zenfs", "xfs-7") if limit.is_none() => drive(of)? / drive(over)?,
+        ("read_p999_us", "zenfs", "xfs-7") if limit == Some(WRITE_LIMIT >> 20) => LIMITED_P999,
+        ("read_p9999_us", "zenfs", "xfs-7") if limit == Some(0) => UNLIMITED.1,
         _ => return None,
     };
     Some(Published::ratio(value))
@@ -70,11 +82,18 @@ mod tests {
 
     #[test]
     fn ratios_are_those_of_the_paper() {
-        let of = |metric, of, over, at| ratio(metric, of, over, at).map(|p| (p.value * 100.0).round());
+        let at = |name: &str, value| Some(Point::from([(name.to_owned(), value)]));
+        let of = |metric, of, over, at: Option<Point>| {
+            ratio(metric, of, over, at.as_ref()).map(|p| (p.value * 100.0).round())
+        };
         assert_eq!(of("steady_write_MiBps", "zns", "cns-7", None), Some(273.0));
         assert_eq!(of("steady_write_MiBps", "cns-28", "cns-7", None), Some(159.0));
-        assert_eq!(of("read_mean_us", "zns", "cns-28", Some(300)), Some(73.0));
-        assert_eq!(of("read_mean_us", "zns", "cns-7", Some(20)), None);
-        assert_eq!(of("read_mean_us", "cns-28", "cns-7", Some(50)), None);
+        assert_eq!(of("read_mean_us", "zns", "cns-28", at("writes_MiBps", 300)), Some(73.0));
+        assert_eq!(of("read_mean_us", "zns", "cns-7", at("writes_MiBps", 20)), None);
+        assert_eq!(of("read_mean_us", "cns-28", "cns-7", at("writes_MiBps", 50)), None);
+        assert_eq!(of("ops_per_second", "zenfs", "xfs-7", Some(Point::new())), Some(283.0));
+        assert_eq!(of("ops_per_second", "zenfs", "xfs-7", at("write_limit_MiBps", 0)), Some(200.0));
+        assert_eq!(of("ops_per_second", "zenfs", "xfs-28", None), None);
+        assert_eq!(of("read_p999_us", "zenfs", "xfs-7", at("write_limit_MiBps", 20)), Some(50.0));
     }
 }

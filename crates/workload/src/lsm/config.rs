@@ -101,8 +101,8 @@ impl Config {
     pub fn db_bench(keys: u64, key: u32, value: u32, compressed: u32, seed: u64) -> Self {
         Config {
             keys,
-            // A batch with one record has a header of 12 bytes, and the log one of 7 for each.
-            log_record: key + value + 24,
+            // A batch has 12 bytes before a record, a record 4 for its kind and lengths, and the log 7 for a batch.
+            log_record: key + value + 23,
             memory_record: key + value + 32,
             table_record: key + 8 + compressed,
             block: 4096,

@@ -24,6 +24,8 @@ const MEDIA: u64 = 2 << 40;
 
 /// Programs of a block, at least: shorter ones keep dies waiting where one superblock ends and the next begins.
 const PROGRAMS: i64 = 16;
+/// The same for zones that many files are written to at a time. So a zone shrinks as tables do, and a table still fills two of them.
+const ZONE_PROGRAMS: i64 = 4;
 
 /// Chips, and the fraction of them that is there.
 #[derive(Clone, Debug)]
@@ -37,11 +39,21 @@ pub(super) struct Chips {
     superblocks: u64,
     dies: u64,
     zone_dies: u64,
+    cycles: u32,
 }
 
 impl Chips {
     /// Those of a drive's first NVM Set, with `scale` times fewer bytes. Blocks become shorter, as far as they may, then there are fewer of them.
     pub(super) fn new(profile: &Table, scale: u32, name: &str) -> Result<Self> {
+        Self::with(profile, scale, name, PROGRAMS)
+    }
+
+    /// The same for a database on zones.
+    pub(super) fn for_tables(profile: &Table, scale: u32, name: &str) -> Result<Self> {
+        Self::with(profile, scale, name, ZONE_PROGRAMS)
+    }
+
+    fn with(profile: &Table, scale: u32, name: &str, programs: i64) -> Result<Self> {
         let mut toml = profile.clone();
         let sets = toml.get_mut("set").and_then(Value::as_array_mut).context("the drive has no NVM Set")?;
         let set = sets.first_mut().and_then(Value::as_table_mut).context("the NVM Set is no table")?;
@@ -56,6 +68,7 @@ impl Chips {
         };
         let (dies, planes, pages) = (integer("dies")?, integer("planes")?, integer("pages_per_block")?);
         let superblocks = integer("superblocks")?;
+        let cycles = u32::try_from(integer("rated_cycles")?)?;
         let bits = match set.get("cell").and_then(Value::as_str) {
             Some("slc") => 1,
             Some("mlc") => 2,
@@ -65,7 +78,7 @@ impl Chips {
         let page = set.get("nand_page").and_then(Value::as_str).context("the NVM Set has no nand_page")?;
         let page = units::parse_size(page).map_err(|e| anyhow::anyhow!("nand_page: {e}"))?;
         let scale = i64::from(scale);
-        let short = (pages / scale / bits * bits).max((PROGRAMS * bits).min(pages));
+        let short = (pages / scale / bits * bits).max((programs * bits).min(pages));
         // So many are left that the bytes are what they should be.
         let left = (superblocks * pages / scale / short).max(64);
         set.insert("pages_per_block".into(), short.into());
@@ -85,7 +98,12 @@ impl Chips {
         toml.remove("datasheet");
         let drive = toml.entry("drive").or_insert_with(|| Table::new().into());
         drive.as_table_mut().context("[drive] is no table")?.insert("timing".into(), true.into());
-        Ok(Self { toml, media: superblocks * superblock, superblock, superblocks, dies, zone_dies })
+        Ok(Self { toml, media: superblocks * superblock, superblock, superblocks, dies, zone_dies, cycles })
+    }
+
+    /// Rated program/erase cycles.
+    pub(super) fn cycles(&self) -> u32 {
+        self.cycles
     }
 
     /// Bytes of all blocks.

@@ -3,13 +3,16 @@
 mod drive;
 mod fitted;
 mod raw;
+mod rocksdb;
 
 use anyhow::{Context, Result};
 use run::Config;
+use workload::lsm::Placement;
 
 use self::{
     drive::{Chips, Layout},
     raw::Raw,
+    rocksdb::Database,
 };
 use super::{Options, Part, published, report};
 use crate::{
@@ -22,35 +25,111 @@ use crate::{
     sweep::Profiles,
 };
 
-/// A drive without a file system.
+/// What is on a drive.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Plain {
+enum Load {
+    /// Nothing but what writes and reads its blocks.
+    Raw,
+    /// RocksDB, whose files share zones so, if there are zones.
+    Database(Placement),
+}
+
+/// A drive with what is on it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Setup {
     name: &'static str,
     about: &'static str,
     layout: Layout,
+    load: Load,
 }
 
-/// The published ones.
-const PLAIN: [Plain; 3] = [
-    Plain {
-        name: "cns-7",
-        about: "A conventional namespace with 7 % of spare (1.92 of 2.2 TB).",
-        layout: Layout::Spare7,
-    },
-    Plain { name: "cns-28", about: "The same with 28 % of spare (1.60 of 2.2 TB).", layout: Layout::Spare28 },
-    Plain {
-        name: "zns",
-        about: "Zones over all dies, on the same chips (2.0 of 2.2 TB).",
-        layout: Layout::Zones(0),
-    },
+const fn raw(name: &'static str, about: &'static str, layout: Layout) -> Setup {
+    Setup { name, about, layout, load: Load::Raw }
+}
+
+const fn database(name: &'static str, about: &'static str, layout: Layout, placement: Placement) -> Setup {
+    Setup { name, about, layout, load: Load::Database(placement) }
+}
+
+/// Those without a file system.
+const PLAIN: [Setup; 3] = [
+    raw("cns-7", "A conventional namespace with 7 % of spare (1.92 of 2.2 TB).", Layout::Spare7),
+    raw("cns-28", "The same with 28 % of spare (1.60 of 2.2 TB).", Layout::Spare28),
+    raw("zns", "Zones over all dies, on the same chips (2.0 of 2.2 TB).", Layout::Zones(0)),
+];
+
+/// RocksDB as published.
+const DATABASES: [Setup; 3] = [
+    database("xfs-7", "RocksDB on extents, as XFS has them, on cns-7.", Layout::Spare7, Placement::None),
+    database("xfs-28", "The same on cns-28.", Layout::Spare28, Placement::None),
+    database(
+        "zenfs",
+        "RocksDB on zones that files of one lifetime share, as ZenFS has them, on zns.",
+        Layout::Zones(0),
+        Placement::Lifetime,
+    ),
+];
+
+/// Other ways to share zones.
+const PLACEMENTS: [Setup; 3] = [
+    database("zones-none", "RocksDB on zones that any files share.", Layout::Zones(0), Placement::None),
+    database(
+        "zones-lifetime",
+        "RocksDB on zones that files of one lifetime share.",
+        Layout::Zones(0),
+        Placement::Lifetime,
+    ),
+    database(
+        "zones-overlap",
+        "RocksDB on zones that files share whose keys meet.",
+        Layout::Zones(0),
+        Placement::Overlap,
+    ),
+];
+
+/// Smaller zones.
+const SMALL: [Setup; 2] = [
+    database(
+        "zones-8-dies",
+        "RocksDB on zones of 8 of 32 dies, a quarter as large.",
+        Layout::Zones(8),
+        Placement::Lifetime,
+    ),
+    database(
+        "zones-2-dies",
+        "RocksDB on zones of 2 of 32 dies, a sixteenth as large.",
+        Layout::Zones(2),
+        Placement::Lifetime,
+    ),
 ];
 
 /// Something that is done on a drive of its own.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
     part: Part,
-    of: Plain,
+    of: Setup,
     repetition: u32,
+    /// Keys of the database over the published, in percent.
+    filled: u32,
+}
+
+/// How full the database makes the zones, in percent of the published keys: 64 and 80 % of the drive, before garbage.
+const FILLS: [u32; 2] = [80, 100];
+
+/// What a part is done on. The most work comes first, so that no processor is idle at the end.
+fn setups(part: Part) -> Vec<(Setup, u32)> {
+    let whole = |setups: &[Setup]| setups.iter().map(|setup| (*setup, 100)).collect();
+    match part {
+        Part::Writes | Part::Reads => whole(&PLAIN),
+        // The published database does not fit 1.60 TB: it is as much smaller there as the drive is.
+        Part::Rocksdb => {
+            DATABASES.iter().map(|setup| (*setup, if setup.name == "xfs-28" { 83 } else { 100 })).collect()
+        }
+        Part::Placement => {
+            FILLS.iter().flat_map(|fill| PLACEMENTS.iter().map(move |setup| (*setup, *fill))).collect()
+        }
+        Part::Dies => whole(&SMALL),
+    }
 }
 
 /// The drives of the study, as far as its parts need them.
@@ -58,8 +137,40 @@ struct Piece {
 /// # Errors
 /// The TOML is no drive with zones.
 pub(super) fn drives(options: &Options, toml: &toml::Table) -> Result<Vec<Config>> {
-    let chips = Chips::new(toml, options.scale, &options.drive)?;
-    PLAIN.iter().map(|plain| chips.config(plain.layout)).collect()
+    let chips = AllChips::new(options, toml)?;
+    let all = options.parts.iter().flat_map(|part| setups(*part));
+    all.map(|(setup, _)| chips.of(&setup).config(setup.layout)).collect()
+}
+
+/// The chips of the drives.
+struct AllChips {
+    usual: Chips,
+    /// Of those with a database on zones.
+    tables: Chips,
+}
+
+impl AllChips {
+    fn new(options: &Options, toml: &toml::Table) -> Result<Self> {
+        Ok(Self {
+            usual: Chips::new(toml, options.scale, &options.drive)?,
+            tables: Chips::for_tables(toml, options.scale, &options.drive)?,
+        })
+    }
+
+    fn of(&self, setup: &Setup) -> &Chips {
+        match (setup.load, setup.layout) {
+            (Load::Database(_), Layout::Zones(_)) => &self.tables,
+            _ => &self.usual,
+        }
+    }
+}
+
+/// A small conventional drive of these chips.
+///
+/// # Errors
+/// The TOML is no drive with zones.
+pub(super) fn small(toml: &toml::Table, name: &str) -> Result<Config> {
+    Chips::new(toml, 256, name)?.config(Layout::Spare7)
 }
 
 /// Runs the study and writes its results.
@@ -70,14 +181,18 @@ pub(super) fn run_on(
 ) -> Result<Findings<Results>> {
     options.check()?;
     let toml = profiles(&options.drive)?;
-    let chips = Chips::new(&toml, options.scale, &options.drive)?;
+    let chips = AllChips::new(options, &toml)?;
     drives(options, &toml)?;
     results::directory(&options.out)?;
-    let repetitions = (0..options.repeat).flat_map(|repetition| {
-        let parts = options.parts.iter();
-        parts.flat_map(move |&part| PLAIN.into_iter().map(move |of| Piece { part, of, repetition }))
-    });
-    let pieces: Vec<Piece> = repetitions.collect();
+    let mut parts = options.parts.clone();
+    // The longest first.
+    parts.sort_by_key(|part| std::cmp::Reverse(*part));
+    let pieces: Vec<Piece> = (0..options.repeat)
+        .flat_map(|repetition| {
+            let all = parts.iter().flat_map(|part| setups(*part).into_iter().map(|setup| (*part, setup)));
+            all.map(move |(part, (of, filled))| Piece { part, of, repetition, filled })
+        })
+        .collect();
     let progress = Steps::new(control, pieces.len() as u64);
     let cache = Cache::new(usual_cache());
     let done = parallel::map(control, &pieces, |piece| {
@@ -90,7 +205,9 @@ pub(super) fn run_on(
     drop(progress);
     let mut variants: Vec<Variant> = Vec::new();
     let mut interrupted = false;
-    for (piece, runs) in pieces.iter().zip(done) {
+    let mut done: Vec<_> = pieces.iter().zip(done).collect();
+    done.sort_by_key(|(piece, _)| piece.part);
+    for (piece, runs) in done {
         let runs = match runs {
             Ok(runs) => runs,
             Err(error) if error.is::<Interrupted>() => {
@@ -117,14 +234,14 @@ pub(super) fn run_on(
         seed: options.seed,
         drive: serde_json::json!({
             "profile": options.drive,
-            "toml": chips.toml(Layout::Zones(0))?,
+            "toml": chips.usual.toml(Layout::Zones(0))?,
         }),
         host: Host::this(Vec::new()),
         comparisons: comparisons(&variants),
         variants,
         notes: Vec::new(),
     };
-    results.notes = report::notes(&results, options, chips.media());
+    results.notes = report::notes(&results, options, chips.usual.media());
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     report::write(&results, &page)?;
@@ -133,19 +250,38 @@ pub(super) fn run_on(
     Ok(Findings { results, written: Some(options.out.clone()), text, failure })
 }
 
-/// Figures that are compared.
+/// Figures that are compared, of drives and of databases.
 const METRICS: [&str; 3] = ["steady_write_MiBps", "read_mean_us", "read_p99_us"];
+const ENGINE_METRICS: [&str; 9] = [
+    "ops_per_second",
+    "reads_per_second",
+    "drive_write_amplification",
+    "engine_write_amplification",
+    "flash_bytes_per_op",
+    "lifetime_years",
+    "read_p99_us",
+    "read_p999_us",
+    "read_p9999_us",
+];
 
 fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
     let find = |name: &str| variants.iter().find(|variant| variant.name == name);
     let mut rows = Vec::new();
-    for (of, over) in [("zns", "cns-7"), ("zns", "cns-28"), ("cns-28", "cns-7")] {
+    let pairs = [("zns", "cns-7"), ("zns", "cns-28"), ("cns-28", "cns-7")].map(|pair| (pair, &METRICS[..]));
+    let engines = [
+        ("zenfs", "xfs-7"),
+        ("zenfs", "xfs-28"),
+        ("xfs-28", "xfs-7"),
+        ("zones-none", "zones-lifetime"),
+        ("zones-overlap", "zones-lifetime"),
+        ("zones-8-dies", "zenfs"),
+        ("zones-2-dies", "zenfs"),
+    ]
+    .map(|pair| (pair, &ENGINE_METRICS[..]));
+    for ((of, over), metrics) in pairs.into_iter().chain(engines) {
         let (Some(of), Some(over)) = (find(of), find(over)) else { continue };
-        for metric in METRICS {
-            let published = |at: Option<&results::Point>| {
-                let writes = at.and_then(|at| at.get("writes_MiBps").copied());
-                published::ratio(metric, &of.name, &over.name, writes)
-            };
+        for metric in metrics {
+            let published = |at: Option<&results::Point>| published::ratio(metric, &of.name, &over.name, at);
             rows.extend(compare(metric, of, over, published).into_iter().filter(|row| row.at.is_some()));
         }
     }
@@ -153,19 +289,49 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
 }
 
 impl Piece {
-    fn run(self, options: &Options, chips: &Chips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
+    fn run(self, options: &Options, chips: &AllChips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
         control.check()?;
+        let chips = chips.of(&self.of);
+        match self.of.load {
+            Load::Raw => self.raw(options, chips, cache, control),
+            Load::Database(placement) => self.database(placement, options, chips, control),
+        }
+    }
+
+    fn raw(self, options: &Options, chips: &Chips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
         let mut raw = Raw::new(chips, self.of.layout, cache, options.seed(self.repetition), control)?;
         let times = if options.quick { 0.5 } else { 3.0 };
-        match self.part {
-            Part::Writes => Ok(vec![raw.steady(times, self.repetition, control)?]),
-            Part::Reads => {
-                raw.steady(times, self.repetition, control)?;
-                let seconds = if options.quick { 0.5 } else { 5.0 };
-                let rates = std::iter::once(0).chain(published::READS.iter().map(|row| row.0));
-                rates.map(|rate| raw.reads(rate, seconds, self.repetition, control)).collect()
+        let steady = raw.steady(times, self.repetition, control)?;
+        if self.part == Part::Writes {
+            return Ok(vec![steady]);
+        }
+        let seconds = if options.quick { 0.5 } else { 5.0 };
+        let rates = std::iter::once(0).chain(published::READS.iter().map(|row| row.0));
+        rates.map(|rate| raw.reads(rate, seconds, self.repetition, control)).collect()
+    }
+
+    fn database(
+        self,
+        placement: Placement,
+        options: &Options,
+        chips: &Chips,
+        control: &Control,
+    ) -> Result<Vec<Run>> {
+        let seed = options.seed(self.repetition);
+        let filled = f64::from(self.filled) / 100.0;
+        let mut database = Database::new(chips, self.of.layout, placement, filled, seed, self.repetition)?;
+        let mut overwrites = database.overwrite(if options.quick { 200 } else { 1000 }, control)?;
+        if self.part == Part::Placement {
+            overwrites.at.insert("filled_percent".into(), self.filled.into());
+        }
+        let mut runs = vec![overwrites];
+        if self.part == Part::Rocksdb {
+            let seconds = if options.quick { 1.0 } else { 20.0 };
+            for limit in [0, published::WRITE_LIMIT] {
+                runs.push(database.read(limit, seconds, control)?);
             }
         }
+        Ok(runs)
     }
 }
 
@@ -173,7 +339,11 @@ fn summary(runs: &[Run]) -> String {
     let one = |run: &Run| {
         let metric = |name: &str| run.metrics.get(name).copied();
         let write = metric("steady_write_MiBps").map(|mib| format!("{} MiB/s", show(mib)));
-        write.or_else(|| metric("read_mean_us").map(|us| format!("{} us", show(us))))
+        let ops = metric("ops_per_second").map(|ops| {
+            let factor = metric("drive_write_amplification").unwrap_or(0.0);
+            format!("{} writes/s (drive's write amplification {})", show(ops), show(factor))
+        });
+        write.or(ops).or_else(|| metric("read_mean_us").map(|us| format!("{} us", show(us))))
     };
     runs.iter().filter_map(one).collect::<Vec<_>>().join(", ")
 }

@@ -83,12 +83,12 @@ impl Database {
         let block_bytes = namespace.block_size;
         let zone = chips.zone_capacity(layout);
         let scaled = |bytes: u64| {
-            u64::try_from(u128::from(bytes) * u128::from(chips.media()) / u128::from(MEDIA)).unwrap_or(u64::MAX)
+            u64::try_from(u128::from(bytes) * u128::from(chips.media()) / u128::from(MEDIA))
+                .unwrap_or(u64::MAX)
         };
         let (space, table): (Space, u64) = match layout {
             Layout::Spare7 | Layout::Spare28 => {
-                let config =
-                    ConventionalConfig { blocks: namespace.blocks, block_bytes, discard: false };
+                let config = ConventionalConfig { blocks: namespace.blocks, block_bytes, discard: false };
                 (Box::new(Conventional::new(config)), scaled(128 << 20))
             }
             Layout::Zones(_) => {
@@ -103,8 +103,9 @@ impl Database {
                     reserve: 2,
                     finish: 20,
                 };
-                // The published script has tables of 95 % of two zones.
-                (Box::new(Zoned::new(config)), scaled((2 * 1077 * 95 / 100) << 20))
+                // The published script has tables of 95 % of two zones; small zones take parts of such tables.
+                let whole = chips.zone_capacity(Layout::Zones(0));
+                (Box::new(Zoned::new(config)), whole * 2 * 95 / 100)
             }
         };
         let mut config = config(chips, table, seed);
@@ -188,7 +189,8 @@ impl Database {
         let measured = self.measured(&before, &counts, begin)?;
         let mut run = self.run_of(&measured);
         run.metrics.insert("fill_ops_per_second".into(), rate(fill.counts.writes, fill.seconds));
-        run.metrics.extend(fill.counted.write_amplification().map(|wa| ("fill_write_amplification".into(), wa)));
+        run.metrics
+            .extend(fill.counted.write_amplification().map(|wa| ("fill_write_amplification".into(), wa)));
         let (writes, _) = self.actors.actor(self.at).latencies();
         latencies(&mut run, "write", writes);
         Ok(run)
@@ -199,11 +201,7 @@ impl Database {
         let now = self.sim.now().0;
         let engine = self.actors.actor_mut(self.at);
         engine.change_load(now, |config| (config.readers, config.write_limit) = (32, limit));
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            reason = "a time"
-        )]
+        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
         let time = (seconds * 1e9) as u64;
         // Until what was behind is done: the limited writer came after other benchmarks.
         self.run(Nanos(now + time / 2), control, |_| false)?;
@@ -214,10 +212,8 @@ impl Database {
         let mut run = self.run_of(&measured);
         run.at = Point::from([("write_limit_MiBps".into(), limit >> 20)]);
         run.metrics.insert("reads_per_second".into(), rate(measured.counts.reads, measured.seconds));
-        run.metrics.insert(
-            "block_reads_per_read".into(),
-            ratio(measured.counts.block_reads, measured.counts.reads),
-        );
+        run.metrics
+            .insert("block_reads_per_read".into(), ratio(measured.counts.block_reads, measured.counts.reads));
         let (writes, reads) = self.actors.actor(self.at).latencies();
         latencies(&mut run, "read", reads);
         latencies(&mut run, "write", writes);
@@ -285,9 +281,7 @@ fn ratio(of: u64, over: u64) -> f64 {
 #[expect(clippy::cast_precision_loss, reason = "nanoseconds of minutes at most")]
 fn latencies(run: &mut Run, name: &str, histogram: &Histogram<u64>) {
     let us = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
-    for (part, quantile) in
-        [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999)]
-    {
+    for (part, quantile) in [("p50", 0.5), ("p99", 0.99), ("p999", 0.999), ("p9999", 0.9999)] {
         run.metrics.insert(format!("{name}_{part}_us"), us(quantile));
     }
     run.metrics.insert(format!("{name}_mean_us"), histogram.mean() / 1e3);
