@@ -37,6 +37,8 @@ pub struct Volume {
     pub nsid: u32,
     /// NVM Set.
     pub set: u16,
+    /// What is on it.
+    pub filesystem: Filesystem,
     /// The block device; of a zoned namespace, the directory with a file for each zone.
     pub device: PathBuf,
     /// Where its file system is mounted.
@@ -140,8 +142,10 @@ impl MountedDrive {
     /// # Errors
     /// When one stays busy.
     pub fn abandon(&mut self) -> Result<()> {
-        for volume in &self.volumes {
-            if let Some(mount) = &volume.mount {
+        for volume in &mut self.volumes {
+            if let Some(store) = self.stores.remove(&volume.nsid) {
+                store.kill();
+            } else if let Some(mount) = &volume.mount {
                 // XFS may have shut itself down already.
                 let _ = Command::new("xfs_io").args(["-x", "-c", "shutdown"]).arg(mount).output();
             }
@@ -157,7 +161,8 @@ impl MountedDrive {
         let drive = self.drive.as_mut().context("the drive is down")?;
         drive.wait_for_power()?;
         for volume in &mut self.volumes {
-            if !self.stores.contains_key(&volume.nsid) {
+            // The directory of a zoned namespace stays where it is.
+            if volume.filesystem != Filesystem::Store {
                 volume.device = drive.device(volume.nsid)?;
             }
         }
@@ -257,6 +262,7 @@ impl BaseImage {
                 name: namespace.name.clone(),
                 nsid,
                 set: namespace.set,
+                filesystem: namespace.filesystem,
                 device,
                 mount: None,
             });
@@ -340,6 +346,7 @@ impl BaseImage {
                 name: namespace.name.clone(),
                 nsid,
                 set: namespace.set,
+                filesystem: namespace.filesystem,
                 device,
                 mount: None,
             });

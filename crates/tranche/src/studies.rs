@@ -195,6 +195,37 @@ impl From<Doublewrite> for doublewrite::Options {
     }
 }
 
+/// What loses its power.
+#[derive(Clone, Copy, Debug, ValueEnum)]
+enum CutLayout {
+    /// InnoDB, doublewrite buffer beside the data, on NAND.
+    Nand,
+    /// InnoDB, doublewrite buffer on a DRAM namespace of the same drive.
+    Dram,
+    /// InnoDB, doublewrite buffer on a persistent memory namespace of the same drive.
+    Pmem,
+    /// InnoDB without doublewrite buffer: unsafe.
+    Off,
+    /// InnoDB without doublewrite buffer, on a drive that writes 16 KiB atomically.
+    Atomic,
+    /// MyRocks on a store on zones, on the drive zn540-lab.
+    MyrocksZones,
+}
+
+impl From<CutLayout> for powercut::Variant {
+    fn from(layout: CutLayout) -> Self {
+        use doublewrite::Variant;
+        Self::InnoDb(match layout {
+            CutLayout::Nand => Variant::Nand,
+            CutLayout::Dram => Variant::Dram,
+            CutLayout::Pmem => Variant::Pmem,
+            CutLayout::Off => Variant::Off,
+            CutLayout::Atomic => Variant::Atomic,
+            CutLayout::MyrocksZones => return Self::Rocks,
+        })
+    }
+}
+
 /// Options of `tranche study powercut`.
 #[derive(Args, Clone, Debug)]
 pub struct Powercut {
@@ -203,14 +234,14 @@ pub struct Powercut {
     rounds: u32,
     /// Layouts to try; `off` is expected to show torn pages, the others must lose nothing
     #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
-    variants: Vec<Layout>,
+    variants: Vec<CutLayout>,
     /// Connections that write
     #[arg(long, alias = "threads", default_value_t = 4, value_name = "N")]
     connections: u32,
     /// Seed of every cut and of the load [default: from the clock; it is printed]
     #[arg(long, value_name = "N")]
     seed: Option<u64>,
-    /// Drive: a profile or a TOML file
+    /// Drive of InnoDB: a profile or a TOML file
     #[arg(long, alias = "profile", default_value = doublewrite::DEFAULT_PROFILE, value_name = "NAME|FILE")]
     drive: String,
     /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server

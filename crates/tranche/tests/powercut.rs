@@ -9,27 +9,12 @@ mod support;
 
 use std::process::Command;
 
-#[test]
-fn nothing_that_mariadb_acknowledged_is_lost() {
-    let needed = ["losetup", "mkfs.xfs", "mkfs.ext4", "mariadbd", "mariadb-install-db", "innochecksum"];
-    if !support::possible("nothing_that_mariadb_acknowledged_is_lost", &needed) {
-        return;
-    }
-    let out = std::env::temp_dir().join(format!("tranche-powercut-{}", std::process::id()));
+/// The campaign with these variants, as JSON.
+fn campaign(name: &str, variants: &str, rounds: &str) -> serde_json::Value {
+    let out = std::env::temp_dir().join(format!("tranche-{name}-{}", std::process::id()));
     let run = Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .args([
-            "--output",
-            "json",
-            "study",
-            "powercut",
-            "--rounds",
-            "1",
-            "--variants",
-            "nand,dram,atomic",
-            "--seed",
-            "1",
-            "--out",
-        ])
+        .args(["--output", "json", "study", "powercut", "--seed", "1"])
+        .args(["--rounds", rounds, "--variants", variants, "--out"])
         .arg(&out)
         .output()
         .unwrap();
@@ -38,8 +23,30 @@ fn nothing_that_mariadb_acknowledged_is_lost() {
     assert!(run.status.success(), "seed 1\n{text}\n{errors}");
     // Nothing but the result goes to standard output.
     let campaign: serde_json::Value = serde_json::from_str(&text).unwrap();
-    let rounds: Vec<_> = campaign["variants"].as_array().unwrap().iter().map(|v| &v["rounds"]).collect();
-    assert_eq!(rounds, [1, 1, 1]);
     assert_eq!(campaign["results"], out.display().to_string());
     schema::check("study-powercut", &campaign);
+    campaign
+}
+
+#[test]
+fn nothing_that_mariadb_acknowledged_is_lost() {
+    let needed = ["losetup", "mkfs.xfs", "mkfs.ext4", "mariadbd", "mariadb-install-db", "innochecksum"];
+    if !support::possible("nothing_that_mariadb_acknowledged_is_lost", &needed) {
+        return;
+    }
+    let campaign = campaign("powercut", "nand,dram,atomic", "1");
+    let rounds: Vec<_> = campaign["variants"].as_array().unwrap().iter().map(|v| &v["rounds"]).collect();
+    assert_eq!(rounds, [1, 1, 1]);
+}
+
+#[test]
+fn nothing_that_myrocks_acknowledged_is_lost_on_zones() {
+    let needed = ["losetup", "mariadbd", "mariadb-install-db", "innochecksum"];
+    if !support::possible("nothing_that_myrocks_acknowledged_is_lost_on_zones", &needed) {
+        return;
+    }
+    let campaign = campaign("powercut-zones", "myrocks-zones", "2");
+    let zones = &campaign["variants"][0];
+    assert_eq!((&zones["variant"], &zones["rounds"]), (&"myrocks-zones".into(), &2.into()));
+    assert!(zones["acknowledged"].as_u64().unwrap() > 0, "{campaign}");
 }

@@ -1,8 +1,10 @@
 //! Private instances of MariaDB or MySQL: own data directory, own socket, no network, no system service touched.
 
 mod instance;
+mod rocksdb;
 mod server;
 
+pub use self::rocksdb::rocksdb_options;
 pub use self::{
     instance::{Files, Instance, SystemTablespace, Tuning, check_pages, install},
     server::{Server, User, Vendor},

@@ -41,21 +41,21 @@ pub struct Verdict {
     pub wrong_rows: u64,
 }
 
-/// Makes the tables.
+/// Makes the tables, of a storage engine.
 ///
 /// # Errors
 /// Those of the server; it was cancelled.
-pub fn create(socket: &Path, connections: u32, cancel: &Cancel) -> Result<()> {
+pub fn create(socket: &Path, engine: &str, connections: u32, cancel: &Cancel) -> Result<()> {
     connect(socket, "")?.query_drop("CREATE DATABASE ledger CHARACTER SET latin1")?;
     let mut conn = connect(socket, "ledger")?;
-    conn.query_drop(
+    conn.query_drop(format!(
         "CREATE TABLE entries (conn INT NOT NULL, seq BIGINT NOT NULL, note VARCHAR(100) NOT NULL, PRIMARY KEY (conn, seq))
-         ENGINE=InnoDB",
-    )?;
-    conn.query_drop(
+         ENGINE={engine}"
+    ))?;
+    conn.query_drop(format!(
         "CREATE TABLE pages (conn INT NOT NULL, id INT NOT NULL, seq BIGINT NOT NULL, pad VARCHAR(1600) NOT NULL,
-         PRIMARY KEY (id, conn)) ENGINE=InnoDB",
-    )?;
+         PRIMARY KEY (id, conn)) ENGINE={engine}"
+    ))?;
     let insert = conn.prep("INSERT INTO pages VALUES (?, ?, 0, REPEAT('a', 1500))")?;
     for id in 0..ROWS {
         cancel.check()?;
@@ -169,7 +169,9 @@ pub fn check_tables(socket: &Path) -> Result<()> {
     let bad: Vec<String> = rows
         .iter()
         .filter(|(_, _, kind, text)| {
-            kind == "error" || kind == "warning" || (kind == "status" && text != "OK")
+            // MyRocks checks its blocks when it reads them, and has no check of its own.
+            let unchecked = text.contains("doesn't support check");
+            !unchecked && (kind == "error" || kind == "warning" || (kind == "status" && text != "OK"))
         })
         .map(|(table, _, kind, text)| format!("{table}: {kind}: {text}"))
         .collect();

@@ -3,11 +3,12 @@
 //!
 //! A round: a copy of the prepared drive is brought up; connections write and note what was acknowledged; at a random
 //! moment the power is cut; the server is killed and the file systems are given up before the power returns, as a machine
-//! without power writes nothing more; then XFS replays its journal, torn pages are counted in the files as they are, the
+//! without power writes nothing more; then the file system recovers, torn pages are counted in the files as they are, the
 //! server recovers, and everything is checked.
 
 mod ledger;
 mod pages;
+mod variant;
 
 use std::{
     fs,
@@ -20,10 +21,11 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 
+pub use self::variant::Variant;
 use crate::{
     Findings,
     control::{Control, Progress},
-    doublewrite::{DEFAULT_PROFILE, Variant, layout},
+    doublewrite::{self, DEFAULT_PROFILE},
     drive::{Cut, Program},
     mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
     mounted_drive::{BaseImage, MountedDrive, discard, require_root},
@@ -60,7 +62,14 @@ impl Default for Options {
     fn default() -> Self {
         Self {
             rounds: 10,
-            variants: vec![Variant::Nand, Variant::Dram, Variant::Atomic, Variant::Off],
+            variants: [
+                doublewrite::Variant::Nand,
+                doublewrite::Variant::Dram,
+                doublewrite::Variant::Atomic,
+                doublewrite::Variant::Off,
+            ]
+            .map(Variant::InnoDb)
+            .to_vec(),
             connections: 4,
             seed: None,
             drive: DEFAULT_PROFILE.into(),
@@ -111,10 +120,10 @@ pub struct Campaign {
 impl Campaign {
     /// Whether nothing was lost where nothing may be.
     pub fn passed(&self) -> bool {
-        let safe = self.variants.iter().filter(|c| c.variant != Variant::Off.name());
+        let safe = self.variants.iter().filter(|c| Variant::is_safe(&c.variant));
         let clean = |c: &Counts| c.lost == 0 && c.wrong_rows == 0 && c.rounds_damaged == 0;
         safe.clone().all(clean)
-            && safe.filter(|c| c.variant == Variant::Atomic.name()).all(|c| c.torn_pages == 0)
+            && safe.filter(|c| c.variant == doublewrite::Variant::Atomic.name()).all(|c| c.torn_pages == 0)
     }
 
     fn table(&self) -> Table {
@@ -213,21 +222,6 @@ struct Field<'a> {
 }
 
 impl Field<'_> {
-    /// Contents of DRAM outlive a power cut only where capacitors save them. The other variants must do without, which is
-    /// harder: everything that was not flushed is gone.
-    fn protected(&self) -> bool {
-        self.variant == Variant::Dram
-    }
-
-    fn tuning(&self) -> Tuning {
-        Tuning {
-            buffer_pool_mib: 16,
-            redo_mib: 64,
-            doublewrite: self.variant.doublewrite(),
-            ..Tuning::default()
-        }
-    }
-
     fn campaign(&self, seed: u64, progress: &mut Progress) -> Result<Counts> {
         let variant = self.variant;
         progress.begin(&format!("{variant}: preparing"));
@@ -235,12 +229,12 @@ impl Field<'_> {
         progress.end("");
         let mut counts = Counts {
             variant: variant.name().into(),
-            power_loss_protection: self.protected(),
+            power_loss_protection: variant.is_protected(),
             ..Counts::default()
         };
         for round in 0..self.options.rounds {
             progress.begin(&format!("{variant}: power cut {}", round + 1));
-            let mut rng = Rng::new(seed, (variant as u64) << 32 | u64::from(round));
+            let mut rng = Rng::new(seed, variant.number() << 32 | u64::from(round));
             let mut attempts = 0;
             // Giving everything up may, on a busy machine, take longer than the power was away: that proves nothing.
             while !self
@@ -266,20 +260,7 @@ impl Field<'_> {
     fn prepare(&self, progress: &mut Progress) -> Result<BaseImage> {
         let options = self.options;
         let media = self.program.media(&options.drive)?;
-        let mut layout = layout(
-            self.variant.family(),
-            &options.drive,
-            &media,
-            &[self.variant],
-            self.server.has_doublewrite_dir(),
-        )?;
-        layout.name = format!("powercut-{}", self.variant);
-        // Cuts are about what is in flight, not about an aged drive.
-        layout.precondition = crate::layout::Precondition::None;
-        let drive = layout.overrides.entry("drive").or_insert_with(|| toml::Table::new().into());
-        if let Some(drive) = drive.as_table_mut() {
-            drive.insert("power_loss_protection".into(), self.protected().into());
-        }
+        let layout = self.variant.layout(&options.drive, &media, self.server)?;
         BaseImage::make(
             self.scratch,
             self.program,
@@ -289,12 +270,14 @@ impl Field<'_> {
                 let files = files(mounted, SystemTablespace::BesideData)?;
                 self.server.make_dir(&files.data)?;
                 let doublewrite = self.server.prepares_doublewrite();
-                let tuning = Tuning { buffer_pool_mib: 64, binlog: false, doublewrite, ..self.tuning() };
+                let tuning =
+                    Tuning { buffer_pool_mib: 64, binlog: false, doublewrite, ..self.variant.tuning() };
                 progress("installing the database");
                 mariadb::install(self.server, &files, &tuning)?;
                 let instance = self.start(&files, &tuning)?;
                 progress("filling the tables");
-                ledger::create(instance.socket(), options.connections, self.scratch.cancel())?;
+                let engine = self.variant.engine();
+                ledger::create(instance.socket(), engine, options.connections, self.scratch.cancel())?;
                 instance.stop()
             },
         )
@@ -310,7 +293,7 @@ impl Field<'_> {
         let mut mounted = base.open(self.scratch, self.program, NAME, &toml::Table::new())?;
         let place = files(&mounted, self.variant.system(&mounted)?)?;
         place.place_system_tablespace(self.server)?;
-        let tuning = self.tuning();
+        let tuning = self.variant.tuning();
         let instance = self.start(&place, &tuning)?;
         // MySQL makes its doublewrite files at the first start and never syncs them: their length and their blocks are in nothing but
         // the file system's memory for up to 30 seconds. A cut within that time loses pages on every drive (`docs/studies/doublewrite.md`).

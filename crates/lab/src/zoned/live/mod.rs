@@ -241,30 +241,11 @@ impl Study<'_> {
         Ok(Files { data: mount.join("db"), system: SystemTablespace::BesideData })
     }
 
-    /// Options of the server that a variant needs. RocksDB's sizes are those of the published people's scripts, scaled as the drive is: files are about as large as a zone.
+    /// Options of the server that a variant needs.
     fn tuning(&self, variant: Variant) -> Tuning {
         let cache = self.options.cache >> 20;
         let rocks = variant != Variant::InnoDb;
-        let extra = if rocks {
-            vec![
-                "--plugin-maturity=gamma".to_owned(),
-                "--plugin-load-add=ha_rocksdb.so".into(),
-                format!("--rocksdb-block-cache-size={}M", cache.max(8)),
-                "--rocksdb-flush-log-at-trx-commit=1".into(),
-                "--rocksdb-use-direct-reads=ON".into(),
-                "--rocksdb-use-direct-io-for-flush-and-compaction=ON".into(),
-                "--rocksdb-max-background-jobs=2".into(),
-                "--rocksdb-max-total-wal-size=33554432".into(),
-                concat!(
-                    "--rocksdb-default-cf-options=write_buffer_size=8m;target_file_size_base=8m;max_bytes_for_level_base=32m;",
-                    "level_compaction_dynamic_level_bytes=true;compression=kNoCompression;bottommost_compression=kNoCompression;",
-                    "block_based_table_factory={block_size=16384;filter_policy=bloomfilter:10:false;cache_index_and_filter_blocks=1}"
-                )
-                .into(),
-            ]
-        } else {
-            Vec::new()
-        };
+        let extra = if rocks { mariadb::rocksdb_options(cache) } else { Vec::new() };
         Tuning {
             buffer_pool_mib: if rocks { 16 } else { cache },
             redo_mib: if rocks { 16 } else { 96 },

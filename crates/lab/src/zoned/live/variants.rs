@@ -56,7 +56,7 @@ impl Variant {
     ///
     /// # Errors
     /// The drive has no zones, or lacks a key.
-    pub(super) fn layout(self, profile: &str, drive: &Table) -> Result<Layout> {
+    pub fn layout(self, profile: &str, drive: &Table) -> Result<Layout> {
         let sets = drive.get("set").and_then(Value::as_array).context("the drive has no NVM Set")?;
         let mut set = sets.first().and_then(Value::as_table).context("the NVM Set is no table")?.clone();
         if set.get("zone").is_none() {

@@ -1,0 +1,22 @@
+//! Options of MyRocks.
+
+/// Options of a server that has RocksDB's storage engine. `cache` is its block cache in MiB. Its sizes are those of the published people's scripts (zbdbench),
+/// scaled as the drives of the laboratory are: a file is about as large as a zone.
+pub fn rocksdb_options(cache: u64) -> Vec<String> {
+    vec![
+        "--plugin-maturity=gamma".to_owned(),
+        "--plugin-load-add=ha_rocksdb.so".into(),
+        format!("--rocksdb-block-cache-size={}M", cache.max(8)),
+        "--rocksdb-flush-log-at-trx-commit=1".into(),
+        "--rocksdb-use-direct-reads=ON".into(),
+        "--rocksdb-use-direct-io-for-flush-and-compaction=ON".into(),
+        "--rocksdb-max-background-jobs=2".into(),
+        "--rocksdb-max-total-wal-size=33554432".into(),
+        concat!(
+            "--rocksdb-default-cf-options=write_buffer_size=8m;target_file_size_base=8m;max_bytes_for_level_base=32m;",
+            "level_compaction_dynamic_level_bytes=true;compression=kNoCompression;bottommost_compression=kNoCompression;",
+            "block_based_table_factory={block_size=16384;filter_policy=bloomfilter:10:false;cache_index_and_filter_blocks=1}"
+        )
+        .into(),
+    ]
+}
