@@ -87,10 +87,15 @@ written_to 2 128
 
 echo "== a power cut"
 dd if=/tmp/data of="$dev" bs=64k count=20 seek=384 oflag=direct status=none
-"$tranche" power-cut --on "$on"
-"$tranche" ns list --wait 60 --on "$on" >/dev/null
 live() { grep -q live /sys/class/nvme/nvme0/state; }
-await live
+# Cuts the drive's power, and waits until Linux has it again.
+power_cut() {
+    "$tranche" power-cut --on "$on"
+    "$tranche" ns list --wait 60 --on "$on" >/dev/null
+    await live
+    uncached
+}
+power_cut
 # What was completed is there: capacitors hold it.
 written_to 3 2560
 in_state 1 fu
@@ -112,7 +117,7 @@ fio --name=zbd --filename="$dev" --zonemode=zbd --rw=randwrite --bs=64k --size=3
     --direct=1 --verify=crc32c --verify_fatal=1 --verify_state_save=0 --minimal >/tmp/fio 2>&1 || { cat /tmp/fio; fail "fio"; }
 blkzone reset "$dev"
 
-# Puts files on a file system, reads them again, and does so after another mount.
+# Puts files on a file system, reads them again, and does so after a power cut and after another mount.
 use() {
     mkdir -p /tmp/mnt
     # shellcheck disable=SC2086 # options
@@ -121,10 +126,14 @@ use() {
     cp /tmp/data /tmp/mnt/two
     rm /tmp/mnt/one
     sync
+    power_cut
+    cmp /tmp/data /tmp/mnt/two || fail "a file of $* after a power cut"
+    cp /tmp/data /tmp/mnt/three
     umount /tmp/mnt
     # shellcheck disable=SC2086
     mount $1 "$2" /tmp/mnt || fail "mount $* again"
     cmp /tmp/data /tmp/mnt/two || fail "a file of $*"
+    cmp /tmp/data /tmp/mnt/three || fail "a file of $* that was written after a power cut"
     umount /tmp/mnt
 }
 echo "== zonefs"
@@ -144,6 +153,10 @@ mount -t zonefs -o explicit-open "$dev" /tmp/mnt || fail "mount -t zonefs"
 dd if=/tmp/data of=/tmp/mnt/seq/5 bs=64k count=8 oflag=direct,append conv=notrunc status=none
 [ "$(stat -c %s /tmp/mnt/seq/5)" = 524288 ] || fail "size of a file of zonefs"
 cmp -n 524288 /tmp/data /tmp/mnt/seq/5 || fail "a file of zonefs"
+power_cut
+cmp -n 524288 /tmp/data /tmp/mnt/seq/5 || fail "a file of zonefs after a power cut"
+dd if=/tmp/data of=/tmp/mnt/seq/5 bs=64k skip=8 count=8 oflag=direct,append conv=notrunc status=none
+cmp -n 1048576 /tmp/data /tmp/mnt/seq/5 || fail "a file of zonefs that grew after a power cut"
 truncate -s 0 /tmp/mnt/seq/5
 in_state 6 em
 truncate -s 6291456 /tmp/mnt/seq/6
