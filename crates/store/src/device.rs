@@ -104,6 +104,14 @@ pub trait ZoneDevice {
     /// The device failed. The contents of the buffer are then undefined.
     fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// Reads whole blocks from several places, each all of one zone: at the same time, if the device can.
+    ///
+    /// # Errors
+    /// As [`read`](ZoneDevice::read).
+    fn read_many(&self, places: &mut [(u64, &mut [u8])]) -> Result<(), DeviceError> {
+        places.iter_mut().try_for_each(|(lba, buffer)| self.read(*lba, buffer))
+    }
+
     /// Appends whole blocks to a zone, and tells where they lie, in the order of the data. Several commands may be necessary, which may
     /// be carried out in any order. Data of up to [`Shape::append_blocks`] is one command, and one run. If it is to be `durable`, the zone is
     /// durable up to the end of the data when this returns.
@@ -146,6 +154,10 @@ impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
 
     fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         (**self).read(lba, buffer)
+    }
+
+    fn read_many(&self, places: &mut [(u64, &mut [u8])]) -> Result<(), DeviceError> {
+        (**self).read_many(places)
     }
 
     fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {

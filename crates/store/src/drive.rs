@@ -138,6 +138,10 @@ impl<Q: Queue> ZoneDevice for NamespaceZones<Q> {
         self.with(|queue| queue.read(&self.zoned.namespace, lba, buffer)).map_err(|error| failed(&error))
     }
 
+    fn read_many(&self, places: &mut [(u64, &mut [u8])]) -> Result<(), DeviceError> {
+        self.with(|queue| queue.read_many(&self.zoned.namespace, places)).map_err(|error| failed(&error))
+    }
+
     fn append(&self, zone: u32, data: &[u8], durable: bool) -> Result<Vec<Run>, DeviceError> {
         let block = self.zoned.namespace.block_size as usize;
         let piece = self.zoned.namespace.limits.append as usize * block;

@@ -11,6 +11,7 @@
 //! that were never written to it.
 
 mod check;
+mod claim;
 mod codec;
 pub mod device;
 mod dirty;
@@ -21,6 +22,7 @@ mod files;
 mod fuse;
 mod lifetime;
 mod log;
+mod many;
 #[cfg(test)]
 mod model;
 mod names;
@@ -34,12 +36,14 @@ mod store;
 mod tree;
 
 pub use check::Report;
+pub use claim::{Claim, identify};
 pub use device::ZoneDevice;
 pub use drive::NamespaceZones;
 pub use error::Error;
 pub use fuse::FileSystem;
 pub use lifetime::{Lifetime, Placement};
 pub use log::Layout;
+pub use many::Read;
 pub use names::{Change, Replace};
 pub use open::FormatOptions;
 pub use record::{Attributes, Ino, NewKind};
