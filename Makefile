@@ -8,8 +8,11 @@ ARGS ?=
 # How long `make fuzz` spends on each target.
 FUZZ_SECONDS ?= 300
 
+# Where cargo puts what it builds.
+TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
+
 .DEFAULT_GOAL := build
-.PHONY: help setup rust build study test lint check bench campaign fuzz book audit clean
+.PHONY: help setup rust build plugin study test lint check bench campaign fuzz book audit clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -27,6 +30,12 @@ rust:
 
 build: rust setup ## Build the release binary, target/release/tranche
 	$(CARGO) build --release --locked -p tranche
+
+# Needs Debian's g++, librocksdb-dev and libssl-dev, which `make setup` installs.
+plugin: rust ## The RocksDB plug-in and the library for write hints: target/plugins
+	$(CARGO) build --release --locked -p store-c
+	$(MAKE) -C plugins/rocksdb STORE=$(TARGET_DIR)/release/libtranche_store.a OUT=$(TARGET_DIR)/plugins
+	$(MAKE) -C plugins/hints OUT=$(TARGET_DIR)/plugins
 
 # Where it cannot run live the study says why and runs in virtual time, which needs nothing but the program.
 study: rust ## The doublewrite buffer on NAND and on DRAM namespaces, live or in virtual time: out/doublewrite/report.html

@@ -8,11 +8,12 @@ function sorted(list, n,    i, j, t) {
 function middle(list, n) { return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2 }
 
 # The median of the rounds, and their range.
-function iops(key,    i, list) {
+function median_of(key, unit,    i, list) {
     for (i = 1; i <= n[key]; i++) list[i] = value[key, i]
     sorted(list, n[key])
-    printf "%-20s median %8d IOPS, %d to %d\n", key, middle(list, n[key]), list[1], list[n[key]]
+    printf "%-20s median %8d %s, %d to %d\n", key, middle(list, n[key]), unit, list[1], list[n[key]]
 }
+function iops(key) { median_of(key, "IOPS") }
 
 # The median of the ratios of each round, and their range; nothing if one of the two was not measured.
 function ratio(of, over, goal,    i, list) {

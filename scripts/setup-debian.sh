@@ -19,8 +19,10 @@ mariadb-plugin-rocksdb MyRocks: the study of zones
 sysbench             its load
 sqlite3              database of the crash campaigns
 postgresql           database of the crash campaigns; its service is not started
-librocksdb-dev       database of the crash campaigns
-g++                  the program that uses RocksDB there
+librocksdb-dev       database of the crash campaigns; the RocksDB plug-in (make plugin)
+rocksdb-tools        db_bench, ldb and sst_dump, on the plug-in
+g++                  the programs that use RocksDB, and the plug-in
+make                 builds the plug-in in its tests
 xfsprogs             mkfs.xfs, xfs_repair: the studies keep the data on XFS
 e2fsprogs            mkfs.ext4, e2fsck
 btrfs-progs          mkfs.btrfs, on zones

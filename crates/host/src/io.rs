@@ -74,18 +74,32 @@ impl<Q: Queue> IoQueue<Q> {
     /// # Errors
     /// The length is not one of whole blocks; a command failed; the transport is broken.
     pub fn read(&mut self, ns: &Namespace, slba: u64, buffer: &mut [u8]) -> Result<(), Error> {
-        let per = self.per_command(ns, buffer.len())?;
-        let mut parts = buffer.chunks_mut(per).enumerate();
+        self.read_many(ns, &mut [(slba, buffer)])
+    }
+
+    /// Reads whole blocks from several places, each a first block with its buffer: as many commands at a time as the queue allows.
+    ///
+    /// # Errors
+    /// As [`read`](Self::read). The contents of all buffers are then undefined.
+    pub fn read_many(&mut self, ns: &Namespace, places: &mut [(u64, &mut [u8])]) -> Result<(), Error> {
+        let slba = places.first().map_or(0, |(slba, _)| *slba);
+        let mut all = Vec::with_capacity(places.len());
+        for (slba, buffer) in places {
+            let per = self.per_command(ns, buffer.len())?;
+            let parts = buffer.chunks_mut(per).enumerate();
+            all.extend(parts.map(|(index, part)| (at(*slba, index, per, ns), part)));
+        }
+        let mut parts = all.into_iter();
         let mut waiting: Vec<(Tag, &mut [u8])> = Vec::new();
         let mut failed = None;
         let mut end = false;
         while !(end && waiting.is_empty()) {
             while !end && failed.is_none() && waiting.len() < self.queue.capacity() {
-                let Some((index, part)) = parts.next() else {
+                let Some((lba, part)) = parts.next() else {
                     end = true;
                     break;
                 };
-                let (lba, blocks) = (at(slba, index, per, ns), count(part.len(), ns));
+                let blocks = count(part.len(), ns);
                 let (command, _) = ns.encode(&Operation { verb: Verb::Read, lba, blocks });
                 waiting.push((self.queue.submit(command, Data::room(part.len()))?, part));
             }

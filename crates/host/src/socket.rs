@@ -1,6 +1,6 @@
 //! NVMe/TCP over sockets: TCP, and Unix sockets that carry the same PDUs.
 
-use std::io::{self, ErrorKind, IoSlice, Read, Write};
+use std::io::{self, ErrorKind, IoSlice, Read};
 use std::net::{TcpStream, ToSocketAddrs};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::os::unix::net::UnixStream;
@@ -17,6 +17,7 @@ use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
 use nvme::zerocopy::{FromBytes, FromZeros, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Command, Nqn, U16, U64};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::net::{SendAncillaryBuffer, SendFlags, sendmsg};
 
 use crate::addr::{Addr, Endpoint};
 use crate::auth::authenticate;
@@ -56,10 +57,15 @@ impl Stream {
     }
 
     fn write_vectored(&mut self, slices: &[IoSlice<'_>]) -> io::Result<usize> {
+        // A library must not let a connection that is closed kill its program by a signal, as `writev` does.
+        let send = |stream: BorrowedFd<'_>| {
+            let mut control = SendAncillaryBuffer::default();
+            Ok(sendmsg(stream, slices, &mut control, SendFlags::NOSIGNAL)?)
+        };
         match self {
-            Self::Tcp(stream) => stream.write_vectored(slices),
+            Self::Tcp(stream) => send(stream.as_fd()),
             Self::Tls(session) => session.write_vectored(slices),
-            Self::Unix(stream) => stream.write_vectored(slices),
+            Self::Unix(stream) => send(stream.as_fd()),
         }
     }
 

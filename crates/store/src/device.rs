@@ -120,6 +120,14 @@ pub trait ZoneDevice {
     /// The device failed. The contents of the buffer are then undefined.
     fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError>;
 
+    /// Reads whole blocks from several places, each all of one zone: at the same time, if the device can.
+    ///
+    /// # Errors
+    /// As [`read`](ZoneDevice::read).
+    fn read_many(&self, places: &mut [(u64, &mut [u8])]) -> Result<(), DeviceError> {
+        places.iter_mut().try_for_each(|(lba, buffer)| self.read(*lba, buffer))
+    }
+
     /// Begins to append whole blocks to a zone. Several commands may be necessary, which may be carried out in any order, also among those
     /// of other appends that have not ended. Data of up to [`Shape::append_blocks`] is one command, and one run. If it is to be `durable`, the
     /// zone is durable up to the end of the data when the append has ended.
@@ -167,6 +175,10 @@ impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
 
     fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
         (**self).read(lba, buffer)
+    }
+
+    fn read_many(&self, places: &mut [(u64, &mut [u8])]) -> Result<(), DeviceError> {
+        (**self).read_many(places)
     }
 
     fn begin_append(&self, zone: u32, data: &[u8], durable: bool) -> Arc<dyn Append> {

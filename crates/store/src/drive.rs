@@ -255,6 +255,10 @@ impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
         self.with(|queue| queue.read(&self.zoned.namespace, lba, buffer)).map_err(|error| failed(&error))
     }
 
+    fn read_many(&self, places: &mut [(u64, &mut [u8])]) -> Result<(), DeviceError> {
+        self.with(|queue| queue.read_many(&self.zoned.namespace, places)).map_err(|error| failed(&error))
+    }
+
     fn begin_append(&self, zone: u32, data: &[u8], durable: bool) -> Arc<dyn Append> {
         let (zoned, start) = (self.zoned, self.start(zone));
         let blocks = (data.len() / (zoned.namespace.block_size as usize).max(1)) as u64;

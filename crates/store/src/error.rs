@@ -52,6 +52,9 @@ pub enum Error {
     /// Another program opened the store for writing.
     #[error("another program has opened the store for writing; only one may at a time")]
     Taken,
+    /// Another program of this machine has the store open.
+    #[error("another program of this machine has the store open; only one may at a time")]
+    InUse,
     /// The device has no store.
     #[error("there is no store on this namespace; `tranche store format` makes one")]
     NoStore,

@@ -7,6 +7,17 @@ use crate::record::{Ino, Record};
 use crate::state::State;
 use crate::tree::MAX_SIZE;
 
+/// A read of a file.
+#[derive(Debug)]
+pub struct Read<'a> {
+    /// The first byte.
+    pub offset: u64,
+    /// Where the bytes go.
+    pub buffer: &'a mut [u8],
+    /// How many there were: fewer than asked for only at the end of the file.
+    pub length: usize,
+}
+
 /// What a read needs, so that it can go on without the lock.
 #[derive(Debug)]
 pub(crate) struct ReadPlan {

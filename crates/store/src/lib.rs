@@ -11,6 +11,7 @@
 //! that were never written to it.
 
 mod check;
+mod claim;
 mod codec;
 mod commit;
 pub mod device;
@@ -23,6 +24,7 @@ mod fuse;
 mod landing;
 mod lifetime;
 mod log;
+mod many;
 #[cfg(test)]
 mod model;
 mod names;
@@ -36,9 +38,11 @@ mod store;
 mod tree;
 
 pub use check::Report;
+pub use claim::{Claim, identify};
 pub use device::ZoneDevice;
 pub use drive::NamespaceZones;
 pub use error::Error;
+pub use files::Read;
 pub use fuse::FileSystem;
 pub use lifetime::{Lifetime, Placement};
 pub use log::Layout;

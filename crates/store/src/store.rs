@@ -4,6 +4,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use crate::device::ZoneDevice;
 use crate::error::Error;
+use crate::files::Read;
 use crate::lifetime::Placement;
 use crate::open::{self, FormatOptions};
 use crate::record::{Attributes, Ino};
@@ -133,43 +134,9 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// There is no such file, or the device failed.
     pub fn read(&self, ino: Ino, offset: u64, buffer: &mut [u8]) -> Result<usize, Error> {
-        let (first, end) = (offset / self.block(), offset.saturating_add(buffer.len() as u64));
-        loop {
-            let plan = {
-                let mut state = self.lock();
-                if state.is_under_way(ino, first, end.div_ceil(self.block())) {
-                    state = self.wait_for(state, ino);
-                    state.land(&self.device, ino)?;
-                }
-                state.plan_read(ino, offset, buffer.len(), self.block())?
-            };
-            // Whole blocks need no buffer of their own.
-            let whole = plan.skip == 0 && plan.bytes <= buffer.len();
-            let mut own = if whole { Vec::new() } else { vec![0; plan.bytes] };
-            let blocks = if whole { &mut buffer[..plan.bytes] } else { &mut own[..] };
-            if whole && plan.has_holes(self.block()) {
-                blocks.fill(0);
-            }
-            let mut failed = None;
-            for (at, run) in &plan.runs {
-                let bytes = usize::try_from(run.blocks * self.block()).unwrap_or(usize::MAX);
-                failed = failed.or(self.device.read(run.lba, &mut blocks[*at..*at + bytes]).err());
-            }
-            // A zone that was reset meanwhile has other contents now. The file has its own elsewhere.
-            if !plan.runs.is_empty() && self.lock().lives(&plan.runs) != plan.lives {
-                continue;
-            }
-            if let Some(error) = failed {
-                return Err(error.into());
-            }
-            for (at, bytes) in &plan.overlays {
-                blocks[*at..*at + bytes.len()].copy_from_slice(bytes);
-            }
-            if !whole {
-                buffer[..plan.length].copy_from_slice(&own[plan.skip..plan.skip + plan.length]);
-            }
-            return Ok(plan.length);
-        }
+        let mut reads = [Read { offset, buffer, length: 0 }];
+        self.read_many(ino, &mut reads)?;
+        Ok(reads[0].length)
     }
 
     /// Writes bytes to a file. They are durable after [`sync`](Store::sync).
@@ -209,7 +176,7 @@ impl<D: ZoneDevice> Store<D> {
     }
 
     /// Waits, without the lock, until the device has carried out what is under way of a file.
-    fn wait_for<'a>(&'a self, state: MutexGuard<'a, State>, ino: Ino) -> MutexGuard<'a, State> {
+    pub(crate) fn wait_for<'a>(&'a self, state: MutexGuard<'a, State>, ino: Ino) -> MutexGuard<'a, State> {
         let appends: Vec<_> = state.under_way_of(ino).map(|data| Arc::clone(&data.append)).collect();
         drop(state);
         for append in appends {

@@ -1,15 +1,13 @@
 //! Connecting to a drive.
 
 use crate::options::Target;
-use anyhow::{Result, anyhow, bail};
+use anyhow::{Context, Result, bail};
 use fabric::auth::ChapKeys;
 use host::{Addr, Host, Identity, SocketTransport, TransportError};
 use nvme::Nqn;
 use std::io::ErrorKind;
 use std::time::Duration;
 
-/// Host NQN of this command where the machine has none.
-const HOST_NQN: &str = "nqn.2026-11.io.tranche:cli";
 /// For each step of connecting.
 pub const PATIENCE: Duration = Duration::from_secs(10);
 
@@ -21,12 +19,7 @@ pub fn hostnqn(target: &Target) -> Result<Nqn> {
     if let Some(nqn) = target.hostnqn {
         return Ok(nqn);
     }
-    match std::fs::read_to_string("/etc/nvme/hostnqn") {
-        Ok(text) => {
-            text.trim().parse().map_err(|e| anyhow!("/etc/nvme/hostnqn: {e}; correct it or give --hostnqn"))
-        }
-        Err(_) => HOST_NQN.parse().map_err(|e| anyhow!("{HOST_NQN}: {e}")),
-    }
+    host::local_nqn().context("correct it or give --hostnqn")
 }
 
 /// Keys of DH-HMAC-CHAP.

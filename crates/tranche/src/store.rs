@@ -15,7 +15,7 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use store::{FileKind, FileSystem, FormatOptions, NamespaceZones, Placement, Stat, ZoneDevice};
+use store::{Claim, FileKind, FileSystem, FormatOptions, NamespaceZones, Placement, Stat, ZoneDevice};
 use units::format_size;
 
 /// Commands under way at once, for each thread.
@@ -142,6 +142,9 @@ pub fn store(command: &Store, output: Output) -> Result<()> {
 
 fn format(options: &Format, output: Output) -> Result<()> {
     let opened = open(&options.of, 1)?;
+    // The store that is emptied must not be in use.
+    let before = store::identify(&opened.device).ok();
+    let _claim = before.map(|id| Claim::take(&id, options.of.on())).transpose()?;
     let mut id = [0; 16];
     host::fill_random(&mut id);
     let format = FormatOptions {
@@ -173,6 +176,7 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
     let control = progress::control()?;
     let opened = open(&options.of, THREADS + UNDER_WAY)?;
     let nsid = opened.ns.namespace.nsid;
+    let _claim = Claim::take(&store::identify(&opened.device)?, options.of.on())?;
     let placement = match options.placement {
         PlacementName::None => Placement::None,
         PlacementName::Lifetime => Placement::Lifetime,

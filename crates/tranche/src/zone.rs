@@ -73,6 +73,13 @@ pub struct Of {
     target: Target,
 }
 
+impl Of {
+    /// Where the drive listens.
+    pub fn on(&self) -> &host::Addr {
+        self.target.on()
+    }
+}
+
 /// `tranche zone report`.
 #[derive(Args, Debug)]
 pub struct Report {

@@ -196,6 +196,10 @@ fn programs_find_a_file_system_and_what_was_synced_survives_a_kill() {
     drive.good(&["store", "format"]);
     drive.bad(1, &["store", "format"], "`--force` empties them");
     let mounted = drive.mount();
+    // Nobody else of this machine takes it over, or empties it.
+    let other = tempfile::tempdir().unwrap();
+    drive.bad(1, &["store", "mount", other.path().to_str().unwrap()], "another program of this machine has");
+    drive.bad(1, &["store", "format", "--force"], "another program of this machine has the store open");
     let top = drive.point();
     use_files(&top);
     // One that was not synced may be there or not.

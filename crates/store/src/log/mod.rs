@@ -14,7 +14,7 @@ use crate::record::Record;
 use frame::{FrameHeader, FrameKind, HEADER};
 
 pub use frame::Layout;
-pub(crate) use read::{Found, find};
+pub(crate) use read::{Found, find, identify};
 
 /// Counts how far the log was written: the larger one was later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]

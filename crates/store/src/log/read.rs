@@ -76,6 +76,26 @@ pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<(Vec<Fou
     Ok((found, newest))
 }
 
+/// The identifier of the store on a device: the first zone that begins with a log has it.
+///
+/// # Errors
+/// There is no store, or the device failed.
+pub(crate) fn identify<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<[u8; 16], Error> {
+    let mut block = vec![0; device.shape().block];
+    let written = (0_u32..).zip(zones).filter(|(_, state)| state.written > 0);
+    for (zone, _) in written {
+        // Who has the store open may reset the zone.
+        if device.read(device.shape().start_of(zone), &mut block).is_err() {
+            continue;
+        }
+        if let Some((header, _)) = frame::decode(&block).filter(|(header, _)| header.kind == FrameKind::Start)
+        {
+            return Ok(header.id);
+        }
+    }
+    Err(Error::NoStore)
+}
+
 /// The newest epoch of a store of which there is any trace.
 ///
 /// # Errors

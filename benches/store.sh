@@ -1,0 +1,114 @@
+#!/bin/sh
+# Large files on a store, through the RocksDB plug-in, beside the zones of the same drive: the drive in memory, timing off, over a Unix socket
+# and over NVMe/TCP.
+#
+#   raw      Zone Append of 1 MiB to one zone after the other, 8 at a time (`tranche bench`), and reads of 1 MiB, 8 at a time
+#   file     one file of 256 MiB, written in appends of 1 MiB, synced and closed; and read in pieces of 1 MiB
+#   files    four such files of 64 MiB at once
+#
+# Rounds are interleaved, each measures everything. Printed as medians of MiB/s with their range, and as the median of the rounds' ratios beside the
+# goal. `time` is the processor time of drive and host, of which another program that runs takes nothing. Needs g++, librocksdb-dev, and 4 GiB of memory.
+#
+#   usage: benches/store.sh [ROUNDS] [path of tranche] [directory of the plug-in]     default: 5 target/release/tranche target/plugins
+set -eu
+# What programs print is read below.
+export LC_ALL=C
+
+rounds=${1:-5}
+target=${CARGO_TARGET_DIR:-target}
+tranche=${2:-$target/release/tranche}
+plugins=${3:-$target/plugins}
+here=$(dirname "$0")
+
+fail() { echo "store.sh: $*" >&2; exit 1; }
+[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
+[ -e "$plugins/libtranche_rocksdb.so" ] || fail "$plugins/libtranche_rocksdb.so is missing; run: make plugin"
+
+# shellcheck source=scripts/serve.sh
+. "$here/../scripts/serve.sh"
+dir=$(mktemp -d)
+drive=
+cleanup() {
+    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+g++ -std=c++17 -O2 -o "$dir/stream" "$here/../plugins/rocksdb/benches/stream.cc" -L"$plugins" -Wl,--no-as-needed -ltranche_rocksdb \
+    -Wl,--as-needed -lrocksdb -Wl,-rpath,"$(realpath "$plugins")" || fail "the program does not compile (scripts/setup-debian.sh)"
+
+# Zones of 24 MiB.
+{
+    printf '[drive]\ntiming = false\n\n'
+    one_set 3GiB 25% 'zone = { active = 14 }' | sed 's/^pages_per_block.*/pages_per_block = 192/'
+} >"$dir/drive.toml"
+serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --unix "$dir/socket" "$dir/drive.toml"
+export TRANCHE_ON="unix://$dir/socket"
+"$tranche" ns create --zoned --size 1GiB --max-active 7 --attach >/dev/null
+"$tranche" ns create --zoned --size 1GiB --max-active 7 --attach >/dev/null
+"$tranche" store format --nsid 1 >/dev/null
+
+# Eight of them at a time; as much as the file has.
+printf '[raw]\nzonemode=zbd\nzone_append=1\nrw=write\nbs=1m\niodepth=8\nsize=256m\nzero_buffers\n' >"$dir/raw-write.fio"
+printf '[raw]\nzonemode=zbd\nrw=read\nbs=1m\niodepth=8\nsize=256m\n' >"$dir/raw-read.fio"
+
+# raw ADDRESS WAY: MiB/s of a job.
+raw() {
+    "$tranche" bench "$dir/raw-$2.fio" --nsid 2 --on "$1" --output json | tr ',{' '\n\n' | awk -v way="\"$2\"" '
+        index($0, way) { in_it = 1 }
+        /^[ \t]*"bw_bytes"[ \t]*:/ && in_it { sub(/.*:/, ""); sum += $0; in_it = 0 }
+        END { print sum / 1048576 }'
+}
+
+# Processor time of the drive and of what this script has run, in ticks (proc(5)).
+ticks() {
+    sed 's/.*) //' "/proc/$drive/stat" | awk '{ print $12 + $13 }'
+    sed 's/.*) //' "/proc/$$/stat" | awk '{ print $14 + $15 }'
+}
+# one NAME KIND COMMAND...: its MiB/s, and its ticks.
+one() {
+    name=$1 kind=$2
+    shift 2
+    before=$(ticks)
+    "$@" >"$dir/out" || fail "$name $kind"
+    after=$(ticks)
+    echo "$name $kind $(cat "$dir/out")"
+    echo "$name-time $kind $(echo $after $before | awk '{ print $1 + $2 - $3 - $4 }')"
+}
+measure() {
+    for over in unix tcp; do
+        case $over in
+        unix) address="unix://$dir/socket" uri="tranche://$dir/socket?nsid=1" ;;
+        tcp) address="tcp://$on" uri="tranche://$on/1" ;;
+        esac
+        "$tranche" zone reset --nsid 2 --all >/dev/null
+        for way in write read; do
+            one raw $over-$way raw "$address" $way
+            one file $over-$way "$dir/stream" $way "$uri" 1 256
+        done
+        for way in write read; do
+            one files $over-$way "$dir/stream" $way "$uri" 4 64
+        done
+    done
+}
+# Memory that was touched before, as in use.
+measure >/dev/null
+for _ in $(seq "$rounds"); do
+    measure >"$dir/round"
+    tee -a "$dir/results" <"$dir/round"
+done
+
+awk "$(cat "$here/results.awk")"'
+    END {
+        kinds = split("unix-write unix-read tcp-write tcp-read", kind, " ")
+        for (k = 1; k <= kinds; k++) {
+            median_of("raw " kind[k], "MiB/s")
+            median_of("file " kind[k], "MiB/s")
+            median_of("files " kind[k], "MiB/s")
+            ratio("file " kind[k], "raw " kind[k], 0.9)
+            ratio("files " kind[k], "raw " kind[k], 0.9)
+            ratio("raw-time " kind[k], "file-time " kind[k], 0.9)
+            ratio("raw-time " kind[k], "files-time " kind[k], 0.9)
+        }
+    }' "$dir/results"
