@@ -402,6 +402,8 @@ enum ZonedPart {
     Placement,
     /// Zones on all dies, and on a few
     Dies,
+    /// What a power cut takes from a log, with and without Flush and power-loss protection
+    Durability,
 }
 
 impl From<ZonedPart> for zoned::Part {
@@ -412,6 +414,7 @@ impl From<ZonedPart> for zoned::Part {
             ZonedPart::Rocksdb => Self::Rocksdb,
             ZonedPart::Placement => Self::Placement,
             ZonedPart::Dies => Self::Dies,
+            ZonedPart::Durability => Self::Durability,
         }
     }
 }
@@ -432,7 +435,7 @@ pub struct Zoned {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "writes,reads,rocksdb,placement,dies",
+        default_value = "writes,reads,rocksdb,placement,dies,durability",
         value_name = "NAME,…"
     )]
     parts: Vec<ZonedPart>,

@@ -62,17 +62,20 @@ pub enum Part {
     Placement,
     /// Zones on all dies, and on a few.
     Dies,
+    /// What a power cut takes from a log, with and without Flush and power-loss protection.
+    Durability,
 }
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 5] = [Self::Writes, Self::Reads, Self::Rocksdb, Self::Placement, Self::Dies];
+    pub const ALL: [Self; 6] =
+        [Self::Writes, Self::Reads, Self::Rocksdb, Self::Placement, Self::Dies, Self::Durability];
 }
 
 /// The drive of the published experiment.
 pub const DEFAULT_PROFILE: &str = "zn540-2t";
 /// Fraction of its capacity, by default.
-pub const DEFAULT_SCALE: u32 = 64;
+pub const DEFAULT_SCALE: u32 = 128;
 
 impl Default for Options {
     fn default() -> Self {

@@ -27,6 +27,9 @@ const PROGRAMS: i64 = 16;
 /// The same for zones that many files are written to at a time. So a zone shrinks as tables do, and a table still fills two of them.
 const ZONE_PROGRAMS: i64 = 4;
 
+/// Superblocks that a drive of any size keeps for itself: two open ones, and those that collection keeps free (`gc.low`). Of a scaled drive they would be a larger share.
+const KEPT: u64 = 5;
+
 /// Chips, and the fraction of them that is there.
 #[derive(Clone, Debug)]
 pub(super) struct Chips {
@@ -160,7 +163,11 @@ impl Chips {
         match layout {
             Layout::Spare7 | Layout::Spare28 => {
                 set.remove("zone");
-                let superblocks = self.superblocks * fitted::MEDIA_PER_MILLE / 1000;
+                let fit = std::env::var("TRANCHE_FIT")
+                    .ok()
+                    .and_then(|t| t.parse().ok())
+                    .unwrap_or(fitted::MEDIA_PER_MILLE);
+                let superblocks = self.superblocks * fit / 1000 + KEPT;
                 set.insert("superblocks".into(), i64::try_from(superblocks)?.into());
                 set.insert("capacity".into(), format!("{}MiB", capacity >> 20).into());
                 namespace.insert("size".into(), format!("{}MiB", capacity >> 20).into());

@@ -1,6 +1,7 @@
 //! The study in virtual time.
 
 mod drive;
+mod durability;
 mod fitted;
 mod raw;
 mod rocksdb;
@@ -32,6 +33,8 @@ enum Load {
     Raw,
     /// RocksDB, whose files share zones so, if there are zones.
     Database(Placement),
+    /// A log, until the power is cut.
+    Log(durability::Case),
 }
 
 /// A drive with what is on it.
@@ -103,6 +106,19 @@ const SMALL: [Setup; 2] = [
     ),
 ];
 
+const fn log(name: &'static str, about: &'static str, flush: bool, protection: bool) -> Setup {
+    let load = Load::Log(durability::Case { flush, protection });
+    Setup { name, about, layout: Layout::Zones(0), load }
+}
+
+/// Logs under power cuts.
+const LOGS: [Setup; 4] = [
+    log("no-flush", "A log without Flush, on a drive without power-loss protection.", false, false),
+    log("flush", "A log with a Flush after each record, on the same.", true, false),
+    log("no-flush-protected", "A log without Flush, on a drive with power-loss protection.", false, true),
+    log("flush-protected", "A log with a Flush after each record, on the same.", true, true),
+];
+
 /// Something that is done on a drive of its own.
 #[derive(Clone, Copy, Debug)]
 struct Piece {
@@ -113,8 +129,8 @@ struct Piece {
     filled: u32,
 }
 
-/// How full the database makes the zones, in percent of the published keys: 64 and 80 % of the drive, before garbage.
-const FILLS: [u32; 2] = [80, 100];
+/// How full the database makes the zones, in percent of the published keys: 57 and 81 % of the drive, before garbage.
+const FILLS: [u32; 2] = [70, 100];
 
 /// What a part is done on. The most work comes first, so that no processor is idle at the end.
 fn setups(part: Part) -> Vec<(Setup, u32)> {
@@ -129,6 +145,7 @@ fn setups(part: Part) -> Vec<(Setup, u32)> {
             FILLS.iter().flat_map(|fill| PLACEMENTS.iter().map(move |setup| (*setup, *fill))).collect()
         }
         Part::Dies => whole(&SMALL),
+        Part::Durability => whole(&LOGS),
     }
 }
 
@@ -196,7 +213,7 @@ pub(super) fn run_on(
     let progress = Steps::new(control, pieces.len() as u64);
     let cache = Cache::new(usual_cache());
     let done = parallel::map(control, &pieces, |piece| {
-        let runs = piece.run(options, &chips, &cache, control);
+        let runs = piece.run(options, &toml, &chips, &cache, control);
         if let Ok(runs) = &runs {
             progress.done(&format!("{}: {:?}", piece.of.name, piece.part).to_lowercase(), &summary(runs));
         }
@@ -289,12 +306,24 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
 }
 
 impl Piece {
-    fn run(self, options: &Options, chips: &AllChips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
+    fn run(
+        self,
+        options: &Options,
+        toml: &toml::Table,
+        chips: &AllChips,
+        cache: &Cache,
+        control: &Control,
+    ) -> Result<Vec<Run>> {
         control.check()?;
         let chips = chips.of(&self.of);
         match self.of.load {
             Load::Raw => self.raw(options, chips, cache, control),
             Load::Database(placement) => self.database(placement, options, chips, control),
+            Load::Log(case) => {
+                let (seed, cuts) = (options.seed(self.repetition), if options.quick { 5 } else { 50 });
+                let run = durability::run(toml, &options.drive, case, cuts, seed, self.repetition, control)?;
+                Ok(vec![run])
+            }
         }
     }
 
@@ -343,7 +372,8 @@ fn summary(runs: &[Run]) -> String {
             let factor = metric("drive_write_amplification").unwrap_or(0.0);
             format!("{} writes/s (drive's write amplification {})", show(ops), show(factor))
         });
-        write.or(ops).or_else(|| metric("read_mean_us").map(|us| format!("{} us", show(us))))
+        let lost = metric("lost_records").map(|lost| format!("{} records lost", show(lost)));
+        write.or(ops).or(lost).or_else(|| metric("read_mean_us").map(|us| format!("{} us", show(us))))
     };
     runs.iter().filter_map(one).collect::<Vec<_>>().join(", ")
 }
