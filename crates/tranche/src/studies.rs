@@ -445,6 +445,9 @@ pub struct Zoned {
     /// The drives have this fraction of the capacity, and so have files, buffers and zones; channels, dies and their speed stay
     #[arg(long, default_value_t = zoned::DEFAULT_SCALE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     scale: u32,
+    /// Time of a processor that a compaction takes for each KiB that it reads, and a flush for each that it writes
+    #[arg(long, default_value = "6us", value_name = "TIME", value_parser = units::parse_time)]
+    compaction_time: u64,
     /// Repetitions, with other random numbers
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
@@ -474,6 +477,7 @@ impl From<Zoned> for zoned::Options {
             parts: all(options.parts),
             drive: options.drive,
             scale: options.scale,
+            compaction_ns: options.compaction_time,
             repeat: options.repeat,
             quick: options.quick,
             out: options.out,

@@ -35,6 +35,8 @@ pub struct Options {
     pub drive: String,
     /// The drives have this fraction of the capacity, and so have files, buffers and zones; channels, dies and their speed stay
     pub scale: u32,
+    /// Nanoseconds of a processor that a compaction takes for each KiB that it reads, and a flush for each that it writes
+    pub compaction_ns: u64,
     /// Repetitions, with other random numbers
     pub repeat: u32,
     /// Short and rough: to see that it works, not for figures
@@ -75,7 +77,9 @@ impl Part {
 /// The drive of the published experiment.
 pub const DEFAULT_PROFILE: &str = "zn540-2t";
 /// Fraction of its capacity, by default.
-pub const DEFAULT_SCALE: u32 = 128;
+pub const DEFAULT_SCALE: u32 = 256;
+/// What db_bench took on a machine of our own, with Snappy (docs/studies/zoned.md). Not fitted.
+pub const DEFAULT_COMPACTION_NS: u64 = 6_000;
 
 impl Default for Options {
     fn default() -> Self {
@@ -86,6 +90,7 @@ impl Default for Options {
             parts: Part::ALL.to_vec(),
             drive: DEFAULT_PROFILE.into(),
             scale: DEFAULT_SCALE,
+            compaction_ns: DEFAULT_COMPACTION_NS,
             repeat: 1,
             quick: false,
             out: "out/zoned".into(),

@@ -21,7 +21,7 @@ const NQN: &str = "nqn.2026-11.io.tranche:log";
 
 /// Bytes of a record of the log, and records at most before the power is cut.
 const RECORD: usize = 16 << 10;
-const RECORDS: u64 = 200;
+const RECORDS: u64 = 1000;
 
 /// What the writer does, and what the drive has.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -161,23 +161,22 @@ pub(super) fn drives(options: &Options, toml: &toml::Table) -> Result<Vec<Config
 
 /// The chips of the drives.
 struct AllChips {
-    usual: Chips,
-    /// Of those with a database on zones.
-    tables: Chips,
+    conventional: Chips,
+    zones: Chips,
 }
 
 impl AllChips {
     fn new(options: &Options, toml: &toml::Table) -> Result<Self> {
         Ok(Self {
-            usual: Chips::new(toml, options.scale, &options.drive)?,
-            tables: Chips::for_tables(toml, options.scale, &options.drive)?,
+            conventional: Chips::new(toml, options.scale, &options.drive)?,
+            zones: Chips::for_zones(toml, options.scale, &options.drive)?,
         })
     }
 
     fn of(&self, setup: &Setup) -> &Chips {
-        match (setup.load, setup.layout) {
-            (Load::Database(_), Layout::Zones(_)) => &self.tables,
-            _ => &self.usual,
+        match setup.layout {
+            Layout::Zones(_) => &self.zones,
+            Layout::Spare7 | Layout::Spare28 => &self.conventional,
         }
     }
 }
@@ -251,14 +250,14 @@ pub(super) fn run_on(
         seed: options.seed,
         drive: serde_json::json!({
             "profile": options.drive,
-            "toml": chips.usual.toml(Layout::Zones(0))?,
+            "toml": chips.conventional.toml(Layout::Zones(0))?,
         }),
         host: Host::this(Vec::new()),
         comparisons: comparisons(&variants),
         variants,
         notes: Vec::new(),
     };
-    results.notes = report::notes(&results, options, chips.usual.media());
+    results.notes = report::notes(&results, options, chips.conventional.media());
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     report::write(&results, &page)?;
@@ -348,7 +347,15 @@ impl Piece {
     ) -> Result<Vec<Run>> {
         let seed = options.seed(self.repetition);
         let filled = f64::from(self.filled) / 100.0;
-        let mut database = Database::new(chips, self.of.layout, placement, filled, seed, self.repetition)?;
+        let mut database = Database::new(
+            chips,
+            self.of.layout,
+            placement,
+            filled,
+            options.compaction_ns,
+            seed,
+            self.repetition,
+        )?;
         let mut overwrites = database.overwrite(if options.quick { 200 } else { 1000 }, control)?;
         if self.part == Part::Placement {
             overwrites.at.insert("filled_percent".into(), self.filled.into());
