@@ -48,7 +48,7 @@ fn the_same_seed_gives_the_same_database() {
     let (results, text) = study(first.path(), options.clone());
     let (again, _) = study(second.path(), options);
     assert_eq!(results, again);
-    for variant in ["zones-8-dies", "zones-2-dies"] {
+    for variant in ["zones-16-dies", "zones-8-dies"] {
         assert!(metric(&results, variant, "engine_write_amplification") > 2.0, "{text}");
         assert!((0.9..1.01).contains(&metric(&results, variant, "drive_write_amplification")), "{text}");
         assert!(metric(&results, variant, "ops_per_second") > 1000.0, "{text}");

@@ -265,7 +265,7 @@ fn sections(results: &Results) -> Vec<Section> {
         section(
             "Small zones",
             "The same on zones that lie on a part of the dies, with tables as large as before.",
-            sharing(results, &["zenfs", "zones-8-dies", "zones-2-dies"]),
+            sharing(results, &["zenfs", "zones-16-dies", "zones-8-dies"]),
         ),
         section(
             "Durability",

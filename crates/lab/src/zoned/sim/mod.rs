@@ -93,15 +93,15 @@ const PLACEMENTS: [Setup; 3] = [
 /// Smaller zones.
 const SMALL: [Setup; 2] = [
     database(
-        "zones-8-dies",
-        "RocksDB on zones of 8 of 32 dies, a quarter as large.",
-        Layout::Zones(8),
+        "zones-16-dies",
+        "RocksDB on zones of 16 of 32 dies, half as large.",
+        Layout::Zones(16),
         Placement::Lifetime,
     ),
     database(
-        "zones-2-dies",
-        "RocksDB on zones of 2 of 32 dies, a sixteenth as large.",
-        Layout::Zones(2),
+        "zones-8-dies",
+        "RocksDB on zones of 8 of 32 dies, a quarter as large.",
+        Layout::Zones(8),
         Placement::Lifetime,
     ),
 ];
@@ -290,8 +290,8 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
         ("xfs-28", "xfs-7"),
         ("zones-none", "zones-lifetime"),
         ("zones-overlap", "zones-lifetime"),
+        ("zones-16-dies", "zenfs"),
         ("zones-8-dies", "zenfs"),
-        ("zones-2-dies", "zenfs"),
     ]
     .map(|pair| (pair, &ENGINE_METRICS[..]));
     for ((of, over), metrics) in pairs.into_iter().chain(engines) {
