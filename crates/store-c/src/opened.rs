@@ -128,7 +128,9 @@ impl Opened {
         let mut host = host::retry(place.wait, attempt)?;
         let nsid = choose(&mut host, place)?;
         let zoned = host.zoned_namespace(nsid)?;
-        let queues = (0..place.queues).map(|_| host.io_queue(DEPTH)).collect::<Result<_, _>>()?;
+        let queues = (0..usize::from(place.queues) + store::APPEND_QUEUES)
+            .map(|_| host.io_queue(DEPTH))
+            .collect::<Result<_, _>>()?;
         let device = NamespaceZones::new(zoned, queues);
         let id = store::identify(&device)?;
         let key = (id, Addr { subnqn: None, ..place.addr.clone() }.to_string());

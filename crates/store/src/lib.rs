@@ -40,7 +40,7 @@ mod tree;
 pub use check::Report;
 pub use claim::{Claim, identify};
 pub use device::ZoneDevice;
-pub use drive::NamespaceZones;
+pub use drive::{APPEND_QUEUES, NamespaceZones};
 pub use error::Error;
 pub use files::Read;
 pub use fuse::FileSystem;

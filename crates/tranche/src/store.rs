@@ -15,15 +15,15 @@ use serde_json::{Value, json};
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
-use store::{Claim, FileKind, FileSystem, FormatOptions, NamespaceZones, Placement, Stat, ZoneDevice};
+use store::{
+    APPEND_QUEUES, Claim, FileKind, FileSystem, FormatOptions, NamespaceZones, Placement, Stat, ZoneDevice,
+};
 use units::format_size;
 
 /// Commands under way at once, for each thread.
 const DEPTH: u16 = 32;
 /// Threads that answer the kernel. Each can wait for the drive.
 const THREADS: usize = 4;
-/// Appends that are under way while the threads do other things: four of data, one of the log, and a few are left.
-const UNDER_WAY: usize = 8;
 /// What was written becomes durable after this time, also if no program asks for it.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 /// How often a mounted store looks for signals.
@@ -174,7 +174,7 @@ fn hex(id: &[u8]) -> String {
 
 fn mount(options: &Mount, output: Output) -> Result<()> {
     let control = progress::control()?;
-    let opened = open(&options.of, THREADS + UNDER_WAY)?;
+    let opened = open(&options.of, THREADS + APPEND_QUEUES)?;
     let nsid = opened.ns.namespace.nsid;
     let _claim = Claim::take(&store::identify(&opened.device)?, options.of.on())?;
     let placement = match options.placement {

@@ -433,6 +433,8 @@ enum ZonedPart {
     Placement,
     /// Zones on all dies, and on a few
     Dies,
+    /// What a power cut takes from a log, with and without Flush and power-loss protection
+    Durability,
 }
 
 impl From<ZonedPart> for zoned::Part {
@@ -443,6 +445,7 @@ impl From<ZonedPart> for zoned::Part {
             ZonedPart::Rocksdb => Self::Rocksdb,
             ZonedPart::Placement => Self::Placement,
             ZonedPart::Dies => Self::Dies,
+            ZonedPart::Durability => Self::Durability,
         }
     }
 }
@@ -547,7 +550,7 @@ struct ZonedLive {
 #[derive(Args, Clone, Debug)]
 pub struct Zoned {
     /// Run MyRocks and InnoDB with sysbench on real file systems over the drive. Needs root, FUSE, MariaDB with its RocksDB plug-in, sysbench
-    #[arg(long, conflicts_with_all = ["sim", "set", "parts", "scale", "quick"])]
+    #[arg(long, conflicts_with_all = ["sim", "set", "parts", "scale", "quick", "compaction_time"])]
     live: bool,
     #[command(flatten)]
     real: ZonedLive,
@@ -561,7 +564,7 @@ pub struct Zoned {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "writes,reads,rocksdb,placement,dies",
+        default_value = "writes,reads,rocksdb,placement,dies,durability",
         value_name = "NAME,…"
     )]
     parts: Vec<ZonedPart>,
@@ -572,6 +575,9 @@ pub struct Zoned {
     /// The drives have this fraction of the capacity, and so have files, buffers and zones; channels, dies and their speed stay
     #[arg(long, default_value_t = zoned::DEFAULT_SCALE, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1024))]
     scale: u32,
+    /// Time of a processor that a compaction takes for each KiB that it reads, and a flush for each that it writes
+    #[arg(long, default_value = "6us", value_name = "TIME", value_parser = units::parse_time)]
+    compaction_time: u64,
     /// Repetitions, with other random numbers [default: 1; live: 2]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: Option<u32>,
@@ -625,6 +631,7 @@ impl From<Zoned> for zoned::Options {
             parts: all(options.parts),
             drive: options.drive.unwrap_or_else(|| zoned::DEFAULT_PROFILE.into()),
             scale: options.scale,
+            compaction_ns: options.compaction_time,
             repeat: options.repeat.unwrap_or(1),
             quick: options.quick,
             out: options.out,

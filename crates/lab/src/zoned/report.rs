@@ -8,7 +8,7 @@ use super::{Options, published};
 use crate::{
     figure::{show, show_size},
     report::{Headline, Report, Section, Table},
-    results::{Point, Results},
+    results::{Point, Results, points},
 };
 
 fn percent(ratio: f64) -> String {
@@ -170,7 +170,7 @@ fn sharing(results: &Results, names: &[&str]) -> Table {
     ]);
     let points = [
         Point::new(),
-        Point::from([("filled_percent".into(), 80)]),
+        Point::from([("filled_percent".into(), 70)]),
         Point::from([("filled_percent".into(), 100)]),
     ];
     for at in points {
@@ -190,6 +190,35 @@ fn sharing(results: &Results, names: &[&str]) -> Table {
                 format!("{} %", of("live_percent")),
                 format!("{} %", of("taken_percent")),
                 of("write_p9999_us"),
+            ]);
+        }
+    }
+    table
+}
+
+/// What power cuts take from a log.
+fn durability(results: &Results) -> Table {
+    let mut table = Table::new([
+        "log",
+        "cuts",
+        "records taken for durable",
+        "lost",
+        "cuts with a loss",
+        "lost KiB a cut",
+        "lost KiB at most",
+    ]);
+    for name in ["no-flush", "flush", "no-flush-protected", "flush-protected"] {
+        let Some(variant) = results.variant(name) else { continue };
+        for at in points(std::slice::from_ref(variant)) {
+            let of = |metric: &str| variant.median(metric, &at).unwrap_or(0.0);
+            table.rows.push(vec![
+                name.to_owned(),
+                at.get("cuts").copied().unwrap_or(0).to_string(),
+                show(of("synced_records")),
+                show(of("lost_records")),
+                format!("{} %", show(of("cuts_with_loss_percent"))),
+                show(of("lost_bytes_per_cut") / 1024.0),
+                show(of("lost_bytes_at_most") / 1024.0),
             ]);
         }
     }
@@ -230,13 +259,18 @@ fn sections(results: &Results) -> Vec<Section> {
         ),
         section(
             "Which files share zones",
-            "Overwrites with the published number of keys and with four fifths of it. What the file system moves to empty zones is over what RocksDB writes.",
+            "Overwrites with the published number of keys and with 70 % of it. What the file system moves to empty zones is over what RocksDB writes.",
             sharing(results, &["zones-none", "zones-lifetime", "zones-overlap"]),
         ),
         section(
             "Small zones",
             "The same on zones that lie on a part of the dies, with tables as large as before.",
-            sharing(results, &["zenfs", "zones-8-dies", "zones-2-dies"]),
+            sharing(results, &["zenfs", "zones-16-dies", "zones-8-dies"]),
+        ),
+        section(
+            "Durability",
+            "A log of records of 16 KiB, one after the other, each taken for durable when its append has ended, or the Flush behind it. Then the power is cut.",
+            durability(results),
         ),
     ]
     .into_iter()

@@ -24,8 +24,11 @@ const MEDIA: u64 = 2 << 40;
 
 /// Programs of a block, at least: shorter ones keep dies waiting where one superblock ends and the next begins.
 const PROGRAMS: i64 = 16;
-/// The same for zones that many files are written to at a time. So a zone shrinks as tables do, and a table still fills two of them.
+/// The same for zones, of which several are written to at a time. So a zone shrinks as all else does, and there are nearly as many as there should be.
 const ZONE_PROGRAMS: i64 = 4;
+
+/// Superblocks that a drive of any size keeps for itself: two open ones, and those that collection keeps free (`gc.low`). Of a scaled drive they would be a larger share.
+const KEPT: u64 = 5;
 
 /// Chips, and the fraction of them that is there.
 #[derive(Clone, Debug)]
@@ -48,8 +51,8 @@ impl Chips {
         Self::with(profile, scale, name, PROGRAMS)
     }
 
-    /// The same for a database on zones.
-    pub(super) fn for_tables(profile: &Table, scale: u32, name: &str) -> Result<Self> {
+    /// The same for zones.
+    pub(super) fn for_zones(profile: &Table, scale: u32, name: &str) -> Result<Self> {
         Self::with(profile, scale, name, ZONE_PROGRAMS)
     }
 
@@ -160,7 +163,7 @@ impl Chips {
         match layout {
             Layout::Spare7 | Layout::Spare28 => {
                 set.remove("zone");
-                let superblocks = self.superblocks * fitted::MEDIA_PER_MILLE / 1000;
+                let superblocks = self.superblocks * fitted::MEDIA_PER_MILLE / 1000 + KEPT;
                 set.insert("superblocks".into(), i64::try_from(superblocks)?.into());
                 set.insert("capacity".into(), format!("{}MiB", capacity >> 20).into());
                 namespace.insert("size".into(), format!("{}MiB", capacity >> 20).into());

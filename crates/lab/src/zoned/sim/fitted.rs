@@ -2,10 +2,7 @@
 
 /// Superblocks of a conventional drive, in thousandths of those that 2 TiB of media have: steady writes of `cns-7`, 370 MiB/s (226 with 1000). Chips have more blocks than their
 /// nominal size, and the paper does not say how many the drives had.
-pub(super) const MEDIA_PER_MILLE: u64 = 1105;
-
-/// Time of a processor for each KiB that a compaction reads and a flush writes. Not fitted: what db_bench took on a machine of our own, with Snappy (docs/studies/zoned.md).
-pub(super) const KILOBYTE_NS: u64 = 6_000;
+pub(super) const MEDIA_PER_MILLE: u64 = 1093;
 
 /// Bytes of the operating system's cache of pages, on the published machine. Assumed: its memory is not told in the figures that this study has.
 pub(super) const CACHE: u64 = 64 << 30;

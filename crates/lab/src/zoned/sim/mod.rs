@@ -1,6 +1,7 @@
 //! The study in virtual time.
 
 mod drive;
+mod durability;
 mod fitted;
 mod raw;
 mod rocksdb;
@@ -32,6 +33,8 @@ enum Load {
     Raw,
     /// RocksDB, whose files share zones so, if there are zones.
     Database(Placement),
+    /// A log, until the power is cut.
+    Log(durability::Case),
 }
 
 /// A drive with what is on it.
@@ -90,17 +93,30 @@ const PLACEMENTS: [Setup; 3] = [
 /// Smaller zones.
 const SMALL: [Setup; 2] = [
     database(
+        "zones-16-dies",
+        "RocksDB on zones of 16 of 32 dies, half as large.",
+        Layout::Zones(16),
+        Placement::Lifetime,
+    ),
+    database(
         "zones-8-dies",
         "RocksDB on zones of 8 of 32 dies, a quarter as large.",
         Layout::Zones(8),
         Placement::Lifetime,
     ),
-    database(
-        "zones-2-dies",
-        "RocksDB on zones of 2 of 32 dies, a sixteenth as large.",
-        Layout::Zones(2),
-        Placement::Lifetime,
-    ),
+];
+
+const fn log(name: &'static str, about: &'static str, flush: bool, protection: bool) -> Setup {
+    let load = Load::Log(durability::Case { flush, protection });
+    Setup { name, about, layout: Layout::Zones(0), load }
+}
+
+/// Logs under power cuts.
+const LOGS: [Setup; 4] = [
+    log("no-flush", "A log without Flush, on a drive without power-loss protection.", false, false),
+    log("flush", "A log with a Flush after each record, on the same.", true, false),
+    log("no-flush-protected", "A log without Flush, on a drive with power-loss protection.", false, true),
+    log("flush-protected", "A log with a Flush after each record, on the same.", true, true),
 ];
 
 /// Something that is done on a drive of its own.
@@ -113,8 +129,8 @@ struct Piece {
     filled: u32,
 }
 
-/// How full the database makes the zones, in percent of the published keys: 64 and 80 % of the drive, before garbage.
-const FILLS: [u32; 2] = [80, 100];
+/// How full the database makes the zones, in percent of the published keys: 57 and 81 % of the drive, before garbage.
+const FILLS: [u32; 2] = [70, 100];
 
 /// What a part is done on. The most work comes first, so that no processor is idle at the end.
 fn setups(part: Part) -> Vec<(Setup, u32)> {
@@ -129,6 +145,7 @@ fn setups(part: Part) -> Vec<(Setup, u32)> {
             FILLS.iter().flat_map(|fill| PLACEMENTS.iter().map(move |setup| (*setup, *fill))).collect()
         }
         Part::Dies => whole(&SMALL),
+        Part::Durability => whole(&LOGS),
     }
 }
 
@@ -144,23 +161,22 @@ pub(super) fn drives(options: &Options, toml: &toml::Table) -> Result<Vec<Config
 
 /// The chips of the drives.
 struct AllChips {
-    usual: Chips,
-    /// Of those with a database on zones.
-    tables: Chips,
+    conventional: Chips,
+    zones: Chips,
 }
 
 impl AllChips {
     fn new(options: &Options, toml: &toml::Table) -> Result<Self> {
         Ok(Self {
-            usual: Chips::new(toml, options.scale, &options.drive)?,
-            tables: Chips::for_tables(toml, options.scale, &options.drive)?,
+            conventional: Chips::new(toml, options.scale, &options.drive)?,
+            zones: Chips::for_zones(toml, options.scale, &options.drive)?,
         })
     }
 
     fn of(&self, setup: &Setup) -> &Chips {
-        match (setup.load, setup.layout) {
-            (Load::Database(_), Layout::Zones(_)) => &self.tables,
-            _ => &self.usual,
+        match setup.layout {
+            Layout::Zones(_) => &self.zones,
+            Layout::Spare7 | Layout::Spare28 => &self.conventional,
         }
     }
 }
@@ -196,7 +212,7 @@ pub(super) fn run_on(
     let progress = Steps::new(control, pieces.len() as u64);
     let cache = Cache::new(usual_cache());
     let done = parallel::map(control, &pieces, |piece| {
-        let runs = piece.run(options, &chips, &cache, control);
+        let runs = piece.run(options, &toml, &chips, &cache, control);
         if let Ok(runs) = &runs {
             progress.done(&format!("{}: {:?}", piece.of.name, piece.part).to_lowercase(), &summary(runs));
         }
@@ -234,14 +250,14 @@ pub(super) fn run_on(
         seed: options.seed,
         drive: serde_json::json!({
             "profile": options.drive,
-            "toml": chips.usual.toml(Layout::Zones(0))?,
+            "toml": chips.conventional.toml(Layout::Zones(0))?,
         }),
         host: Host::this(Vec::new()),
         comparisons: comparisons(&variants),
         variants,
         notes: Vec::new(),
     };
-    results.notes = report::notes(&results, options, chips.usual.media());
+    results.notes = report::notes(&results, options, chips.conventional.media());
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     report::write(&results, &page)?;
@@ -274,8 +290,8 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
         ("xfs-28", "xfs-7"),
         ("zones-none", "zones-lifetime"),
         ("zones-overlap", "zones-lifetime"),
+        ("zones-16-dies", "zenfs"),
         ("zones-8-dies", "zenfs"),
-        ("zones-2-dies", "zenfs"),
     ]
     .map(|pair| (pair, &ENGINE_METRICS[..]));
     for ((of, over), metrics) in pairs.into_iter().chain(engines) {
@@ -289,12 +305,24 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
 }
 
 impl Piece {
-    fn run(self, options: &Options, chips: &AllChips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
+    fn run(
+        self,
+        options: &Options,
+        toml: &toml::Table,
+        chips: &AllChips,
+        cache: &Cache,
+        control: &Control,
+    ) -> Result<Vec<Run>> {
         control.check()?;
         let chips = chips.of(&self.of);
         match self.of.load {
             Load::Raw => self.raw(options, chips, cache, control),
             Load::Database(placement) => self.database(placement, options, chips, control),
+            Load::Log(case) => {
+                let (seed, cuts) = (options.seed(self.repetition), if options.quick { 5 } else { 50 });
+                let run = durability::run(toml, &options.drive, case, cuts, seed, self.repetition, control)?;
+                Ok(vec![run])
+            }
         }
     }
 
@@ -319,7 +347,15 @@ impl Piece {
     ) -> Result<Vec<Run>> {
         let seed = options.seed(self.repetition);
         let filled = f64::from(self.filled) / 100.0;
-        let mut database = Database::new(chips, self.of.layout, placement, filled, seed, self.repetition)?;
+        let mut database = Database::new(
+            chips,
+            self.of.layout,
+            placement,
+            filled,
+            options.compaction_ns,
+            seed,
+            self.repetition,
+        )?;
         let mut overwrites = database.overwrite(if options.quick { 200 } else { 1000 }, control)?;
         if self.part == Part::Placement {
             overwrites.at.insert("filled_percent".into(), self.filled.into());
@@ -343,7 +379,8 @@ fn summary(runs: &[Run]) -> String {
             let factor = metric("drive_write_amplification").unwrap_or(0.0);
             format!("{} writes/s (drive's write amplification {})", show(ops), show(factor))
         });
-        write.or(ops).or_else(|| metric("read_mean_us").map(|us| format!("{} us", show(us))))
+        let lost = metric("lost_records").map(|lost| format!("{} records lost", show(lost)));
+        write.or(ops).or(lost).or_else(|| metric("read_mean_us").map(|us| format!("{} us", show(us))))
     };
     runs.iter().filter_map(one).collect::<Vec<_>>().join(", ")
 }

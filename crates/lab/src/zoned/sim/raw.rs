@@ -88,19 +88,19 @@ impl Raw {
         )
     }
 
-    /// Overwrites the drive so many times, and measures over the last quarter of its capacity. Returns a run with the metric `steady_write_MiBps`.
+    /// Overwrites the drive so many times, and measures for as long as a fifth of it would take at 500 MiB/s. Returns a run with the metric `steady_write_MiBps`.
     pub(super) fn steady(&mut self, times: f64, repetition: u32, control: &Control) -> Result<Run> {
-        let amount = |share: f64| {
-            #[expect(
-                clippy::cast_possible_truncation,
-                clippy::cast_sign_loss,
-                clippy::cast_precision_loss,
-                reason = "a size"
-            )]
-            let bytes = (self.capacity as f64 * share / WRITERS as f64) as u64;
-            format!("io_size={}\n", (bytes >> 16 << 16).max(1 << 16))
-        };
-        let (warm, measured) = (self.writers(&amount(times)), self.writers(&amount(0.25)));
+        #[expect(
+            clippy::cast_possible_truncation,
+            clippy::cast_sign_loss,
+            clippy::cast_precision_loss,
+            reason = "a size"
+        )]
+        let bytes = (self.capacity as f64 * times / WRITERS as f64) as u64;
+        let warm = self.writers(&format!("io_size={}\n", (bytes >> 16 << 16).max(1 << 16)));
+        // Jobs that end at different times would leave the drive half idle at the end: all end at the same time.
+        let millis = (self.capacity / 5 / (500 << 20)).max(1) * 1000;
+        let measured = self.writers(&format!("time_based\nruntime={millis}ms\n"));
         self.play(&warm, control)?;
         let (traffic, counted) = self.play(&measured, control)?;
         let mut run = run_of(counted, repetition, &traffic[1]);

@@ -47,7 +47,7 @@ struct Measured {
 }
 
 /// The engine's configuration: db_bench as the published scripts call it, scaled with the drive. Tables are as large as `table`.
-fn config(chips: &Chips, table: u64, seed: u64) -> Config {
+fn config(chips: &Chips, table: u64, kilobyte: u64, seed: u64) -> Config {
     let scaled = |bytes: u64| {
         let scaled = u128::from(bytes) * u128::from(chips.media()) / u128::from(MEDIA);
         u64::try_from(scaled).unwrap_or(u64::MAX)
@@ -62,7 +62,7 @@ fn config(chips: &Chips, table: u64, seed: u64) -> Config {
         soft_pending: scaled(64 << 30),
         hard_pending: scaled(256 << 30),
         cache: scaled(fitted::CACHE),
-        kilobyte: fitted::KILOBYTE_NS,
+        kilobyte,
         ..Config::db_bench(scaled(published::KEYS), key, value, compressed, seed)
     }
 }
@@ -74,6 +74,7 @@ impl Database {
         layout: Layout,
         placement: Placement,
         filled: f64,
+        kilobyte: u64,
         seed: u64,
         repetition: u32,
     ) -> Result<Self> {
@@ -108,7 +109,7 @@ impl Database {
                 (Box::new(Zoned::new(config)), whole * 2 * 95 / 100)
             }
         };
-        let mut config = config(chips, table, seed);
+        let mut config = config(chips, table, kilobyte, seed);
         #[expect(
             clippy::cast_possible_truncation,
             clippy::cast_sign_loss,
