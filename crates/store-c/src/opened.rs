@@ -115,7 +115,7 @@ impl Opened {
     /// Opens the store of a place, or shares it if this process has it open.
     ///
     /// # Errors
-    /// The drive cannot be reached, there is no store, or another program has it open.
+    /// The drive cannot be reached, there is no store, another program has it open, or this process has it open and it failed.
     pub fn open(place: &Place) -> Result<Arc<Self>, Failure> {
         let about =
             |failure: Failure| Failure { text: format!("{}: {}", place.addr, failure.text), ..failure };
@@ -135,7 +135,11 @@ impl Opened {
         let mut open = locked(&OPEN);
         while let Some(known) = open.get(&key).map(Weak::upgrade) {
             match known {
-                Some(opened) => return Ok(opened),
+                Some(opened) => {
+                    // Whoever drops the last of its users needs the list.
+                    drop(open);
+                    return opened.if_usable();
+                }
                 // Another thread closes it.
                 None => open = GONE.wait(open).unwrap_or_else(PoisonError::into_inner),
             }
@@ -160,6 +164,20 @@ impl Opened {
         let opened = Arc::new(Self { inner, key: key.clone(), end, syncer: Some(syncer) });
         open.insert(key, Arc::downgrade(&opened));
         Ok(opened)
+    }
+
+    /// This, unless the store has failed. It may not know yet that the drive has gone, so it is asked to make everything durable.
+    fn if_usable(self: Arc<Self>) -> Result<Arc<Self>, Failure> {
+        match self.sync() {
+            Ok(()) => Ok(self),
+            Err(failure) => {
+                let why = failure.text;
+                let text = format!(
+                    "this process still has the store open, and it failed ({why}): all its users must let go of it first"
+                );
+                Err(Failure { text, ..failure })
+            }
+        }
     }
 
     /// Makes everything durable.

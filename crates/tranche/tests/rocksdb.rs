@@ -10,7 +10,7 @@ use rng::Rng;
 use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::{Path, PathBuf};
-use std::process::{Child, Command, Output, Stdio};
+use std::process::{Child, ChildStdout, Command, Output, Stdio};
 use std::sync::OnceLock;
 use support::{possible, skipped, wait_for};
 
@@ -237,17 +237,20 @@ fn what_cannot_be_opened_is_told() {
 /// A program that writes until it is killed.
 struct Writer {
     child: Child,
+    /// It may say more.
+    _output: BufReader<ChildStdout>,
 }
 
 impl Writer {
     /// What it says to standard error goes into a file.
     fn start(command: &mut Command, log: &str) -> Self {
-        let log = File::create(log).unwrap();
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let errors = File::create(log).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut line = String::new();
-        BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
-        Self { child }
+        let mut output = BufReader::new(child.stdout.take().unwrap());
+        output.read_line(&mut line).unwrap();
+        assert_eq!(line, "ready\n", "{}", fs::read_to_string(log).unwrap());
+        Self { child, _output: output }
     }
 }
 
@@ -277,7 +280,7 @@ fn what_rocksdb_synced_survives_crashes() {
     let drive = Drive::start();
     let acks = drive.path("acks");
     for round in 1..=rounds {
-        let options = rng.below(32);
+        let options = rng.below(64);
         let context = format!("seed {seed}, round {round}, options {options}");
         let command = |verb: &str| {
             let mut command = drive.program("crash");

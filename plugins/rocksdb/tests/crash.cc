@@ -1,13 +1,14 @@
 // Rows in RocksDB that are to survive crashes.
 //
-//   crash write URI DIR ACKS SEED     writes until it is killed or an error comes; exit code 3 for an error of the files
+//   crash write URI DIR ACKS SEED     writes until it is killed or an error comes; exit code 3 for an error of the files. With some seeds it opens
+//                                     the database again then, and checks it
 //   crash check URI DIR ACKS SEED     opens the database, and looks for everything that was acknowledged
 //
 // Each of the sessions writes one batch after the other, all of a batch or nothing of it. Batch n of a session sets the key "last" to n, changes
 // one of 16 keys, makes a new key and deletes an old one. So the number under "last" says all that must be there, and nothing else may be. The
 // first session does not sync, the others do: ACKS has a number for each, the last batch that RocksDB acknowledged.
 //
-// The seed chooses options: direct I/O, recycled logs, a directory for logs, two column families.
+// The seed chooses options: direct I/O, recycled logs, a directory for logs, syncs of ranges.
 
 #include <fcntl.h>
 #include <unistd.h>
@@ -194,10 +195,12 @@ int main(int argc, char** argv) {
   const std::string verb = argv[1];
   const int acks = open(argv[4], O_RDWR | O_CREAT, 0600);
   if (acks < 0) Fail("opening ACKS");
-  Opened opened;
-  Open(opened, argv[2], argv[3], std::strtoull(argv[5], nullptr, 10));
+  const std::string uri = argv[2], dir = argv[3];
+  const uint64_t seed = std::strtoull(argv[5], nullptr, 10);
+  auto opened = std::make_unique<Opened>();
+  Open(*opened, uri, dir, seed);
   if (verb == "check") {
-    Check(opened, acks);
+    Check(*opened, acks);
     return 0;
   }
   // Whoever started this may crash it now.
@@ -205,9 +208,18 @@ int main(int argc, char** argv) {
   std::atomic<bool> stop{false};
   std::vector<std::thread> sessions;
   for (int session = 0; session < kSessions; ++session) {
-    sessions.emplace_back([&opened, session, acks, &stop] { Write(opened, session, acks, stop); });
+    sessions.emplace_back([&opened, session, acks, &stop] { Write(*opened, session, acks, stop); });
   }
   for (std::thread& session : sessions) session.join();
-  // The files failed. What is in memory is of no use.
+  // The files failed. What is in memory is of no use, and nobody else gets it by accident.
+  if (seed & 32) {
+    std::shared_ptr<rocksdb::FileSystem> files;
+    const rocksdb::Status refused = rocksdb::FileSystem::CreateFromString(rocksdb::ConfigOptions(), uri, &files);
+    if (refused.ToString().find("must let go of it") == std::string::npos) Fail("the store is shared: " + refused.ToString());
+    opened.reset();
+    opened = std::make_unique<Opened>();
+    Open(*opened, uri, dir, seed);
+    Check(*opened, acks);
+  }
   std::_Exit(3);
 }
