@@ -168,16 +168,17 @@ impl Opened {
         Ok(opened)
     }
 
-    /// This, unless the store has failed: what was done since would be lost on its next user.
+    /// This, unless the store has failed. It may not know yet that the drive has gone, so it is asked to make everything durable.
     fn if_usable(self: Arc<Self>) -> Result<Arc<Self>, Failure> {
-        match self.inner.store.failure() {
-            None => Ok(self),
-            Some(why) => Err(Failure::new(
-                Code::Failed,
-                format!(
-                    "this process still has the store open, which takes no changes since it failed ({why}): all its users must let go of it first"
-                ),
-            )),
+        match self.sync() {
+            Ok(()) => Ok(self),
+            Err(failure) => {
+                let why = failure.text;
+                let text = format!(
+                    "this process still has the store open, and it failed ({why}): all its users must let go of it first"
+                );
+                Err(Failure { text, ..failure })
+            }
         }
     }
 

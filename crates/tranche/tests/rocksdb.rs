@@ -244,12 +244,12 @@ struct Writer {
 impl Writer {
     /// What it says to standard error goes into a file.
     fn start(command: &mut Command, log: &str) -> Self {
-        let log = File::create(log).unwrap();
-        let mut child = command.stdout(Stdio::piped()).stderr(log).spawn().unwrap();
+        let errors = File::create(log).unwrap();
+        let mut child = command.stdout(Stdio::piped()).stderr(errors).spawn().unwrap();
         let mut line = String::new();
         let mut output = BufReader::new(child.stdout.take().unwrap());
         output.read_line(&mut line).unwrap();
-        assert_eq!(line, "ready\n");
+        assert_eq!(line, "ready\n", "{}", fs::read_to_string(log).unwrap());
         Self { child, _output: output }
     }
 }
