@@ -265,7 +265,10 @@ fn sections(results: &Results) -> Vec<Section> {
         section(
             "Small zones",
             "The same on zones that lie on a part of the dies, with tables as large as before.",
-            sharing(results, &["zenfs", "zones-16-dies", "zones-8-dies"]),
+            match results.variant("zones-8-dies") {
+                Some(_) => sharing(results, &["zenfs", "zones-16-dies", "zones-8-dies"]),
+                None => Table::new([]),
+            },
         ),
         section(
             "Durability",
