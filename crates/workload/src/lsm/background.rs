@@ -1,5 +1,6 @@
 //! Flushes, compactions, and what the file system moves.
 
+use super::config::Config;
 use super::engine::{Engine, Event, Purpose};
 use super::job::{BLOCK, Chunk, Job, Kind, Output, Wait};
 use super::keys::{self, Segment, scale};
@@ -253,7 +254,7 @@ impl<S: FileSpace> Engine<S> {
             Some(file) => file,
             None => {
                 let level = job.output.level;
-                let lifetime = super::Config::lifetime(level, self.targets.base);
+                let lifetime = Config::lifetime(level, self.targets.base);
                 let table = Some((level as u32, segment.from, segment.to));
                 let file = self.space.create(Hint { lifetime, table, expected: bytes });
                 job.output.file = Some(file);

@@ -23,7 +23,7 @@ impl Cache {
         let tag = (table << 32 | block) + 1;
         let hash =
             tag.wrapping_mul(0x9E37_79B9_7F4A_7C15).rotate_left(29).wrapping_mul(0xBF58_476D_1CE4_E5B9);
-        let set = (u128::from(hash) * self.tags.len() as u128 >> 64) as usize;
+        let set = ((u128::from(hash) * self.tags.len() as u128) >> 64) as usize;
         let set = &mut self.tags[set];
         let at = set.iter().position(|other| *other == tag);
         set[..=at.unwrap_or(WAYS - 1)].rotate_right(1);

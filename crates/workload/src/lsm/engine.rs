@@ -3,9 +3,8 @@
 use super::cache::Cache;
 use super::config::{Config, Lifetime};
 use super::counts::Counts;
-use super::job::{BLOCK, Job};
+use super::job::{BLOCK, Job, Reader};
 use super::pick::{self, Stall, Targets};
-use super::reader::Reader;
 use super::space::{DeviceIo, FileId, FileSpace, Hint, Usage};
 use super::table::Levels;
 use crate::{Actor, Nanos, Next, Request, Rng};

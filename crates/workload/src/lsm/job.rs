@@ -1,4 +1,4 @@
-//! What background threads do: read inputs, work, write tables, one request at a time.
+//! What threads do: those in the background read inputs, work and write tables, one request at a time; others read points.
 
 use super::keys::Segment;
 use super::space::{FileId, Move};
@@ -102,4 +102,19 @@ pub(super) struct Job {
     pub wait: Wait,
     /// Until when the limit of the rate lets it wait.
     pub allowed: Option<Nanos>,
+}
+
+/// A thread that reads points.
+#[derive(Clone, Default, Debug)]
+pub(super) struct Reader {
+    pub key: u64,
+    pub began: Nanos,
+    /// Tables that may have the key, the newest first; they stay until it is read.
+    pub tables: Vec<TableId>,
+    /// The one that is looked at.
+    pub at: usize,
+    /// It does nothing, for the load has fewer readers.
+    pub ended: bool,
+    /// It reads a key.
+    pub reading: bool,
 }

@@ -1,26 +1,10 @@
 //! Threads that read points: one key after the other, each in the newest table that has it.
 
 use super::engine::{Engine, Event, Purpose};
-use super::job::BLOCK;
+use super::job::{BLOCK, Reader};
 use super::keys::{distinct, scale};
 use super::space::FileSpace;
 use super::table::TableId;
-use crate::Nanos;
-
-/// A thread.
-#[derive(Clone, Default, Debug)]
-pub(super) struct Reader {
-    key: u64,
-    began: Nanos,
-    /// Tables that may have the key, the newest first; they stay until it is read.
-    tables: Vec<TableId>,
-    /// The one that is looked at.
-    at: usize,
-    /// It does nothing, for the load has fewer readers.
-    pub ended: bool,
-    /// It reads a key.
-    reading: bool,
-}
 
 impl<S: FileSpace> Engine<S> {
     /// A reader's time has come: it begins with a key, or it is done with the processor's part of one.
@@ -85,8 +69,11 @@ impl<S: FileSpace> Engine<S> {
                 let from = first / BLOCK;
                 (from, (end.div_ceil(BLOCK) - from).max(1) as u32, table.file)
             };
-            let there = (0..u64::from(blocks))
-                .fold(true, |there, block| self.cache.touch(u64::from(file.0), from + block) && there);
+            // Each of them is in the cache from now on.
+            let mut there = true;
+            for block in from..from + u64::from(blocks) {
+                there &= self.cache.touch(u64::from(file.0), block);
+            }
             if there {
                 self.counts.hits += 1;
                 if self.found(number, id) {
