@@ -2,6 +2,7 @@
 
 use crate::placement::Placement;
 use crate::victim::GcPolicy;
+use crate::zone::ZrwaLayout;
 use media::{FaultPlan, Geometry, MemoryConfig, NandConfig};
 use serde::Deserialize;
 
@@ -102,6 +103,8 @@ pub struct ZonesConfig {
     /// Pages of all windows: what was written to zones and is not on flash. A program unit for each active zone at least. They count
     /// against what the capacitors can save.
     pub buffer_pages: u32,
+    /// Zone Random Write Areas, which take memory of their own that the capacitors must save, too. `None`: there are none.
+    pub zrwa: Option<ZrwaLayout>,
 }
 
 /// Placement handles: data that is written with one of them shares superblocks with no other.
@@ -141,8 +144,14 @@ impl PlacementConfig {
 }
 
 impl ZonesConfig {
-    /// Checks them; returns the pages of their windows.
-    fn check(&self, geo: &Geometry) -> Result<u32, ConfigError> {
+    /// Pages that were written to zones and are not on flash, at most.
+    pub fn all_pages(&self) -> u64 {
+        let areas = self.zrwa.map_or(0, |zrwa| u64::from(zrwa.max) * u64::from(zrwa.pages));
+        if self.active > 0 { u64::from(self.buffer_pages) + areas } else { 0 }
+    }
+
+    /// Checks them; returns the pages of their windows and areas.
+    fn check(&self, geo: &Geometry, protected: bool) -> Result<u64, ConfigError> {
         let range = |what, value: u32, rule| Err(ConfigError::Range { what, value: value.into(), rule });
         if self.dies > 0 && !geo.dies.is_multiple_of(self.dies) {
             return range("zone.dies", self.dies, "the dies of a zone must divide those of the set");
@@ -151,7 +160,24 @@ impl ZonesConfig {
             let rule = "the zones' buffer must hold a program unit for each active zone";
             return range("zone buffer in pages", self.buffer_pages, rule);
         }
-        Ok(if self.active > 0 { self.buffer_pages } else { 0 })
+        if let Some(zrwa) = self.zrwa.filter(|_| self.active > 0) {
+            if !protected {
+                let rule = "what is in a Zone Random Write Area must outlive power: the drive needs power-loss protection";
+                return range("zone.zrwa", zrwa.max, rule);
+            }
+            if !(1..=self.active).contains(&zrwa.max) {
+                return range("zone.zrwa", zrwa.max, "at most as many zones as can be active, and not 0");
+            }
+            if zrwa.granularity == 0 || zrwa.pages == 0 || !zrwa.pages.is_multiple_of(zrwa.granularity) {
+                let rule = "a multiple of its granularity, and not 0";
+                return range("Zone Random Write Area in pages", zrwa.pages, rule);
+            }
+        }
+        let pages = self.all_pages();
+        if pages > u64::from(u32::MAX / 2) {
+            return range("zone buffer in pages", self.buffer_pages, "with all Zone Random Write Areas fewer than 2^31");
+        }
+        Ok(pages)
     }
 }
 
@@ -174,8 +200,8 @@ impl Config {
     /// Pages that are not on the media, at most: those of the write buffer and of the zones.
     pub fn buffered_pages(&self) -> u64 {
         let of_zones = self.sets.iter().map(|set| match set {
-            SetConfig::Nand { zones, .. } if zones.active > 0 => u64::from(zones.buffer_pages),
-            _ => 0,
+            SetConfig::Nand { zones, .. } => zones.all_pages(),
+            SetConfig::Memory { .. } => 0,
         });
         u64::from(self.buffer_pages) + of_zones.sum::<u64>()
     }
@@ -243,7 +269,7 @@ impl Config {
                         let rule = "the write buffer must hold a program unit at least";
                         return range("write buffer in pages", self.buffer_pages.into(), rule);
                     }
-                    saved += u64::from(zones.check(geo)?);
+                    saved += zones.check(geo, self.protected)?;
                     // Two open superblocks, those that collection keeps free, and for each further placement handle
                     // one that is open and one in reserve, as all may need another at the same time; and those collected ahead.
                     let kept = u64::from(gc.low) + u64::from(gc.ahead) + 2;

@@ -56,5 +56,5 @@ pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 pub use zone::{
     MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneSupport,
-    ZoneTarget,
+    ZoneTarget, ZrwaLayout,
 };

@@ -9,7 +9,7 @@ mod support;
 use ftl::{
     Answer, CompletedIo, Config, Extent, Fault, Ftl, GcConfig, Io, PAGE, PlacementConfig, SetConfig, SetId,
     Source, VolumeId, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneTarget,
-    ZonesConfig,
+    ZonesConfig, ZrwaLayout,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 use std::collections::BTreeMap;
@@ -55,6 +55,15 @@ fn random_config(rng: &mut Rng) -> Config {
     let capacity_pages = (geometry.pages() as u32 - reserve).next_multiple_of(256);
     let per_billion = pick(rng, &[0, 0, 3_000_000, 20_000_000]);
     let active = 1 + rng.below(4) as u32;
+    let granularity = pick(rng, &[1, 2, 4]);
+    let zrwa = ZrwaLayout {
+        pages: granularity * (1 + rng.below(4) as u32),
+        granularity,
+        max: 1 + rng.below(active.into()) as u32,
+    };
+    // What is in an area must outlive power.
+    let protected = rng.below(2) == 0;
+    let zrwa = Some(zrwa).filter(|_| protected && rng.below(3) > 0);
     Config {
         sets: vec![SetConfig::Nand {
             nand: NandConfig { geometry: geometry.clone(), cell, timing, durable: true },
@@ -67,10 +76,11 @@ fn random_config(rng: &mut Rng) -> Config {
                 dies: pick(rng, &[0, 1]).min(dies),
                 active,
                 buffer_pages: active * unit_pages + rng.below(40) as u32,
+                zrwa,
             },
         }],
         buffer_pages: unit_pages * 4 + 8,
-        protected: rng.below(2) == 0,
+        protected,
         energy_bytes: 1 << 30,
         // As many as whole groups of them fill a program unit.
         atomic_pages: pick(rng, &[1, 1 << unit_pages.trailing_zeros()]),
@@ -98,11 +108,46 @@ struct Model {
     ended: u32,
     /// How many times it was reset.
     resets: u32,
+    /// What it holds if it was opened with a Zone Random Write Area since its last reset.
+    area: Option<Area>,
+}
+
+/// A zone that was opened with a Zone Random Write Area. Values are those of whole pages.
+#[derive(Clone, Debug, Default)]
+struct Area {
+    /// What each page may hold: the last value that was acknowledged, and those that were written since.
+    pages: Vec<Vec<u32>>,
+    /// The write pointer, in pages, and how far it was acknowledged.
+    pointer: u32,
+    acknowledged: u32,
+}
+
+impl Area {
+    /// Whether a page may hold a value.
+    fn may_hold(&self, page: usize, value: u32) -> bool {
+        self.pages.get(page).map_or(value == 0, |values| values.contains(&value))
+    }
+
+    fn write(&mut self, first: usize, count: usize, value: u32) {
+        let pages = self.pages.len().max(first + count);
+        self.pages.resize(pages, vec![0]);
+        self.pages[first..first + count].iter_mut().for_each(|values| values.push(value));
+    }
+
+    fn acknowledge(&mut self, first: usize, count: usize, value: u32, pointer: u32) {
+        for values in &mut self.pages[first..first + count] {
+            let at = values.iter().position(|&v| v == value).expect("nothing newer was acknowledged");
+            values.drain(..at);
+        }
+        self.acknowledged = self.acknowledged.max(pointer);
+    }
 }
 
 #[derive(Clone, Debug)]
 enum InFlight {
     Write { zone: usize, end: usize, ended: u32, resets: u32, durable: bool },
+    /// A write to an area, or a commit (of no pages).
+    Area { zone: usize, first: usize, count: usize, pointer: u32, ended: u32, resets: u32 },
     Flush { promises: Vec<(usize, usize, u32)> },
     Manage,
     Mapped { page: u64, value: u32 },
@@ -141,6 +186,9 @@ impl Run {
             // Not whole units.
             _ => (support.capacity / u64::from(PAGE) * 3 / 4).max(1) * u64::from(PAGE),
         };
+        let granule = support.zrwa.map_or(1, |zrwa| u64::from(zrwa.granularity)) * u64::from(PAGE);
+        let capacity = (capacity / granule).max(1) * granule;
+        let zrwa = support.zrwa.filter(|zrwa| u64::from(zrwa.pages) <= capacity / u64::from(PAGE));
         let granules = ftl.set_info(SET).unwrap().unallocated_bytes >> 20;
         let layout = ZoneLayout {
             zones: (2 + rng.below(6) as u32).min(granules as u32 - 1).max(1),
@@ -148,6 +196,7 @@ impl Run {
             capacity,
             max_active: support.active,
             max_open: 1 + rng.below(support.active.into()) as u32,
+            zrwa,
         };
         let volume = ftl
             .create_zoned(SET, layout, &mut store)
@@ -197,18 +246,43 @@ impl Run {
 
     /// What the specification says of a write, given the states before it.
     fn expected(&self, zone: usize, at: u64, bytes: u64) -> Result<ZoneState, ZoneFault> {
+        let ZoneLayout { size, capacity, .. } = self.layout;
         let states = self.states();
-        let ZoneLayout { size, capacity, max_active, max_open, .. } = self.layout;
         if at + bytes > size {
             return Err(ZoneFault::Boundary);
         }
         states[zone].after(ZoneEvent::Write)?;
-        if at != self.zones[zone].sectors.len() as u64 * u64::from(SECTOR) {
-            return Err(ZoneFault::InvalidWrite);
-        }
+        let pointer = self.pointer_after(zone, at, bytes).ok_or(ZoneFault::InvalidWrite)?;
         if at + bytes > capacity {
             return Err(ZoneFault::Boundary);
         }
+        self.expected_state(zone, pointer)
+    }
+
+    /// Where the write pointer of a zone goes if it is written, in bytes of the zone; `None` if it cannot be written there.
+    fn pointer_after(&self, zone: usize, at: u64, bytes: u64) -> Option<u64> {
+        let info = self.info(zone);
+        let page = u64::from(PAGE);
+        let Some(area) = self.zones[zone].area.as_ref().filter(|_| info.zrwa) else {
+            let pointer = self.zones[zone].sectors.len() as u64 * u64::from(SECTOR);
+            return (at == pointer).then_some(pointer + bytes);
+        };
+        let zrwa = self.layout.zrwa.unwrap();
+        let (pointer, size) = (u64::from(area.pointer) * page, u64::from(zrwa.pages) * page);
+        if at < pointer || at + bytes > pointer + 2 * size {
+            return None;
+        }
+        let mut next = pointer;
+        while at + bytes > next + size {
+            next += u64::from(zrwa.granularity) * page;
+        }
+        Some(next)
+    }
+
+    /// The state of a zone whose write pointer moves there.
+    fn expected_state(&self, zone: usize, pointer: u64) -> Result<ZoneState, ZoneFault> {
+        let states = self.states();
+        let ZoneLayout { capacity, max_active, max_open, .. } = self.layout;
         let active = states.iter().filter(|s| s.is_active()).count() as u32;
         let open = states.iter().filter(|s| s.is_open()).count() as u32;
         if !states[zone].is_active() && active == max_active {
@@ -217,14 +291,21 @@ impl Run {
         if !states[zone].is_open() && open == max_open && !states.contains(&ZoneState::ImplicitlyOpened) {
             return Err(ZoneFault::TooManyOpen);
         }
-        states[zone].after(if at + bytes == capacity { ZoneEvent::Fill } else { ZoneEvent::Write })
+        states[zone].after(if pointer == capacity { ZoneEvent::Fill } else { ZoneEvent::Write })
     }
 
     fn write(&mut self) {
         let zone = self.rng.below(self.zones.len() as u64) as usize;
         let append = self.rng.below(3) == 0;
         let mut sectors = 8 * (1 + self.rng.below(16));
-        let wp = self.zones[zone].sectors.len() as u64;
+        let has_area = self.info(zone).zrwa;
+        let wp = match &self.zones[zone].area {
+            Some(area) if has_area => {
+                let reach = 2 * self.layout.zrwa.unwrap().pages;
+                8 * (u64::from(area.pointer) + self.rng.below(reach.into()))
+            }
+            _ => self.zones[zone].sectors.len() as u64,
+        };
         let left = (self.layout.capacity / u64::from(SECTOR)).saturating_sub(wp);
         if self.rng.below(12) > 0 && left > 0 {
             sectors = sectors.min(left);
@@ -236,6 +317,7 @@ impl Run {
         let bytes = sectors * u64::from(SECTOR);
         let expected = match (append, self.states()[zone].after(ZoneEvent::Write)) {
             (true, Err(fault)) => Err(fault),
+            (true, _) if has_area => Err(ZoneFault::InvalidOperation),
             (true, _) if at + bytes > self.layout.capacity => Err(ZoneFault::Boundary),
             _ => self.expected(zone, at, bytes),
         };
@@ -243,6 +325,7 @@ impl Run {
         let resets = self.zones[zone].resets;
         self.store.host_writes(Io(io), io);
         let base = zone as u64 * self.layout.size;
+        let pointer = self.pointer_after(zone, at, bytes).unwrap_or(0);
         let answer = match append {
             true => match self.ftl.append_at(self.volume, base, bytes as u32) {
                 Ok(start) => {
@@ -277,6 +360,17 @@ impl Run {
             (_, Answer::Failed(Fault::ReadOnly)) => self.worn_out = true,
             (Ok(state), Answer::At(_) | Answer::Later) => {
                 assert_eq!(self.info(zone).state, state, "seed {}", self.seed);
+                let (first, count) = ((at / u64::from(PAGE)) as usize, (bytes / u64::from(PAGE)) as usize);
+                if let Some(area) = &mut self.zones[zone].area {
+                    area.pointer = (pointer / u64::from(PAGE)) as u32;
+                    area.write(first, count, io);
+                    let pointer = area.pointer;
+                    self.in_flight.insert(io, InFlight::Area { zone, first, count, pointer, ended, resets });
+                    if matches!(answer, Answer::At(_)) {
+                        self.ended(io);
+                    }
+                    return;
+                }
                 self.zones[zone].sectors.extend(std::iter::repeat_n(io, sectors as usize));
                 let end = self.zones[zone].sectors.len();
                 self.in_flight.insert(io, InFlight::Write { zone, end, ended, resets, durable });
@@ -299,6 +393,12 @@ impl Run {
                     }
                 }
             }
+            Some(InFlight::Area { zone, first, count, pointer, resets, .. }) => {
+                let model = &mut self.zones[zone];
+                if let Some(area) = model.area.as_mut().filter(|_| model.resets == resets) {
+                    area.acknowledge(first, count, io, pointer);
+                }
+            }
             Some(InFlight::Flush { promises }) => {
                 for (zone, end, resets) in promises {
                     let model = &mut self.zones[zone];
@@ -316,7 +416,7 @@ impl Run {
     fn failed(&mut self, io: u32, fault: Fault) {
         match (self.in_flight.remove(&io), fault) {
             (_, Fault::ReadOnly) => self.worn_out = true,
-            (Some(InFlight::Write { zone, ended, .. }), Fault::Zone(_))
+            (Some(InFlight::Write { zone, ended, .. } | InFlight::Area { zone, ended, .. }), Fault::Zone(_))
                 if self.zones[zone].ended != ended => {}
             (command, fault) => panic!("seed {}: {command:?} fails: {fault}", self.seed),
         }
@@ -343,7 +443,9 @@ impl Run {
         let zone = self.rng.below(self.zones.len() as u64) as usize;
         let all = self.rng.below(6) == 0;
         let extension = [self.rng.next_u64() as u8; 8];
+        let areas = self.layout.zrwa.is_some();
         let action = match self.rng.below(12) {
+            0..2 if areas => ZoneAction::OpenWithZrwa,
             0..3 => ZoneAction::Open,
             3..6 => ZoneAction::Close,
             6 | 7 => ZoneAction::Finish,
@@ -352,7 +454,8 @@ impl Run {
             _ => ZoneAction::Extend(&extension),
         };
         let event = match action {
-            ZoneAction::Open => ZoneEvent::Open,
+            ZoneAction::Open | ZoneAction::OpenWithZrwa => ZoneEvent::Open,
+            ZoneAction::Commit(_) => ZoneEvent::Write,
             ZoneAction::Close => ZoneEvent::Close,
             ZoneAction::Finish => ZoneEvent::Fill,
             ZoneAction::Reset => ZoneEvent::Reset,
@@ -379,10 +482,16 @@ impl Run {
         if let Answer::Failed(fault) = answer {
             self.in_flight.remove(&io);
             assert_eq!(self.states(), before, "seed {}", self.seed);
-            let expected = before[zone].after(event);
+            let expected = before[zone].after(event).and_then(|state| match action {
+                ZoneAction::OpenWithZrwa => self.may_have_area(zone).map(|()| state),
+                _ => Ok(state),
+            });
+            let of_areas = matches!(fault, Fault::Zone(ZoneFault::NoZrwa | ZoneFault::InvalidOperation));
             let too_many = matches!(fault, Fault::Zone(ZoneFault::TooManyOpen | ZoneFault::TooManyActive));
             assert!(
-                too_many || (!all && expected.map_err(Fault::Zone) == Err(fault)),
+                too_many
+                    || (all && of_areas && action == ZoneAction::OpenWithZrwa)
+                    || (!all && expected.map_err(Fault::Zone) == Err(fault)),
                 "seed {}: {action:?} of {:?}: {fault}",
                 self.seed,
                 before[zone]
@@ -410,6 +519,60 @@ impl Run {
         }
     }
 
+    /// Whether a zone may be opened with a Zone Random Write Area.
+    fn may_have_area(&self, zone: usize) -> Result<(), ZoneFault> {
+        let infos: Vec<ZoneInfo> = (0..self.zones.len()).map(|zone| self.info(zone)).collect();
+        let areas = infos.iter().filter(|info| info.zrwa).count() as u32;
+        match &infos[zone] {
+            info if info.zrwa => Ok(()),
+            info if info.state != ZoneState::Empty => Err(ZoneFault::InvalidOperation),
+            _ if areas >= self.layout.zrwa.unwrap().max => Err(ZoneFault::NoZrwa),
+            _ => Ok(()),
+        }
+    }
+
+    /// Moves the write pointer of a zone with an area.
+    fn commit(&mut self) {
+        let zone = self.rng.below(self.zones.len() as u64) as usize;
+        let (Some(zrwa), info) = (self.layout.zrwa, self.info(zone)) else { return };
+        let (capacity, pages) = (self.layout.capacity / u64::from(PAGE), u64::from(zrwa.pages));
+        let granularity = u64::from(zrwa.granularity);
+        let pointer = self.zones[zone].area.as_ref().map_or(0, |area| u64::from(area.pointer));
+        let to = match self.rng.below(10) {
+            0 => self.rng.below(capacity + 2),
+            _ => pointer + granularity * (1 + self.rng.below(pages / granularity)),
+        };
+        let possible = info.zrwa
+            && to > pointer
+            && to <= capacity.min(pointer + pages)
+            && (to - pointer).is_multiple_of(granularity);
+        let expected = match possible {
+            true => self.expected_state(zone, to * u64::from(PAGE)),
+            false => Err(ZoneFault::InvalidOperation),
+        };
+        let (io, target) = (self.io(), ZoneTarget::One(zone as u32));
+        let action = ZoneAction::Commit(to * u64::from(PAGE));
+        let answer = self.ftl.manage_zones(self.now, Io(io), self.volume, target, action, &mut self.store);
+        match (expected, answer) {
+            (_, Answer::Failed(_)) if self.is_read_only() => self.worn_out = true,
+            (Err(expected), Answer::Failed(Fault::Zone(fault))) => {
+                assert_eq!(expected, fault, "seed {}: {info:?}", self.seed)
+            }
+            (Ok(state), Answer::At(_) | Answer::Later) => {
+                assert_eq!(self.info(zone).state, state, "seed {}", self.seed);
+                let (ended, resets) = (self.zones[zone].ended, self.zones[zone].resets);
+                let pointer = to as u32;
+                self.zones[zone].area.as_mut().unwrap().pointer = pointer;
+                let what = InFlight::Area { zone, first: 0, count: 0, pointer, ended, resets };
+                self.in_flight.insert(io, what);
+                if matches!(answer, Answer::At(_)) {
+                    self.ended(io);
+                }
+            }
+            (expected, answer) => panic!("seed {}: {expected:?} expected, {answer:?}", self.seed),
+        }
+    }
+
     fn managed(&mut self, zone: usize, action: ZoneAction<'_>) {
         let written = (self.info(zone).written / u64::from(SECTOR)) as usize;
         let model = &mut self.zones[zone];
@@ -417,6 +580,11 @@ impl Run {
             ZoneAction::Reset | ZoneAction::TakeOffline => {
                 *model = Model { ended: model.ended + 1, resets: model.resets + 1, ..Model::default() };
             }
+            ZoneAction::OpenWithZrwa => {
+                assert!(self.ftl.zone(self.volume, zone as u32).unwrap().zrwa, "seed {}", self.seed);
+                model.area.get_or_insert_default();
+            }
+            ZoneAction::Finish if model.area.is_some() => model.ended += 1,
             ZoneAction::Finish => {
                 model.ended += 1;
                 assert!(written >= model.acknowledged, "seed {}", self.seed);
@@ -457,6 +625,20 @@ impl Run {
         }
         let found = self.read_sectors(self.volume, zone as u64 * self.layout.size, sectors);
         let model = &self.zones[zone];
+        if let Some(area) = &model.area {
+            for (i, values) in found.chunks(8).enumerate() {
+                assert!(
+                    values == [values[0]; 8] && area.may_hold(i, values[0]),
+                    "seed {}: page {i} of zone {zone} ({:?}) holds {values:?}, not {:?}",
+                    self.seed,
+                    self.info(zone),
+                    area.pages.get(i)
+                );
+            }
+            let (pointer, info) = (u64::from(area.pointer) * u64::from(PAGE), self.info(zone));
+            assert!(!info.state.is_active() || info.written == pointer, "seed {}: {info:?}", self.seed);
+            return;
+        }
         for (i, &value) in found.iter().enumerate() {
             let written = model.sectors.get(i).copied();
             let right = match written {
@@ -572,6 +754,9 @@ impl Run {
         }
         let sectors = (self.layout.size / u64::from(SECTOR)) as usize;
         let found = self.read_sectors(self.volume, zone as u64 * self.layout.size, sectors);
+        if self.zones[zone].area.is_some() {
+            return self.check_area_after_cut(zone, before, kept, &found);
+        }
         let model = &self.zones[zone];
         // Zeros are nobody's value.
         let len = found.iter().position(|&value| value == 0).unwrap_or(sectors);
@@ -615,6 +800,51 @@ impl Run {
         model.ended += 1;
     }
 
+    /// What was acknowledged is in the area if the capacitors did their work. Else there is the begin of what the write pointer had passed.
+    fn check_area_after_cut(&mut self, zone: usize, before: &ZoneInfo, kept: bool, found: &[u32]) {
+        let (info, seed) = (self.info(zone), self.seed);
+        let page = u64::from(PAGE);
+        let model = &mut self.zones[zone];
+        let area = model.area.as_mut().unwrap();
+        let values: Vec<u32> = found.chunks(8).map(|page| page[0]).collect();
+        for (i, page) in found.chunks(8).enumerate() {
+            let value = page[0];
+            let lost = !kept && value == 0 && (i as u64 * u64::from(PAGE) >= info.written || !info.state.is_active());
+            assert!(
+                page == [value; 8] && (area.may_hold(i, value) || lost),
+                "seed {seed}: page {i} of zone {zone} holds {page:?}, not {:?}; {before:?} became {info:?}",
+                area.pages.get(i)
+            );
+        }
+        let holds = info.written > 0 || values.iter().any(|&value| value != 0);
+        let filled = info.written == self.layout.capacity;
+        let expected = match before.state {
+            ZoneState::Offline | ZoneState::ReadOnly => before.state,
+            ZoneState::Full if before.written < self.layout.capacity => ZoneState::Full,
+            _ if info.state == ZoneState::Full && !kept => ZoneState::Full,
+            _ if filled => ZoneState::Full,
+            _ if holds => ZoneState::Closed,
+            _ => ZoneState::Empty,
+        };
+        let worn_out = self.ftl.set_info(SET).unwrap().read_only;
+        self.worn_out |= worn_out;
+        let expected = if worn_out && info.state == ZoneState::ReadOnly { info.state } else { expected };
+        assert_eq!(info.state, expected, "seed {seed}: zone {zone} was {before:?}, is {info:?}");
+        assert_eq!(info.zrwa, info.state == ZoneState::Closed, "seed {seed}: zone {zone} is {info:?}");
+        if info.state == ZoneState::Closed {
+            let least = if kept { area.acknowledged } else { 0 };
+            let possible = u64::from(least) * page..=u64::from(area.pointer) * page;
+            assert!(possible.contains(&info.written), "seed {seed}: zone {zone}: {possible:?}, {info:?}");
+            area.pointer = (info.written / page) as u32;
+            area.acknowledged = area.pointer;
+        }
+        area.pages = values.into_iter().map(|value| vec![value]).collect();
+        model.ended += 1;
+        if info.state == ZoneState::Empty {
+            model.area = None;
+        }
+    }
+
     fn check_mapped_after_cut(&mut self, kept: bool) {
         let Some(volume) = self.mapped else { return };
         for page in 0..self.pages.len() {
@@ -637,6 +867,7 @@ impl Run {
                     self.check_zone(zone);
                     self.check_mapped();
                 }
+                62..65 if self.layout.zrwa.is_some() => self.commit(),
                 62..72 => self.manage(),
                 72..76 => self.flush(),
                 76..94 => self.pass_time(false),

@@ -254,7 +254,7 @@ impl Ftl {
             let known: Vec<VolumeId> = zones.volumes().map(|(id, _)| id).collect();
             for (id, volume) in self.volumes.iter().filter(|(_, v)| usize::from(v.set.0) == i) {
                 let Some(layout) = volume.zones.filter(|_| !known.contains(&id)) else { continue };
-                let possible = zones.support().is_some_and(|support| layout.is_possible(support.capacity));
+                let possible = zones.support().is_some_and(|support| layout.fits(&support));
                 if !possible {
                     return Err(malformed(format!(
                         "volume {} has zones that NVM Set {} cannot have",

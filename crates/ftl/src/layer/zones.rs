@@ -25,7 +25,7 @@ impl Ftl {
         storage: &mut impl Storage,
     ) -> Result<VolumeId, Fault> {
         let support = self.zone_support(set).ok_or(Fault::OutOfRange)?;
-        if !layout.is_possible(support.capacity) || layout.max_active > support.active {
+        if !layout.fits(&support) || layout.max_active > support.active {
             return Err(Fault::OutOfRange);
         }
         let volume = self.volumes.create(set, layout.bytes(), Some(layout)).ok_or(Fault::NoSpace)?;

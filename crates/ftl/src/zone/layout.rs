@@ -16,6 +16,46 @@ pub struct ZoneLayout {
     pub max_active: u32,
     /// Most open zones: at most `max_active`.
     pub max_open: u32,
+    /// The Zone Random Write Areas of its zones; `None` if they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zrwa: Option<ZrwaLayout>,
+}
+
+/// Zone Random Write Areas (NVMe Zoned Namespace Command Set, "Zone Random Write Area"): pages behind the write pointer of a zone that
+/// can be written in any order, and again, until the write pointer passes them.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, Deserialize)]
+pub struct ZrwaLayout {
+    /// Pages of an area.
+    pub pages: u32,
+    /// The write pointer moves by multiples of so many pages, which divide those of the area and of a zone's capacity.
+    pub granularity: u32,
+    /// Most zones that have an area at a time.
+    pub max: u32,
+}
+
+impl ZrwaLayout {
+    /// Whether areas can be so for zones of this capacity, of which so many can be active.
+    fn is_possible(&self, capacity: u64, max_active: u32) -> bool {
+        let pages = capacity / u64::from(PAGE);
+        self.granularity > 0
+            && self.pages > 0
+            && self.pages.is_multiple_of(self.granularity)
+            && u64::from(self.pages) <= pages
+            && pages.is_multiple_of(self.granularity.into())
+            && (1..=max_active).contains(&self.max)
+    }
+
+    /// The write pointer after a write of the pages `first..end` of a zone whose write pointer is at `pointer`: it moves if the write ends
+    /// behind the area, by as little as brings the write into the area. `None` if the write begins before the write pointer, or ends
+    /// behind the pages that it can reach so.
+    pub(crate) fn pointer_after(&self, pointer: u32, first: u32, end: u32) -> Option<u32> {
+        let reach = u64::from(pointer) + 2 * u64::from(self.pages);
+        if first < pointer || u64::from(end) > reach {
+            return None;
+        }
+        let behind = end.saturating_sub(pointer + self.pages);
+        Some(pointer + behind.next_multiple_of(self.granularity))
+    }
 }
 
 impl ZoneLayout {
@@ -35,8 +75,22 @@ impl ZoneLayout {
         ((byte / self.size) as u32, byte % self.size)
     }
 
+    /// Pages of a zone that can be written.
+    #[inline]
+    pub(crate) fn pages_of_zone(&self) -> u32 {
+        (self.capacity / u64::from(PAGE)) as u32
+    }
+
+    /// Whether a set that supports this can have such zones, apart from how many can be active.
+    pub(crate) fn fits(&self, support: &ZoneSupport) -> bool {
+        let areas = |zrwa: ZrwaLayout| {
+            support.zrwa.is_some_and(|most| zrwa.pages <= most.pages && zrwa.max <= most.max)
+        };
+        self.is_possible(support.capacity) && self.zrwa.is_none_or(areas)
+    }
+
     /// Whether it can be, with zones of at most `most` bytes.
-    pub(crate) fn is_possible(&self, most: u64) -> bool {
+    fn is_possible(&self, most: u64) -> bool {
         let page = u64::from(PAGE);
         self.zones > 0
             && self.capacity > 0
@@ -45,6 +99,7 @@ impl ZoneLayout {
             && self.size.is_multiple_of(page)
             && self.size.checked_mul(self.zones.into()).is_some()
             && (1..=self.max_active).contains(&self.max_open)
+            && self.zrwa.is_none_or(|zrwa| zrwa.is_possible(self.capacity, self.max_active))
     }
 }
 
@@ -55,6 +110,8 @@ pub struct ZoneSupport {
     pub capacity: u64,
     /// Zones that can still be promised to be active at a time.
     pub active: u32,
+    /// Zone Random Write Areas: how large they are, and how many can still be promised. `None` if the set has none.
+    pub zrwa: Option<ZrwaLayout>,
 }
 
 impl SetConfig {
@@ -64,7 +121,11 @@ impl SetConfig {
         let geo = &nand.geometry;
         let dies = if zones.dies == 0 { geo.dies } else { zones.dies };
         let pages = u64::from(dies) * u64::from(geo.units_per_block) * u64::from(geo.unit_pages);
-        (zones.active > 0).then(|| ZoneSupport { capacity: pages * u64::from(PAGE), active: zones.active })
+        (zones.active > 0).then(|| ZoneSupport {
+            capacity: pages * u64::from(PAGE),
+            active: zones.active,
+            zrwa: zones.zrwa,
+        })
     }
 }
 
@@ -75,7 +136,8 @@ mod tests {
     #[test]
     fn layouts_that_cannot_be_are_told() {
         let mib = 1 << 20;
-        let good = ZoneLayout { zones: 4, size: 2 * mib, capacity: mib, max_active: 3, max_open: 2 };
+        let good =
+            ZoneLayout { zones: 4, size: 2 * mib, capacity: mib, max_active: 3, max_open: 2, zrwa: None };
         assert!(good.is_possible(mib));
         assert_eq!((good.bytes(), good.granules_of_zone(), good.locate(5 * mib)), (8 * mib, 1, (2, mib)));
         let page = u64::from(PAGE);
@@ -90,6 +152,40 @@ mod tests {
             ZoneLayout { size: u64::MAX / 3 / page * page, ..good },
         ] {
             assert!(!bad.is_possible(mib), "{bad:?}");
+        }
+        let area = ZrwaLayout { pages: 8, granularity: 4, max: 3 };
+        assert!(ZoneLayout { zrwa: Some(area), ..good }.is_possible(mib));
+        for bad in [
+            ZrwaLayout { pages: 0, ..area },
+            ZrwaLayout { pages: 10, ..area },
+            ZrwaLayout { pages: 512, ..area },
+            ZrwaLayout { granularity: 0, ..area },
+            ZrwaLayout { pages: 9, granularity: 3, ..area },
+            ZrwaLayout { max: 0, ..area },
+            ZrwaLayout { max: 4, ..area },
+        ] {
+            assert!(!ZoneLayout { zrwa: Some(bad), ..good }.is_possible(mib), "{bad:?}");
+        }
+        let support = ZoneSupport { capacity: mib, active: 3, zrwa: Some(ZrwaLayout { max: 2, ..area }) };
+        let with = |max| ZoneLayout { zrwa: Some(ZrwaLayout { max, ..area }), ..good };
+        assert!(good.fits(&support) && with(2).fits(&support) && !with(3).fits(&support));
+        assert!(good.fits(&ZoneSupport { zrwa: None, ..support }));
+        assert!(!with(1).fits(&ZoneSupport { zrwa: None, ..support }));
+    }
+
+    #[test]
+    fn the_write_pointer_follows_writes_behind_the_area() {
+        let area = ZrwaLayout { pages: 8, granularity: 4, max: 1 };
+        let after = |first, end| area.pointer_after(100, first, end);
+        for (first, end, pointer) in [(100, 101, 100), (107, 108, 100), (100, 108, 100), (104, 106, 100)] {
+            assert_eq!(after(first, end), Some(pointer), "{first} to {end}");
+        }
+        // Behind the area: by whole granules.
+        for (first, end, pointer) in [(108, 109, 104), (100, 109, 104), (108, 112, 104), (112, 113, 108), (115, 116, 108)] {
+            assert_eq!(after(first, end), Some(pointer), "{first} to {end}");
+        }
+        for (first, end) in [(99, 101), (0, 1), (115, 117), (200, 201)] {
+            assert_eq!(after(first, end), None, "{first} to {end}");
         }
     }
 }

@@ -15,6 +15,7 @@
 //! space as its zones can hold, so that there are always enough superblocks for both.
 
 mod admit;
+mod area;
 mod manage;
 mod plots;
 mod program;
@@ -30,7 +31,7 @@ use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Storage};
 use crate::volume::{Volume, VolumeId};
 use crate::write::Write;
-use crate::zone::{ZoneInfo, ZoneLayout, ZoneState, ZoneSupport};
+use crate::zone::{ZoneInfo, ZoneLayout, ZoneState, ZoneSupport, ZrwaLayout};
 use media::{Geometry, Nanos, Slot, Spare, Unit};
 use plots::Plots;
 use std::collections::VecDeque;
@@ -42,6 +43,8 @@ use zone::{Window, Zone, ZoneId, ZoneTable};
 struct Waiting {
     zone: ZoneId,
     write: Write,
+    /// Where the write pointer of a zone with a Zone Random Write Area is when it is admitted, in pages.
+    pointer: u32,
 }
 
 /// A program of the zones.
@@ -90,6 +93,10 @@ pub(crate) struct Zones {
     /// Pages in the windows, and pages that active zones can still claim of their own.
     used: u32,
     claims: u32,
+    /// Pages that windows can have: the buffer, and Zone Random Write Areas of windows.
+    pool: u32,
+    /// Zone Random Write Areas that no window has.
+    free_areas: u32,
     waiting: VecDeque<Waiting>,
     /// Zones of which writes wait.
     waiting_zones: u32,
@@ -133,6 +140,8 @@ impl Zones {
             free_windows: Vec::new(),
             used: 0,
             claims: 0,
+            pool: config.buffer_pages,
+            free_areas: config.zrwa.map_or(0, |zrwa| zrwa.max),
             waiting: VecDeque::new(),
             waiting_zones: 0,
             freed: false,
@@ -156,6 +165,11 @@ impl Zones {
         (self.config.active > 0).then(|| ZoneSupport {
             capacity: self.striping.bytes(),
             active: self.config.active.saturating_sub(promised),
+            zrwa: self.config.zrwa.map(|zrwa| {
+                let layouts = self.tables.iter().flatten().filter_map(|table| table.layout.zrwa);
+                let promised: u32 = layouts.map(|zrwa| zrwa.max).sum();
+                ZrwaLayout { max: zrwa.max.saturating_sub(promised), ..zrwa }
+            }),
         })
     }
 
@@ -202,6 +216,7 @@ impl Zones {
             state: zone.state,
             written: u64::from(zone.accepted) * u64::from(PAGE),
             extension: zone.extension.clone(),
+            zrwa: zone.zrwa,
         })
     }
 
@@ -297,7 +312,7 @@ impl Zones {
 
     /// Pages of all windows.
     pub fn buffer_pages(&self) -> usize {
-        if self.config.active > 0 { self.config.buffer_pages as usize } else { 0 }
+        self.config.all_pages() as usize
     }
 
     /// Whether a write waits for a slot.
@@ -342,9 +357,7 @@ impl Zones {
     pub fn check_consistency(&self, mapped: &PageMappedSet) -> Result<(), String> {
         self.plots.check(mapped.flash())?;
         let charged: u32 = self.windows.iter().map(|window| window.charged).sum();
-        let unit_pages = self.striping.unit_pages;
-        let with_zone = self.windows.iter().filter(|window| window.zone.is_some());
-        let claims: u32 = with_zone.map(|window| unit_pages.saturating_sub(window.charged)).sum();
+        let claims: u32 = self.windows.iter().map(|window| window.claim.saturating_sub(window.charged)).sum();
         if (charged, claims) != (self.used, self.claims) {
             return Err(format!(
                 "{} pages in windows and {} claims are counted, {charged} and {claims} are there",
@@ -361,7 +374,12 @@ impl Zones {
             if open > table.layout.max_open || active > table.layout.max_active {
                 return Err(format!("volume {volume}: {open} zones are open, {active} active"));
             }
+            let zrwas = table.zones.iter().filter(|zone| zone.zrwa).count() as u32;
+            if zrwas != table.zrwas || zrwas > table.layout.zrwa.map_or(0, |zrwa| zrwa.max) {
+                return Err(format!("volume {volume}: {zrwas} zones have areas, {} counted", table.zrwas));
+            }
         }
+        self.check_areas()?;
         self.check_zones()
     }
 
@@ -370,6 +388,9 @@ impl Zones {
             let zone = self.zone(id);
             let waiting = self.waiting.iter().filter(|waiting| waiting.zone == id).count() as u32;
             let empty = zone.state == ZoneState::Empty;
+            if zone.zrwa && !zone.state.is_active() && waiting == 0 {
+                return Err(format!("{id:?} has an area: {zone:?}"));
+            }
             if waiting != zone.waiting
                 || zone.admitted > zone.accepted
                 || (waiting == 0 && zone.admitted != zone.accepted)
