@@ -173,7 +173,9 @@ impl Zones {
                 pages = unit * unit_pages + held;
                 let place = plot.map(|plot| self.striping.unit(plot, unit));
                 let never = place.is_some_and(|(unit, die)| mapped.flash().offer(unit, die) == Offer::Never);
-                let full = held == end - unit * unit_pages;
+                // More of a unit may come where a write pointer is in it.
+                let ends = end == pages_of_zone || end.is_multiple_of(unit_pages);
+                let full = ends && held == end - unit * unit_pages;
                 let window = &mut self.windows[usize::from(index)];
                 debug_assert_eq!(window.pages.len() - before, held as usize);
                 // Those behind one that waits are sent again.
@@ -189,7 +191,10 @@ impl Zones {
             unit += 1;
         }
         // Pages behind the end were in the window at most. Nobody shall take what is stored elsewhere for them for what is written later.
-        let most = pages.max(consumed * unit_pages) + self.config.buffer_pages + unit_pages;
+        let most = pages.max(consumed * unit_pages) + self.pool + unit_pages;
+        // What should be on a bad block goes elsewhere without a place in the buffer, to the end of the zone.
+        let is_bad = |plot| self.striping.blocks(plot).any(|block| mapped.flash().nand.is_bad(block));
+        let most = if plot.is_some_and(is_bad) { pages_of_zone } else { most };
         for page in pages..most.min(pages_of_zone) {
             if let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) {
                 mapped.drop_page(Nanos::ZERO, page, cx);
@@ -226,7 +231,7 @@ impl Zones {
             self.refill_area(id, saved, mapped, cx);
         }
         let zone = self.zone(id);
-        let holds_area = zone.zrwa && zone.window.is_some();
+        let holds_area = zone.window.is_some_and(|window| self.windows[usize::from(window)].loose > 0);
         let state = match recorded {
             ZoneState::Full | ZoneState::ReadOnly => recorded,
             _ if u64::from(pages) * u64::from(PAGE) == layout.capacity => ZoneState::Full,
