@@ -316,7 +316,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         .sum();
     let zones = file.set.iter().enumerate().map(|(i, set)| zones_of(set, i));
     let zones: Vec<ZonesConfig> = zones.collect::<Result<_, _>>()?;
-    let windows_of_zones: u64 = zones.iter().map(|z| u64::from(z.buffer_pages) * u64::from(PAGE)).sum();
+    let windows_of_zones: u64 = zones.iter().map(|z| z.all_pages() * u64::from(PAGE)).sum();
     let fixed = buffer_bytes.saturating_add(stated).saturating_add(windows_of_zones);
     let energy_bytes = d.energy.map_or(fixed, |e| e.0);
     // A DRAM set without a capacity gets what the budget leaves.

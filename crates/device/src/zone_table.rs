@@ -2,7 +2,7 @@
 
 use crate::config_error::ConfigError;
 use crate::quantity::Size;
-use ftl::{PAGE, ZonesConfig};
+use ftl::{PAGE, ZonesConfig, ZrwaLayout};
 use serde::Deserialize;
 use units::format_size;
 
@@ -15,13 +15,27 @@ const MAX_ACTIVE: u32 = 4096;
 pub(crate) struct ZoneTable {
     dies: u32,
     active: u32,
+    share: u32,
+    size: Option<Size>,
     buffer: Option<Size>,
+    zrwa: u32,
+    zrwa_size: Size,
+    zrwa_granularity: Size,
 }
 
 impl Default for ZoneTable {
     fn default() -> Self {
         // 14 is what the ZN540 allows, and what ZenFS needs.
-        ZoneTable { dies: 0, active: 14, buffer: None }
+        ZoneTable {
+            dies: 0,
+            active: 14,
+            share: 14,
+            size: None,
+            buffer: None,
+            zrwa: 0,
+            zrwa_size: Size(256 << 10),
+            zrwa_granularity: Size(4 << 10),
+        }
     }
 }
 
@@ -47,7 +61,7 @@ impl ZoneTable {
             return Err(ConfigError::value(key("zone.active"), self.active, rule));
         }
         if self.active == 0 {
-            return Ok(ZonesConfig { dies: self.dies, active: 0, buffer_pages: 0 });
+            return Ok(ZonesConfig { dies: self.dies, ..ZonesConfig::default() });
         }
         let (active, page) = (u64::from(self.active), u64::from(PAGE));
         let unit = u64::from(unit_pages) * page;
@@ -69,7 +83,48 @@ impl ZoneTable {
                 return Err(ConfigError::value(key("zone.buffer"), format_size(bytes), rule));
             }
         };
-        Ok(ZonesConfig { dies: self.dies, active: self.active, buffer_pages })
+        let (share, size) = (self.share, self.distance(&key)?);
+        let zrwa = self.areas(&key)?;
+        Ok(ZonesConfig { dies: self.dies, active: self.active, share, size, buffer_pages, zrwa })
+    }
+
+    /// Bytes from one zone to the next; 0 if nothing is said.
+    fn distance(&self, key: &impl Fn(&str) -> String) -> Result<u64, ConfigError> {
+        let size = self.size.map_or(0, |size| size.0);
+        match self.size.is_some() && (size == 0 || !size.is_multiple_of(PAGE.into())) {
+            true => {
+                Err(ConfigError::value(key("zone.size"), format_size(size), "a multiple of 4KiB, and not 0"))
+            }
+            false => Ok(size),
+        }
+    }
+
+    /// The Zone Random Write Areas; `None` if there are none.
+    fn areas(&self, key: &impl Fn(&str) -> String) -> Result<Option<ZrwaLayout>, ConfigError> {
+        if self.zrwa == 0 {
+            return Ok(None);
+        }
+        if self.zrwa > self.active {
+            let rule = format!("at most the {} zones that can be active", self.active);
+            return Err(ConfigError::value(key("zone.zrwa"), self.zrwa, rule));
+        }
+        let (page, size, granularity) = (u64::from(PAGE), self.zrwa_size.0, self.zrwa_granularity.0);
+        // NVMe has 16 bits for each.
+        let most = page * u64::from(u16::MAX);
+        if granularity == 0 || granularity > most || !granularity.is_multiple_of(page) {
+            let rule = "a multiple of 4KiB, and not 0";
+            return Err(ConfigError::value(key("zone.zrwa_granularity"), format_size(granularity), rule));
+        }
+        if size == 0 || size > most || !size.is_multiple_of(granularity) {
+            let rule = format!(
+                "a multiple of zone.zrwa_granularity, {}, not 0 and at most {}",
+                format_size(granularity),
+                format_size(most / granularity * granularity)
+            );
+            return Err(ConfigError::value(key("zone.zrwa_size"), format_size(size), rule));
+        }
+        let (pages, granularity) = ((size / page) as u32, (granularity / page) as u32);
+        Ok(Some(ZrwaLayout { pages, granularity, max: self.zrwa }))
     }
 }
 
@@ -92,7 +147,14 @@ mod tests {
     #[test]
     fn zones_have_defaults_that_the_energy_includes() {
         let (unit, mib) = (48 << 10, 1 << 20);
-        let made = |dies, active, buffer_pages| ZonesConfig { dies, active, buffer_pages };
+        let share = |active| if active > 0 { 14 } else { 0 };
+        let made = |dies, active, buffer_pages| ZonesConfig {
+            dies,
+            active,
+            share: share(active),
+            buffer_pages,
+            ..ZonesConfig::default()
+        };
         let of_units = |units: u32| units * 12;
         assert_eq!(zones("", ""), Ok((made(0, 0, 0), mib)));
         assert_eq!(zones("", "zone = {}"), Ok((made(0, 14, of_units(14 + 8)), mib + 22 * unit)));

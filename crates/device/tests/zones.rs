@@ -3,18 +3,15 @@
 mod common;
 
 use common::table::Table;
-use common::{Bench, bytes, pattern, small};
+use common::zones::*;
+use common::{Bench, bytes, pattern};
 use device::Origin;
-use ftl::{SetConfig, ZonesConfig};
-use nvme::admin::{
-    FormatNvm, Identify, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
-    NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
-};
+use nvme::admin::{FormatNvm, Sanitize, SanitizeAction, SecureErase};
 use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::feature::{AsyncEventConfiguration, FeatureId};
 use nvme::identify::{
-    Cns, ControllerList, IdentifyController, IdentifyNamespace, IoCommandSets, NamespaceCreate,
-    NamespaceIdDescriptor, NamespaceList, Znsco, ZonedController, ZonedCreate, ZonedNamespace,
+    Cns, IdentifyController, IdentifyNamespace, IoCommandSets, NamespaceCreate, NamespaceIdDescriptor,
+    NamespaceList, Znsco, ZonedController, ZonedCreate, ZonedNamespace,
 };
 use nvme::io::{Blocks, DatasetManagement, DsmRange, appended_lba};
 use nvme::log::{ChangedZones, LogId};
@@ -24,101 +21,6 @@ use nvme::zone::{
     ZoneSendAction, ZoneState,
 };
 use nvme::{Command, Csi, IDENTIFY_SIZE, IoCommand, IoOpcode, NSID_ALL, Status, U16, U32, U64};
-
-/// Blocks from one zone to the next, and blocks that can be written: a superblock of the small drive.
-const SIZE: u64 = 512;
-const CAPACITY: u64 = 384;
-const ZONES: u64 = 8;
-
-fn bench() -> Bench {
-    let mut config = small(&[]);
-    let SetConfig::Nand { zones, .. } = &mut config.ftl.sets[0] else { panic!("set 1 is NAND") };
-    *zones = ZonesConfig { dies: 0, active: 4, buffer_pages: 96 };
-    config.ftl.energy_bytes += 96 * 4096;
-    Bench::new(config)
-}
-
-fn create_command() -> NamespaceManagement {
-    NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi: Csi::ZONED }
-}
-
-fn new_namespace() -> NamespaceCreate {
-    NamespaceCreate {
-        nsze: U64::new(ZONES * SIZE),
-        ncap: U64::new(ZONES * SIZE),
-        nvmsetid: U16::new(1),
-        ..NamespaceCreate::default()
-    }
-}
-
-fn two_zones() -> NamespaceCreate {
-    let blocks = U64::new(2 * SIZE);
-    let mut new = NamespaceCreate { nsze: blocks, ncap: blocks, ..new_namespace() };
-    new.set_zoned(&ZonedCreate { rar: U32::new(2), ror: U32::new(2), ..ZonedCreate::default() });
-    new
-}
-
-fn attach(b: &mut Bench, nsid: u32) {
-    let list = ControllerList::new([b.controller.0]);
-    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
-}
-
-fn create(b: &mut Bench, new: &NamespaceCreate) -> u32 {
-    let (nsid, _) = b.admin_ok(create_command(), &bytes(new));
-    attach(b, nsid);
-    nsid
-}
-
-fn identify(cns: Cns, nsid: u32, csi: Csi) -> Identify {
-    Identify { nsid, cns, cntid: 0xFFFF, cnssid: 0, csi, uidx: 0 }
-}
-
-fn send(b: &mut Bench, nsid: u32, action: ZoneSendAction, zone: u64) -> Status {
-    b.io(ZoneManagementSend::new(nsid, action, zone * SIZE), &[]).0
-}
-
-fn send_all(b: &mut Bench, nsid: u32, action: ZoneSendAction) -> Status {
-    b.io(ZoneManagementSend { select_all: true, ..ZoneManagementSend::new(nsid, action, 0) }, &[]).0
-}
-
-fn receive(nsid: u32, zone: u64, dwords: u64) -> ZoneManagementReceive {
-    ZoneManagementReceive {
-        nsid,
-        slba: zone * SIZE,
-        dwords,
-        action: ZoneReceiveAction::REPORT,
-        filter: ZoneReportFilter::ALL,
-        partial: false,
-    }
-}
-
-/// All zones: state and write pointer.
-fn report(b: &mut Bench, nsid: u32) -> Vec<(ZoneState, Option<u64>)> {
-    let (status, data) = b.io(receive(nsid, 0, 16 + 16 * ZONES), &[]);
-    assert!(status.is_success(), "{status}");
-    let report = ZoneReport::parse(&data, 0).unwrap();
-    assert_eq!(report.nzones(), report.zones().count() as u64);
-    let zones: Vec<_> = report.zones().map(|(zone, _)| (zone.state(), zone.write_pointer())).collect();
-    for (i, (zone, _)) in (0..).zip(report.zones()) {
-        assert_eq!((zone.zslba.get(), zone.zcap.get()), (i * SIZE, CAPACITY));
-    }
-    zones
-}
-
-fn state(b: &mut Bench, nsid: u32, zone: usize) -> ZoneState {
-    report(b, nsid)[zone].0
-}
-
-fn append(b: &mut Bench, nsid: u32, zone: u64, blocks: u32, data: &[u8]) -> Result<u64, Status> {
-    let command = Command::zone_append(nsid, zone * SIZE, blocks);
-    let (completion, _) = b.on(b.controller, 1, &command, data);
-    if completion.status().is_success() { Ok(appended_lba(&completion)) } else { Err(completion.status()) }
-}
-
-fn write(b: &mut Bench, nsid: u32, lba: u64, blocks: u32) -> Status {
-    let data = pattern(lba as u32, blocks as usize * 4096);
-    b.io(IoCommand::Write(Blocks::new(nsid, lba, blocks)), &data).0
-}
 
 #[test]
 fn a_zoned_namespace_says_what_it_is() {

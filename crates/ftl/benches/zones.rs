@@ -30,7 +30,7 @@ struct InZones {
 
 impl InZones {
     fn new() -> InZones {
-        let zones = ZonesConfig { dies: 0, active: 14, buffer_pages: 1024, zrwa: None };
+        let zones = ZonesConfig { dies: 0, active: 14, buffer_pages: 1024, ..ZonesConfig::default() };
         let mut ftl = Ftl::new(config(28.0, zones)).expect("a good configuration");
         let capacity = ftl.zone_support(SetId(0)).expect("zones").capacity;
         let zones = (ftl.set_info(SetId(0)).expect("set").capacity_bytes / capacity) as u32;

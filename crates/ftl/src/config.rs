@@ -100,6 +100,10 @@ pub struct ZonesConfig {
     pub dies: u32,
     /// Zones that can be active at a time; 0: the set has no zones.
     pub active: u32,
+    /// How many of them a volume gets that does not say how many it wants, if they are left; 0: all that are left.
+    pub share: u32,
+    /// Bytes from the begin of a zone to that of the next, which hold what can be written of it, in whole pages; 0: the next power of two.
+    pub size: u64,
     /// Pages of all windows: what was written to zones and is not on flash. A program unit for each active zone at least. They count
     /// against what the capacitors can save.
     pub buffer_pages: u32,
@@ -144,6 +148,23 @@ impl PlacementConfig {
 }
 
 impl ZonesConfig {
+    /// Bytes that a zone can hold.
+    pub fn capacity(&self, geo: &Geometry) -> u64 {
+        let dies = if self.dies == 0 { geo.dies } else { self.dies };
+        let pages = u64::from(dies) * u64::from(geo.units_per_block) * u64::from(geo.unit_pages);
+        pages * u64::from(PAGE)
+    }
+
+    /// Bytes from the begin of a zone to that of the next.
+    pub(crate) fn distance(&self, capacity: u64) -> u64 {
+        if self.size == 0 { capacity.next_power_of_two() } else { self.size }
+    }
+
+    /// How many active zones a volume gets that does not say how many it wants, where so many are left.
+    pub(crate) fn share_of(&self, left: u32) -> u32 {
+        if self.share == 0 { left } else { self.share.min(left) }
+    }
+
     /// Pages that were written to zones and are not on flash, at most.
     pub fn all_pages(&self) -> u64 {
         let areas = self.zrwa.map_or(0, |zrwa| u64::from(zrwa.max) * u64::from(zrwa.pages));
@@ -160,6 +181,13 @@ impl ZonesConfig {
             let rule = "the zones' buffer must hold a program unit for each active zone";
             return range("zone buffer in pages", self.buffer_pages, rule);
         }
+        if self.active > 0
+            && self.size > 0
+            && (self.size < self.capacity(geo) || !self.size.is_multiple_of(PAGE.into()))
+        {
+            let rule = "whole pages, and no less than a zone can hold";
+            return Err(ConfigError::Range { what: "zone.size", value: self.size, rule });
+        }
         if let Some(zrwa) = self.zrwa.filter(|_| self.active > 0) {
             if !protected {
                 let rule = "what is in a Zone Random Write Area must outlive power: the drive needs power-loss protection";
@@ -172,10 +200,19 @@ impl ZonesConfig {
                 let rule = "a multiple of its granularity, and not 0";
                 return range("Zone Random Write Area in pages", zrwa.pages, rule);
             }
+            let capacity = self.capacity(geo) / u64::from(PAGE);
+            if u64::from(zrwa.pages) > capacity || !capacity.is_multiple_of(zrwa.granularity.into()) {
+                let rule = "no more than a zone can hold, which must be a multiple of the area's granularity";
+                return range("Zone Random Write Area in pages", zrwa.pages, rule);
+            }
         }
         let pages = self.all_pages();
         if pages > u64::from(u32::MAX / 2) {
-            return range("zone buffer in pages", self.buffer_pages, "with all Zone Random Write Areas fewer than 2^31");
+            return range(
+                "zone buffer in pages",
+                self.buffer_pages,
+                "with all Zone Random Write Areas fewer than 2^31",
+            );
         }
         Ok(pages)
     }

@@ -77,6 +77,7 @@ fn random_config(rng: &mut Rng) -> Config {
                 active,
                 buffer_pages: active * unit_pages + rng.below(40) as u32,
                 zrwa,
+                ..ZonesConfig::default()
             },
         }],
         buffer_pages: unit_pages * 4 + 8,
@@ -155,12 +156,30 @@ impl Model {
 
 #[derive(Clone, Debug)]
 enum InFlight {
-    Write { zone: usize, end: usize, ended: u32, resets: u32, durable: bool },
+    Write {
+        zone: usize,
+        end: usize,
+        ended: u32,
+        resets: u32,
+        durable: bool,
+    },
     /// A write to an area, or a commit (of no pages).
-    Area { zone: usize, first: usize, count: usize, pointer: u32, ended: u32, resets: u32 },
-    Flush { promises: Vec<(usize, usize, u32)> },
+    Area {
+        zone: usize,
+        first: usize,
+        count: usize,
+        pointer: u32,
+        ended: u32,
+        resets: u32,
+    },
+    Flush {
+        promises: Vec<(usize, usize, u32)>,
+    },
     Manage,
-    Mapped { page: u64, value: u32 },
+    Mapped {
+        page: u64,
+        value: u32,
+    },
 }
 
 struct Run {
@@ -432,8 +451,10 @@ impl Run {
     fn failed(&mut self, io: u32, fault: Fault) {
         match (self.in_flight.remove(&io), fault) {
             (_, Fault::ReadOnly) => self.worn_out = true,
-            (Some(InFlight::Write { zone, ended, .. } | InFlight::Area { zone, ended, .. }), Fault::Zone(_))
-                if self.zones[zone].ended != ended => {}
+            (
+                Some(InFlight::Write { zone, ended, .. } | InFlight::Area { zone, ended, .. }),
+                Fault::Zone(_),
+            ) if self.zones[zone].ended != ended => {}
             (command, fault) => panic!("seed {}: {command:?} fails: {fault}", self.seed),
         }
     }
@@ -830,7 +851,9 @@ impl Run {
         let values: Vec<u32> = found.chunks(8).map(|page| page[0]).collect();
         for (i, page) in found.chunks(8).enumerate() {
             let value = page[0];
-            let lost = !kept && value == 0 && (i as u64 * u64::from(PAGE) >= info.written || !info.state.is_active());
+            let lost = !kept
+                && value == 0
+                && (i as u64 * u64::from(PAGE) >= info.written || !info.state.is_active());
             assert!(
                 page == [value; 8] && (area.may_hold(i, value) || lost),
                 "seed {seed}: page {i} of zone {zone} holds {page:?}, not {:?}; {before:?} became {info:?}",

@@ -9,7 +9,7 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use device::LbaFormat;
 use host::{IoQueue, Queue, Zoned, Zones, view};
-use nvme::identify::{IdentifyNamespace, ZonedCreate, ZonedNamespace};
+use nvme::identify::{IdentifyNamespace, Znsco, ZonedCreate, ZonedNamespace};
 use nvme::zone::{ZoneDescriptor, ZoneReportFilter, ZoneSendAction, ZoneState};
 use nvme::{NSID_ALL, Status, U32};
 use serde::Serialize;
@@ -26,12 +26,15 @@ pub struct NewZones {
     /// Make it a zoned namespace: each zone is written from its begin to its end, and erased as a whole (docs/howto/zones.md)
     #[arg(long)]
     pub zoned: bool,
-    /// Zones that may be active at once, that is written in part [default: all that the NVM Set can still give]
+    /// Zones that may be active at once, that is written in part [default: `zone.share` of the drive's TOML, which is 14, or what is left]
     #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_active: Option<u32>,
     /// Zones that may be open at once [default: as --max-active]
     #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_open: Option<u32>,
+    /// Zones that may have a Zone Random Write Area at once: the blocks behind their write pointers can be written again (docs/howto/zones.md)
+    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    pub zrwa: Option<u32>,
 }
 
 /// Commands under way at once.
@@ -45,7 +48,7 @@ pub enum Zone {
     /// List zones: where they begin, their write pointers and their states
     Report(Report),
     /// Open zones explicitly: they stay open until they are closed, full or reset
-    Open(Action),
+    Open(Open),
     /// Close open zones: they stay active, and take no open resource
     Close(Action),
     /// Make zones full: they take no more data until they are reset
@@ -59,6 +62,12 @@ pub enum Zone {
     /// Data come from FILE or from standard input. More than one command can take are appended in pieces. Where others append to the
     /// same zone, the pieces may be apart: each gets a line.
     Append(Append),
+    /// Write data at the write pointer of a zone, or into its Zone Random Write Area
+    Write(Write),
+    /// Move the write pointer of a zone with a Zone Random Write Area: what it passes cannot be written again
+    Flush(Flush),
+    /// List zones that the drive changed by itself since this was asked last
+    Changed(Of),
     /// Give an empty zone a descriptor extension: bytes of yours that its report shows. The zone is closed then
     SetExtension(SetExtension),
 }
@@ -94,6 +103,45 @@ pub struct Report {
 pub struct Action {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// `tranche zone open`.
+#[derive(Args, Debug)]
+pub struct Open {
+    #[command(flatten)]
+    action: Action,
+    /// Give them Zone Random Write Areas. They must be empty
+    #[arg(long)]
+    zrwa: bool,
+}
+
+/// `tranche zone write`.
+#[derive(Args, Debug)]
+pub struct Write {
+    /// Number of the zone; the first is 0
+    zone: u64,
+    /// The data: whole logical blocks [default: standard input]
+    file: Option<PathBuf>,
+    /// The first logical block, counted from the zone's begin [default: the write pointer]
+    #[arg(long, value_name = "BLOCK")]
+    at: Option<u64>,
+    /// Fill the last logical block with zeros
+    #[arg(long)]
+    pad: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// `tranche zone flush`.
+#[derive(Args, Debug)]
+pub struct Flush {
+    /// Number of the zone; the first is 0
+    zone: u64,
+    /// Where the write pointer is to be, in logical blocks from the zone's begin [default: the end of the area]
+    #[arg(long, value_name = "BLOCK")]
+    to: Option<u64>,
     #[command(flatten)]
     of: Of,
 }
@@ -174,7 +222,11 @@ pub fn zone(command: &Zone, output: Output) -> Result<()> {
         Zone::Report(options) => return report(options, output),
         Zone::Append(options) => return append(options, output),
         Zone::SetExtension(options) => return set_extension(options, output),
-        Zone::Open(change) => (ZoneSendAction::OPEN, change),
+        Zone::Write(options) => return write(options, output),
+        Zone::Flush(options) => return flush(options, output),
+        Zone::Changed(of) => return changed(of, output),
+        Zone::Open(Open { action, zrwa: true }) => return open_with_areas(action, output),
+        Zone::Open(Open { action, zrwa: false }) => (ZoneSendAction::OPEN, action),
         Zone::Close(change) => (ZoneSendAction::CLOSE, change),
         Zone::Finish(change) => (ZoneSendAction::FINISH, change),
         Zone::Reset(change) => (ZoneSendAction::RESET, change),
@@ -280,6 +332,17 @@ fn advice<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64, error: &host:
             ns.namespace.nsid
         ));
     }
+    if status.is(Status::ZRWA_RESOURCES_UNAVAILABLE) {
+        let most = ns.zrwa.map_or(0, |zrwa| zrwa.resources);
+        return Some(format!(
+            "{most} zones have a Zone Random Write Area, and namespace {} may have no more: `tranche zone finish` or `tranche zone reset` one \
+             of them",
+            ns.namespace.nsid
+        ));
+    }
+    if status.is(Status::INVALID_ZONE_OPERATION_REQUEST) || status.is(Status::ZONE_INVALID_WRITE) {
+        return about_its_area(queue, ns, zone);
+    }
     let about_its_state = [
         Status::INVALID_ZONE_STATE_TRANSITION,
         Status::ZONE_IS_FULL,
@@ -304,6 +367,151 @@ fn advice<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64, error: &host:
     Some(format!("zone {zone} is {}{what_next}", now.state()))
 }
 
+/// What to say of a zone that does not take a write or a command because of its Zone Random Write Area, or without one.
+fn about_its_area<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64) -> Option<String> {
+    let now = look(queue, ns, start(ns, zone).ok()?).ok()?;
+    let pointer = now.write_pointer()?.checked_sub(now.zslba.get())?;
+    Some(match ns.zrwa.filter(|_| now.za.zrwav()) {
+        Some(area) => format!(
+            "zone {zone} is {} and has a Zone Random Write Area: blocks {pointer} to {} can be written, and be flushed in steps of {}. It \
+             takes no appends",
+            now.state(),
+            (pointer + 2 * u64::from(area.blocks)).min(now.zcap.get()).saturating_sub(1),
+            area.flush_granularity
+        ),
+        None => format!(
+            "zone {zone} is {}, has no Zone Random Write Area, and takes writes at block {pointer} only. An empty zone can be opened with \
+             one (`tranche zone open --zrwa`)",
+            now.state()
+        ),
+    })
+}
+
+fn open_with_areas(change: &Action, output: Output) -> Result<()> {
+    let (_host, ns, mut queue) = open(&change.of)?;
+    let nsid = ns.namespace.nsid;
+    if ns.zrwa.is_none() {
+        bail!(
+            "zones of namespace {nsid} can have no Zone Random Write Areas (`tranche ns create --zoned --zrwa N` makes one whose zones can)"
+        );
+    }
+    if change.which.all {
+        bail!(
+            "--zrwa is for zones that are named: all zones are those that are closed, and an area is for one that is empty"
+        );
+    }
+    let zones = &change.which.zones;
+    let starts: Vec<u64> = zones.iter().map(|zone| start(&ns, *zone)).collect::<Result<_>>()?;
+    let mut changed = Vec::new();
+    for (zone, start) in zones.iter().zip(starts) {
+        let done = queue.open_zone_with_zrwa(nsid, start);
+        about_zone(&mut queue, &ns, *zone, done)?;
+        changed.push((*zone, look(&mut queue, &ns, start)?.state()));
+    }
+    print_changed(nsid, &changed, output)
+}
+
+/// Zones with their new states.
+fn print_changed(nsid: u32, changed: &[(u64, ZoneState)], output: Output) -> Result<()> {
+    match output {
+        Output::Json => {
+            let one =
+                |(zone, state): &(u64, ZoneState)| json!({ "zone": zone, "state": view::zone_state(*state) });
+            print_json(&json!({ "nsid": nsid, "zones": changed.iter().map(one).collect::<Vec<_>>() }))
+        }
+        Output::Text => {
+            let line = |(zone, state): &(u64, ZoneState)| format!("zone {zone}: {state}");
+            print_text(&changed.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+/// A zone's number, state and write pointer, which is in blocks from its begin.
+fn print_pointer<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64, output: Output) -> Result<()> {
+    let now = look(queue, ns, start(ns, zone)?)?;
+    let pointer = now.write_pointer().map(|lba| lba - now.zslba.get());
+    match output {
+        Output::Json => print_json(&json!({
+            "nsid": ns.namespace.nsid,
+            "zone": zone,
+            "state": view::zone_state(now.state()),
+            "written": pointer,
+        })),
+        Output::Text => {
+            let pointer =
+                pointer.map_or_else(String::new, |blocks| format!(", write pointer at block {blocks}"));
+            print_text(&format!("zone {zone}: {}{pointer}", now.state()))
+        }
+    }
+}
+
+fn write(options: &Write, output: Output) -> Result<()> {
+    let mut data = Vec::new();
+    let (_host, ns, mut queue) = open(&options.of)?;
+    let (zone, block) = (options.zone, ns.namespace.block_size as usize);
+    let start = start(&ns, zone)?;
+    input(options.file.as_deref())?.read_to_end(&mut data).context("reading the data")?;
+    if options.pad {
+        data.resize(data.len().next_multiple_of(block), 0);
+    }
+    if data.is_empty() || !data.len().is_multiple_of(block) {
+        bail!(
+            "{} bytes are no whole logical blocks of {block} bytes (--pad fills the last with zeros)",
+            data.len()
+        );
+    }
+    let at = match options.at {
+        Some(at) if at < ns.zone_blocks => start + at,
+        Some(at) => bail!("--at {at} is not in the zone, which has {} blocks", ns.zone_blocks),
+        None => look(&mut queue, &ns, start)?.write_pointer().unwrap_or(start),
+    };
+    let written = queue.write(&ns.namespace, at, &data, false);
+    about_zone(&mut queue, &ns, zone, written)?;
+    print_pointer(&mut queue, &ns, zone, output)
+}
+
+fn flush(options: &Flush, output: Output) -> Result<()> {
+    let (_host, ns, mut queue) = open(&options.of)?;
+    let start = start(&ns, options.zone)?;
+    let now = look(&mut queue, &ns, start)?;
+    let Some(area) = ns.zrwa.filter(|_| now.za.zrwav()) else {
+        bail!(
+            "zone {} is {}, and has no Zone Random Write Area (`tranche zone open --zrwa`)",
+            options.zone,
+            now.state()
+        );
+    };
+    let end = match (options.to, now.write_pointer()) {
+        (Some(to), _) => start + to,
+        (None, Some(pointer)) => (pointer + u64::from(area.blocks)).min(start + now.zcap.get()),
+        (None, None) => start,
+    };
+    if end <= start {
+        bail!("--to is at least 1 block");
+    }
+    let done = queue.flush_zrwa(ns.namespace.nsid, end - 1);
+    about_zone(&mut queue, &ns, options.zone, done)?;
+    print_pointer(&mut queue, &ns, options.zone, output)
+}
+
+fn changed(of: &Of, output: Output) -> Result<()> {
+    let (mut host, ns) = find(of)?;
+    let nsid = ns.namespace.nsid;
+    let changed = host.changed_zones(nsid)?;
+    let zones: Option<Vec<u64>> =
+        changed.map(|zones| zones.iter().map(|zslba| zslba / ns.zone_blocks).collect());
+    match (output, zones) {
+        (Output::Json, zones) => print_json(&json!({ "nsid": nsid, "changed": zones })),
+        (Output::Text, None) => {
+            print_text("too many zones have changed to list them: `tranche zone report` shows all")
+        }
+        (Output::Text, Some(zones)) if zones.is_empty() => print_text("no zone has changed"),
+        (Output::Text, Some(zones)) => {
+            print_text(&zones.iter().map(|zone| format!("zone {zone}")).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
 fn manage(action: ZoneSendAction, change: &Action, output: Output) -> Result<()> {
     let (_host, ns, mut queue) = open(&change.of)?;
     let nsid = ns.namespace.nsid;
@@ -323,17 +531,7 @@ fn manage(action: ZoneSendAction, change: &Action, output: Output) -> Result<()>
         about_zone(&mut queue, &ns, *zone, done)?;
         changed.push((*zone, look(&mut queue, &ns, start)?.state()));
     }
-    match output {
-        Output::Json => {
-            let one =
-                |(zone, state): &(u64, ZoneState)| json!({ "zone": zone, "state": view::zone_state(*state) });
-            print_json(&json!({ "nsid": nsid, "zones": changed.iter().map(one).collect::<Vec<_>>() }))
-        }
-        Output::Text => {
-            let line = |(zone, state): &(u64, ZoneState)| format!("zone {zone}: {state}");
-            print_text(&changed.iter().map(line).collect::<Vec<_>>().join("\n"))
-        }
-    }
+    print_changed(nsid, &changed, output)
 }
 
 fn report(options: &Report, output: Output) -> Result<()> {
@@ -524,15 +722,23 @@ impl fmt::Display for Shape {
     }
 }
 
+/// What there is to say of Zone Random Write Areas.
+fn areas(ns: &IdentifyNamespace, zoned: &ZonedNamespace) -> String {
+    let (zones, block) = (zoned.zrwa_resources(), ns.format().data_bytes().unwrap_or(0));
+    let size = format_size(u64::from(zoned.zrwas.get()) * u64::from(block));
+    if zones == 0 { String::new() } else { format!("; {zones} may have a random write area of {size}") }
+}
+
 /// What `tranche id` says of a namespace's zones.
 pub fn words(ns: &IdentifyNamespace, zoned: &ZonedNamespace) -> String {
     let limit = |limit: Option<u32>| limit.map_or_else(|| "all".to_owned(), |zones| zones.to_string());
     match Shape::of(ns, zoned) {
         Some(zones) => format!(
-            "{zones}, {} of each writable; {} may be active, {} open",
+            "{zones}, {} of each writable; {} may be active, {} open{}",
             format_size(zones.capacity),
             limit(zones.max_active),
-            limit(zones.max_open)
+            limit(zones.max_open),
+            areas(ns, zoned)
         ),
         None => "their size makes no sense".to_owned(),
     }
@@ -589,17 +795,32 @@ pub fn asked(zones: &NewZones) -> Result<ZonedCreate> {
     if active > 0 && open > active {
         bail!("--max-open {open} is more than --max-active {active}: open zones are active, too");
     }
-    Ok(ZonedCreate { rar: U32::new(active), ror: U32::new(open), ..ZonedCreate::default() })
+    let areas = zones.zrwa.unwrap_or(0);
+    if active > 0 && areas > active {
+        bail!("--zrwa {areas} is more than --max-active {active}: zones with an area are active");
+    }
+    Ok(ZonedCreate {
+        znsco: Znsco::new().with_azr(areas > 0),
+        rar: U32::new(active),
+        ror: U32::new(open),
+        rnumzrwa: U32::new(areas),
+    })
 }
 
 /// What to say when a zoned namespace could not be created, beside what is said of any; `None` if its zones have no part in it.
 pub fn not_created(zoned: &ZonedNamespace, index: u8, block: u64, error: &host::Error) -> Option<String> {
     let status = error.status()?;
     if status.is(Status::NAMESPACE_INSUFFICIENT_CAPACITY) {
-        return Some("or too few zones may still be active there (--max-active asks for fewer)".to_owned());
+        return Some("or too few zones may still be active there (--max-active asks for fewer; `zone.active` in the drive's TOML gives more)".to_owned());
+    }
+    if status.is(Status::ZRWA_RESOURCES_UNAVAILABLE) {
+        let left = zoned.zrwa_resources();
+        return Some(format!(
+            "the default NVM Set has {left} Zone Random Write Areas left (`zone.zrwa` in the drive's TOML gives them)"
+        ));
     }
     status.is(Status::INVALID_FIELD).then(|| {
         let zone = format_size(zone_bytes(zoned, index, block));
-        format!("or it has no zones, or --size is no whole number of them (those of the default NVM Set have {zone} each)")
+        format!("or it has no zones, or no Zone Random Write Areas, or --size is no whole number of them (those of the default NVM Set have {zone} each)")
     })
 }

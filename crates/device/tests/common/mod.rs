@@ -6,6 +6,7 @@ pub mod plausible;
 pub mod play;
 pub mod reservations;
 pub mod table;
+pub mod zones;
 
 use device::{
     Attach, BlockAction, BlockError, BlockTransform, Config, Contents, ControllerId, Drive, DriveKeyId, Host,
@@ -229,10 +230,14 @@ impl Storage for Memory {
         Some(Slot(free as u32))
     }
     fn retain(&mut self, slot: Slot) {
-        self.slots[slot.0 as usize].references += 1;
+        if slot != Slot::NONE {
+            self.slots[slot.0 as usize].references += 1;
+        }
     }
     fn release(&mut self, slot: Slot) {
-        self.slots[slot.0 as usize].references -= 1;
+        if slot != Slot::NONE {
+            self.slots[slot.0 as usize].references -= 1;
+        }
     }
     fn scrub(&mut self, slot: Slot) {
         self.slots[slot.0 as usize].page.fill(0);

@@ -108,8 +108,12 @@ impl ZoneLayout {
 pub struct ZoneSupport {
     /// Most bytes that can be written to a zone.
     pub capacity: u64,
+    /// Bytes from the begin of a zone to that of the next.
+    pub size: u64,
     /// Zones that can still be promised to be active at a time.
     pub active: u32,
+    /// How many of them a volume gets that does not say how many it wants.
+    pub share: u32,
     /// Zone Random Write Areas: how large they are, and how many can still be promised. `None` if the set has none.
     pub zrwa: Option<ZrwaLayout>,
 }
@@ -118,12 +122,12 @@ impl SetConfig {
     /// What zones a new set can have; `None` if the set has no zones.
     pub fn zone_support(&self) -> Option<ZoneSupport> {
         let SetConfig::Nand { nand, zones, .. } = self else { return None };
-        let geo = &nand.geometry;
-        let dies = if zones.dies == 0 { geo.dies } else { zones.dies };
-        let pages = u64::from(dies) * u64::from(geo.units_per_block) * u64::from(geo.unit_pages);
+        let capacity = zones.capacity(&nand.geometry);
         (zones.active > 0).then(|| ZoneSupport {
-            capacity: pages * u64::from(PAGE),
+            capacity,
+            size: zones.distance(capacity),
             active: zones.active,
+            share: zones.share_of(zones.active),
             zrwa: zones.zrwa,
         })
     }
@@ -166,7 +170,13 @@ mod tests {
         ] {
             assert!(!ZoneLayout { zrwa: Some(bad), ..good }.is_possible(mib), "{bad:?}");
         }
-        let support = ZoneSupport { capacity: mib, active: 3, zrwa: Some(ZrwaLayout { max: 2, ..area }) };
+        let support = ZoneSupport {
+            capacity: mib,
+            size: mib,
+            active: 3,
+            share: 3,
+            zrwa: Some(ZrwaLayout { max: 2, ..area }),
+        };
         let with = |max| ZoneLayout { zrwa: Some(ZrwaLayout { max, ..area }), ..good };
         assert!(good.fits(&support) && with(2).fits(&support) && !with(3).fits(&support));
         assert!(good.fits(&ZoneSupport { zrwa: None, ..support }));
@@ -181,7 +191,9 @@ mod tests {
             assert_eq!(after(first, end), Some(pointer), "{first} to {end}");
         }
         // Behind the area: by whole granules.
-        for (first, end, pointer) in [(108, 109, 104), (100, 109, 104), (108, 112, 104), (112, 113, 108), (115, 116, 108)] {
+        for (first, end, pointer) in
+            [(108, 109, 104), (100, 109, 104), (108, 112, 104), (112, 113, 108), (115, 116, 108)]
+        {
             assert_eq!(after(first, end), Some(pointer), "{first} to {end}");
         }
         for (first, end) in [(99, 101), (0, 1), (115, 117), (200, 201)] {

@@ -171,7 +171,8 @@ impl Zones {
         self.fail_waiting(now, id, Fault::Zone(ZoneFault::InvalidWrite), cx);
         let mut programs = 0;
         // What is in an area was recorded, too.
-        let end = self.zone(id).admitted + self.zone(id).window.map_or(0, |w| self.windows[usize::from(w)].loose);
+        let end =
+            self.zone(id).admitted + self.zone(id).window.map_or(0, |w| self.windows[usize::from(w)].loose);
         if let Some(index) = self.zone(id).window {
             programs = self.abandon_window(now, index, mapped, cx);
         }

@@ -162,9 +162,12 @@ impl Zones {
     /// What zones the set can have; `None` if none.
     pub fn support(&self) -> Option<ZoneSupport> {
         let promised: u32 = self.tables.iter().flatten().map(|table| table.layout.max_active).sum();
+        let (capacity, active) = (self.striping.bytes(), self.config.active.saturating_sub(promised));
         (self.config.active > 0).then(|| ZoneSupport {
-            capacity: self.striping.bytes(),
-            active: self.config.active.saturating_sub(promised),
+            capacity,
+            size: self.config.distance(capacity),
+            active,
+            share: self.config.share_of(active),
             zrwa: self.config.zrwa.map(|zrwa| {
                 let layouts = self.tables.iter().flatten().filter_map(|table| table.layout.zrwa);
                 let promised: u32 = layouts.map(|zrwa| zrwa.max).sum();

@@ -119,7 +119,8 @@ impl Zones {
         let state = CODES.iter().find(|(_, known)| u32::from(*known) == code);
         let (state, _) = *state.ok_or_else(|| format!("zone {number} has the unknown state {code}"))?;
         let zrwa = word(0) & WITH_ZRWA != 0;
-        let (pointer, extension) = extension.split_at_checked(if zrwa { size_of::<u32>() } else { 0 })
+        let (pointer, extension) = extension
+            .split_at_checked(if zrwa { size_of::<u32>() } else { 0 })
             .ok_or("the record of a zone is cut off")?;
         let pointer = pointer.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
         if zrwa && (layout.zrwa.is_none() || pointer > layout.pages_of_zone()) {
@@ -165,7 +166,8 @@ mod tests {
             rated_cycles: 100,
         };
         let area = ZrwaLayout { pages: 8, granularity: 2, max: 3 };
-        let config = ZonesConfig { dies: 2, active: 4, buffer_pages: 64, zrwa: Some(area) };
+        let config =
+            ZonesConfig { dies: 2, active: 4, buffer_pages: 64, zrwa: Some(area), ..ZonesConfig::default() };
         let drive = Config {
             sets: Vec::new(),
             buffer_pages: 64,
@@ -203,7 +205,10 @@ mod tests {
         assert_eq!(saved, again);
         assert_eq!(*loaded.info(VolumeId(1), 2).unwrap().extension, [1, 2, 3]);
         let info = loaded.info(VolumeId(1), 3).unwrap();
-        assert_eq!((&*info.extension, info.zrwa, loaded.info(VolumeId(1), 2).unwrap().zrwa), (&[4, 5][..], true, false));
+        assert_eq!(
+            (&*info.extension, info.zrwa, loaded.info(VolumeId(1), 2).unwrap().zrwa),
+            (&[4, 5][..], true, false)
+        );
         for len in 0..saved.len() {
             // A cut at the border of two records is a shorter list.
             let _ = self::zones().load(&saved[..len]);

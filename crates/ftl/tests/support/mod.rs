@@ -105,7 +105,10 @@ impl Store {
     #[allow(dead_code, reason = "some tests ask")]
     pub fn audit(&self, found: Vec<Slot>) -> Result<(), String> {
         let mut references = vec![0; self.slots.len()];
-        found.into_iter().filter(|&slot| slot != Slot::NONE).for_each(|slot| references[slot.0 as usize] += 1);
+        found
+            .into_iter()
+            .filter(|&slot| slot != Slot::NONE)
+            .for_each(|slot| references[slot.0 as usize] += 1);
         match (0..self.slots.len()).find(|&slot| references[slot] != self.references[slot]) {
             Some(slot) => Err(format!(
                 "slot {slot} has {} references, and {} are there",
