@@ -651,7 +651,7 @@ mod tests {
         let text = DEFAULT_DRIVE
             .replace("capacity = \"64MiB\"\n", "")
             // The buffer of zones counts, too.
-            .replace("zone = {}\n", "")
+            .replace("zone = { zrwa = 14 }\n", "")
             .replace("[drive]", "[drive]\nenergy = \"48MiB\"\nwrite_buffer = \"16MiB\"");
         let c = Config::from_toml(&text).unwrap();
         assert_eq!(c.ftl.sets[1].capacity_pages(), (32 << 20) / 4096);
