@@ -1,13 +1,16 @@
 //! The table `zone` of a NAND set in a drive's TOML.
 
 use crate::config_error::ConfigError;
-use crate::quantity::Size;
-use ftl::{PAGE, ZonesConfig, ZrwaLayout};
+use crate::quantity::{Size, Time};
+use ftl::{PAGE, ZoneAging, ZonesConfig, ZrwaLayout};
+use media::Nanos;
 use serde::Deserialize;
 use units::format_size;
 
 /// Most zones of a set that can be active at a time.
 const MAX_ACTIVE: u32 = 4096;
+/// Nanoseconds of a second.
+const SECOND: u64 = 1_000_000_000;
 
 /// The keys. Those that are left out have the defaults that `docs/drive-toml.md` names.
 #[derive(Deserialize, Clone, Copy)]
@@ -21,6 +24,10 @@ pub(crate) struct ZoneTable {
     zrwa: u32,
     zrwa_size: Size,
     zrwa_granularity: Size,
+    finish_after: Option<Time>,
+    excursion_after: Option<Time>,
+    reset_after: Option<Time>,
+    reset_limit: Option<Time>,
 }
 
 impl Default for ZoneTable {
@@ -35,6 +42,10 @@ impl Default for ZoneTable {
             zrwa: 0,
             zrwa_size: Size(256 << 10),
             zrwa_granularity: Size(4 << 10),
+            finish_after: None,
+            excursion_after: None,
+            reset_after: None,
+            reset_limit: None,
         }
     }
 }
@@ -85,7 +96,38 @@ impl ZoneTable {
         };
         let (share, size) = (self.share, self.distance(&key)?);
         let zrwa = self.areas(&key)?;
-        Ok(ZonesConfig { dies: self.dies, active: self.active, share, size, buffer_pages, zrwa })
+        let aging = self.aging(&key)?;
+        Ok(ZonesConfig { dies: self.dies, active: self.active, share, size, buffer_pages, zrwa, aging })
+    }
+
+    /// What time does to zones.
+    fn aging(&self, key: &impl Fn(&str) -> String) -> Result<ZoneAging, ConfigError> {
+        let time = |name: &str, time: Option<Time>| match time.map(|time| time.0) {
+            None => Ok(Nanos::ZERO),
+            // NVMe counts these times in seconds, with 32 bits.
+            Some(time)
+                if time.0 > 0 && time.0.is_multiple_of(SECOND) && time.0 / SECOND <= u64::from(u32::MAX) =>
+            {
+                Ok(time)
+            }
+            Some(time) => Err(ConfigError::value(
+                key(name),
+                format!("{} ns", time.0),
+                "whole seconds, from 1s to 2^32 s",
+            )),
+        };
+        let aging = ZoneAging {
+            finish_after: time("zone.finish_after", self.finish_after)?,
+            excursion_after: time("zone.excursion_after", self.excursion_after)?,
+            reset_after: time("zone.reset_after", self.reset_after)?,
+            reset_limit: time("zone.reset_limit", self.reset_limit)?,
+        };
+        if aging.excursion_after.0 > 0 && aging.excursion_after < aging.finish_after {
+            let given = format!("{} s", aging.excursion_after.0 / SECOND);
+            let rule = format!("at least zone.finish_after, {} s", aging.finish_after.0 / SECOND);
+            return Err(ConfigError::value(key("zone.excursion_after"), given, rule));
+        }
+        Ok(aging)
     }
 
     /// Bytes from one zone to the next; 0 if nothing is said.

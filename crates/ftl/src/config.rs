@@ -3,7 +3,7 @@
 use crate::placement::Placement;
 use crate::victim::GcPolicy;
 use crate::zone::ZrwaLayout;
-use media::{FaultPlan, Geometry, MemoryConfig, NandConfig};
+use media::{FaultPlan, Geometry, MemoryConfig, NandConfig, Nanos};
 use serde::Deserialize;
 
 /// Bytes of a page, the unit of mapping.
@@ -109,6 +109,28 @@ pub struct ZonesConfig {
     pub buffer_pages: u32,
     /// Zone Random Write Areas, which take memory of their own that the capacitors must save, too. `None`: there are none.
     pub zrwa: Option<ZrwaLayout>,
+    /// What the set recommends for zones that were not touched for long.
+    pub aging: ZoneAging,
+}
+
+/// What a set recommends of zones, and does to them by itself, as time passes. Time without power does not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZoneAging {
+    /// A zone that has been active for so long should be finished; 0: never.
+    pub finish_after: Nanos,
+    /// The set finishes it when it has been active for so long (an excursion); 0: never. No less than `finish_after`.
+    pub excursion_after: Nanos,
+    /// A zone that has been full for so long should be reset; 0: never.
+    pub reset_after: Nanos,
+    /// In what time hosts are told to reset it then; 0: they are told nothing. Nothing happens when it has passed.
+    pub reset_limit: Nanos,
+}
+
+impl ZoneAging {
+    /// Whether time changes anything.
+    pub(crate) fn is_on(&self) -> bool {
+        [self.finish_after, self.excursion_after, self.reset_after].iter().any(|after| after.0 > 0)
+    }
 }
 
 /// Placement handles: data that is written with one of them shares superblocks with no other.
@@ -205,6 +227,11 @@ impl ZonesConfig {
                 let rule = "no more than a zone can hold, which must be a multiple of the area's granularity";
                 return range("Zone Random Write Area in pages", zrwa.pages, rule);
             }
+        }
+        let (finish, excursion) = (self.aging.finish_after, self.aging.excursion_after);
+        if excursion.0 > 0 && excursion < finish {
+            let rule = "no less than the time after which it recommends to finish a zone";
+            return Err(ConfigError::Range { what: "zone.excursion_after in ns", value: excursion.0, rule });
         }
         let pages = self.all_pages();
         if pages > u64::from(u32::MAX / 2) {

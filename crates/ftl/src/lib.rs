@@ -46,7 +46,8 @@ pub use answer::{
     Source, WriteHistory,
 };
 pub use config::{
-    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig, ZonesConfig,
+    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig, ZoneAging,
+    ZonesConfig,
 };
 pub use layer::Ftl;
 pub use layer::persist::{LoadError, Restorer};

@@ -171,7 +171,12 @@ fn report(
 fn descriptor(zone: u32, shift: u8, zones: &ZoneLayout, info: &ZoneInfo) -> ZoneDescriptor {
     let start = u64::from(zone) * zones.size;
     ZoneDescriptor {
-        za: ZoneAttributes::new().with_zdev(!info.extension.is_empty()).with_zrwav(info.zrwa),
+        za: ZoneAttributes::new()
+            .with_zdev(!info.extension.is_empty())
+            .with_zrwav(info.zrwa)
+            .with_fzr(info.finish_recommended)
+            .with_rzr(info.reset_recommended)
+            .with_zfc(info.finished_by_set),
         ..ZoneDescriptor::new(
             start >> shift,
             zones.capacity >> shift,

@@ -2,10 +2,11 @@
 
 use crate::core::{Core, Failure, Namespace};
 use crate::lba_format::LbaFormat;
-use ftl::{PAGE, SetId, ZoneLayout, ZoneSupport, ZrwaLayout};
+use ftl::{PAGE, SetConfig, SetId, ZoneAging, ZoneLayout, ZoneSupport, ZrwaLayout};
+use media::Nanos;
 use nvme::Status;
 use nvme::identify::{
-    LbaFormatExtension, NamespaceCreate, Ozcs, ZonedController, ZonedCreate, ZonedNamespace,
+    LbaFormatExtension, NamespaceCreate, Ozcs, Zoc, ZonedController, ZonedCreate, ZonedNamespace,
 };
 
 /// Bytes of a Zone Descriptor Extension.
@@ -21,10 +22,35 @@ pub(crate) fn controller() -> ZonedController {
     ZonedController::default()
 }
 
+/// What time does to the zones of a set.
+fn aging(core: &Core, set: SetId) -> ZoneAging {
+    match core.config.ftl.sets.get(usize::from(set.0)) {
+        Some(SetConfig::Nand { zones, .. }) => zones.aging,
+        _ => ZoneAging::default(),
+    }
+}
+
+/// Whether time changes zones of any set.
+pub(crate) fn age(sets: &[SetConfig]) -> bool {
+    let changes = |aging: &ZoneAging| {
+        [aging.finish_after, aging.excursion_after, aging.reset_after].iter().any(|after| after.0 > 0)
+    };
+    sets.iter().any(|set| matches!(set, SetConfig::Nand { zones, .. } if changes(&zones.aging)))
+}
+
+/// Whole seconds.
+fn seconds(time: Nanos) -> u32 {
+    u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX)
+}
+
 /// Identify Namespace of the command set. Without a namespace, what those on the default set have in common.
 pub(crate) fn namespace(core: &Core, ns: Option<&Namespace>) -> ZonedNamespace {
     let mut n = ZonedNamespace { ozcs: Ozcs::new().with_razb(true), ..ZonedNamespace::default() };
     let set = ns.map_or(SetId((core.config.default_set - 1) as u8), |ns| ns.set);
+    let aging = aging(core, set);
+    n.zoc = Zoc::new().with_zae(aging.excursion_after.0 > 0);
+    n.frl.set(seconds(Nanos(aging.excursion_after.0.saturating_sub(aging.finish_after.0))));
+    n.rrl.set(seconds(aging.reset_limit));
     let support = core.ftl.zone_support(set);
     let (size, areas) = match ns.and_then(|ns| ns.zones) {
         Some(zones) => {

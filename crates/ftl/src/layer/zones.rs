@@ -45,6 +45,12 @@ impl Ftl {
         self.set(set)?.zone(volume, zone)
     }
 
+    /// The zones that a set changed by itself since this was asked last, as time passed: what it recommends of them, and those that it
+    /// finished.
+    pub fn changed_zones(&mut self, set: SetId) -> Vec<(VolumeId, u32)> {
+        self.sets.get_mut(usize::from(set.0)).map_or_else(Vec::new, NvmSet::changed_zones)
+    }
+
     /// The byte of a volume where an append of so many bytes to the zone that begins at byte `zone` goes: its write pointer, where the
     /// write is to begin.
     ///

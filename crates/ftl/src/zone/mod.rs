@@ -20,6 +20,12 @@ pub struct ZoneInfo {
     pub extension: Box<[u8]>,
     /// Whether it has a Zone Random Write Area.
     pub zrwa: bool,
+    /// Whether the set recommends to finish it, or to reset it.
+    pub finish_recommended: bool,
+    /// See `finish_recommended`.
+    pub reset_recommended: bool,
+    /// Whether the set finished it by itself.
+    pub finished_by_set: bool,
 }
 
 /// What a host asks of zones.

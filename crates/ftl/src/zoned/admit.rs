@@ -46,10 +46,12 @@ impl Zones {
         if mapped.is_read_only() {
             return Answer::Failed(self.why_read_only(write.volume, write.start));
         }
+        self.tell_time(now, write.volume);
         let id = match self.check(write.volume, write.start, write.end) {
             Ok(id) => id,
             Err(fault) => return Answer::Failed(fault),
         };
+        self.await_age(mapped, cx);
         self.begin(now, id, write, mapped, cx)
     }
 

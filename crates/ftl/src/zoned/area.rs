@@ -155,10 +155,12 @@ impl Zones {
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
+        self.tell_time(now, volume);
         let id = match self.accept_commit(volume, target, end) {
             Ok(id) => id,
             Err(fault) => return Answer::Failed(fault),
         };
+        self.await_age(mapped, cx);
         // A write of nothing, which waits for those before it.
         let write = Write {
             io,

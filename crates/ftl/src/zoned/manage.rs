@@ -57,9 +57,11 @@ impl Zones {
             Ok(chosen) => chosen,
             Err(fault) => return Answer::Failed(fault),
         };
+        self.tell_time(now, volume);
         for (id, state) in chosen {
             self.change(now, io, id, state, action, mapped, cx);
         }
+        self.await_age(mapped, cx);
         let later = self.erasing.iter().any(|erasing| erasing.io == Some(io));
         self.pump(now, mapped, cx);
         if later { Answer::Later } else { Answer::At(now) }
@@ -129,23 +131,33 @@ impl Zones {
             ZoneAction::Reset | ZoneAction::TakeOffline => self.empty(now, Some(io), id, mapped, cx),
             ZoneAction::Extend(bytes) => self.zone_mut(id).extension = bytes.into(),
         }
-        if let Some(table) = self.table_mut(id.volume) {
-            table.set_state(id.zone, state);
-            if action == ZoneAction::OpenWithZrwa {
-                table.set_zrwa(id.zone, true);
-            }
-        }
-        if let Some(window) = self.zone(id).window {
-            // The rest of a zone that was finished is sent, and an empty window goes.
-            self.make_ready(window);
-            if self.windows[usize::from(window)].pages.is_empty() && !state.is_active() {
-                self.free_window(window);
-            }
+        self.enter(id, state);
+        if let Some(table) = self.table_mut(id.volume).filter(|_| action == ZoneAction::OpenWithZrwa) {
+            table.set_zrwa(id.zone, true);
         }
         if !matches!(action, ZoneAction::Open | ZoneAction::Close) {
             // An area is recorded, because its zone may hold something that no write pointer tells of.
             self.record(id, cx);
         }
+    }
+
+    /// A zone gets a state. The rest of one that was finished is sent, and an empty window goes.
+    fn enter(&mut self, id: ZoneId, state: ZoneState) {
+        if let Some(table) = self.table_mut(id.volume) {
+            table.set_state(id.zone, state);
+        }
+        if let Some(window) = self.zone(id).window {
+            self.make_ready(window);
+            if self.windows[usize::from(window)].pages.is_empty() && !state.is_active() {
+                self.free_window(window);
+            }
+        }
+    }
+
+    /// The set finishes a zone by itself.
+    pub(super) fn become_full<S: Storage>(&mut self, id: ZoneId, cx: &mut SetContext<'_, S>) {
+        self.enter(id, ZoneState::Full);
+        self.record(id, cx);
     }
 
     /// Closes the zone that a write opened longest ago, if another one can be opened only then.
@@ -181,6 +193,7 @@ impl Zones {
         let zone = self.zone_mut(id);
         (zone.accepted, zone.admitted, zone.strays) = (0, 0, false);
         zone.extension = Box::default();
+        zone.finished_by_set = false;
         let Some(plot) = self.zone_mut(id).plot.take() else { return };
         if self.durable {
             for unit in 0..self.striping.units {

@@ -15,6 +15,7 @@
 //! space as its zones can hold, so that there are always enough superblocks for both.
 
 mod admit;
+mod aging;
 mod area;
 mod manage;
 mod plots;
@@ -120,6 +121,10 @@ pub(crate) struct Zones {
     erasing: Vec<Erasing>,
     /// Whether a zone waits for a superblock.
     wants_superblock: bool,
+    /// When zones are looked at for their age; never if [`Nanos::MAX`].
+    look_at: Nanos,
+    /// Zones that the set changed by itself.
+    changed: Vec<(VolumeId, u32)>,
 }
 
 impl Zones {
@@ -156,6 +161,8 @@ impl Zones {
             free_ops: (0..ops).rev().collect(),
             erasing: Vec::new(),
             wants_superblock: false,
+            look_at: Nanos::MAX,
+            changed: Vec::new(),
         }
     }
 
@@ -182,7 +189,7 @@ impl Zones {
         if self.tables.len() <= at {
             self.tables.resize(at + 1, None);
         }
-        self.tables[at] = Some(ZoneTable::new(layout));
+        self.tables[at] = Some(ZoneTable::new(layout, self.config.aging));
     }
 
     /// Gives up the zones of a volume that goes.
@@ -220,6 +227,9 @@ impl Zones {
             written: u64::from(zone.accepted) * u64::from(PAGE),
             extension: zone.extension.clone(),
             zrwa: zone.zrwa,
+            finish_recommended: zone.finish_recommended,
+            reset_recommended: zone.reset_recommended,
+            finished_by_set: zone.finished_by_set,
         })
     }
 

@@ -15,6 +15,9 @@ const WITH_ZRWA: u32 = 1 << 31;
 /// [`Plot::superblock`] of a zone that lies nowhere.
 const NOWHERE: u32 = u32::MAX;
 
+/// Bit of a record's state: the set finished the zone by itself.
+const FINISHED_BY_SET: u32 = 1 << 30;
+
 /// A state as a record names it: the codes of NVMe's zone descriptors.
 const CODES: [(ZoneState, u8); 7] = [
     (ZoneState::Empty, 0x1),
@@ -31,6 +34,7 @@ fn encode(zone: &Zone, state: ZoneState, settled: u32, out: &mut Vec<u8>) {
     let code = CODES.iter().find(|(listed, _)| *listed == state).map_or(0, |(_, code)| *code);
     let plot = zone.plot.unwrap_or(Plot { superblock: NOWHERE, index: 0 });
     let flag = if zone.zrwa { WITH_ZRWA } else { 0 };
+    let flag = flag | if zone.finished_by_set { FINISHED_BY_SET } else { 0 };
     out.extend_from_slice(&(u32::from(code) | flag).to_le_bytes());
     out.extend_from_slice(&plot.superblock.to_le_bytes());
     out.extend_from_slice(&plot.index.to_le_bytes());
@@ -115,7 +119,7 @@ impl Zones {
         let zone = table.zones.get_mut(number as usize).ok_or_else(missing)?;
         let (fixed, extension) = bytes.split_at_checked(FIXED).ok_or("the record of a zone is cut off")?;
         let word = |i: usize| u32::from_le_bytes([fixed[i], fixed[i + 1], fixed[i + 2], fixed[i + 3]]);
-        let code = word(0) & !WITH_ZRWA;
+        let code = word(0) & !(WITH_ZRWA | FINISHED_BY_SET);
         let state = CODES.iter().find(|(_, known)| u32::from(*known) == code);
         let (state, _) = *state.ok_or_else(|| format!("zone {number} has the unknown state {code}"))?;
         let zrwa = word(0) & WITH_ZRWA != 0;
@@ -140,6 +144,7 @@ impl Zones {
         zone.floor = word(12).min(striping.units);
         zone.extension = extension.into();
         zone.committed = pointer;
+        zone.finished_by_set = word(0) & FINISHED_BY_SET != 0;
         table.set_zrwa(number, zrwa);
         table.set_state(number, state);
         Ok(())

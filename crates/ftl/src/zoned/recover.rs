@@ -370,6 +370,7 @@ impl Zones {
 
     /// Goes on when all sets have recovered: plots that hold nothing are erased.
     pub fn resume<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+        self.begin_ages(now, mapped, cx);
         let dirty = self.plots.sort(mapped.flash(), &self.striping);
         for plot in dirty {
             if !self.erase(now, plot, mapped, cx) {

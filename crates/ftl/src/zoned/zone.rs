@@ -2,10 +2,11 @@
 
 use super::striping::Plot;
 use crate::config::PAGE;
+use crate::config::ZoneAging;
 use crate::storage::Io;
 use crate::volume::VolumeId;
 use crate::zone::{ZoneFault, ZoneLayout, ZoneState};
-use media::Slot;
+use media::{Nanos, Slot};
 use std::collections::VecDeque;
 
 /// Which zone.
@@ -39,6 +40,12 @@ pub(super) struct Zone {
     pub extension: Box<[u8]>,
     /// Whether it has a Zone Random Write Area.
     pub zrwa: bool,
+    /// When it became active, or full.
+    pub since: Nanos,
+    /// What the set recommends, or did by itself.
+    pub finish_recommended: bool,
+    pub reset_recommended: bool,
+    pub finished_by_set: bool,
     /// The write pointer, in pages, that the record of a zone with such an area vouches for.
     pub committed: u32,
 }
@@ -58,6 +65,10 @@ impl Zone {
             extension: Box::default(),
             zrwa: false,
             committed: 0,
+            since: Nanos::ZERO,
+            finish_recommended: false,
+            reset_recommended: false,
+            finished_by_set: false,
         }
     }
 }
@@ -73,12 +84,27 @@ pub(super) struct ZoneTable {
     pub zrwas: u32,
     /// How many times a write opened a zone.
     pub opened: u64,
+    /// The time of what changes states now.
+    pub now: Nanos,
+    /// When the next zone may come of age, and what makes it so.
+    pub next_age: Nanos,
+    pub aging: ZoneAging,
 }
 
 impl ZoneTable {
-    pub fn new(layout: ZoneLayout) -> ZoneTable {
+    pub fn new(layout: ZoneLayout, aging: ZoneAging) -> ZoneTable {
         let zones = vec![Zone::empty(); layout.zones as usize];
-        ZoneTable { layout, zones, open: 0, active: 0, zrwas: 0, opened: 0 }
+        ZoneTable {
+            layout,
+            zones,
+            open: 0,
+            active: 0,
+            zrwas: 0,
+            opened: 0,
+            now: Nanos::ZERO,
+            next_age: Nanos::MAX,
+            aging,
+        }
     }
 
     /// Sets the state of a zone, and counts what it takes.
@@ -86,6 +112,21 @@ impl ZoneTable {
         let old = std::mem::replace(&mut self.zones[zone as usize].state, state);
         self.open = self.open + u32::from(state.is_open()) - u32::from(old.is_open());
         self.active = self.active + u32::from(state.is_active()) - u32::from(old.is_active());
+        let full = state == ZoneState::Full;
+        if self.aging.is_on() && (state.is_active(), full) != (old.is_active(), old == ZoneState::Full) {
+            self.begins_anew(zone);
+        }
+    }
+
+    /// A zone has become active, or full, or neither.
+    fn begins_anew(&mut self, zone: u32) {
+        let now = self.now;
+        let zone = &mut self.zones[zone as usize];
+        zone.since = now;
+        (zone.finish_recommended, zone.reset_recommended) = (false, false);
+        zone.finished_by_set &= zone.state == ZoneState::Full;
+        let next = zone.next_age(&self.aging);
+        self.next_age = self.next_age.min(next);
     }
 
     /// Gives a zone a Zone Random Write Area, or takes it.
