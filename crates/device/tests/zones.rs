@@ -6,15 +6,19 @@ use common::table::Table;
 use common::zones::*;
 use common::{Bench, bytes, pattern};
 use device::Origin;
-use nvme::admin::{FormatNvm, Sanitize, SanitizeAction, SecureErase};
+use ftl::ZonesConfig;
+use nvme::admin::{
+    FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, Sanitize, SanitizeAction, SecureErase,
+};
 use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::feature::{AsyncEventConfiguration, FeatureId};
 use nvme::identify::{
-    Cns, IdentifyController, IdentifyNamespace, IoCommandSets, NamespaceCreate, NamespaceIdDescriptor,
-    NamespaceList, Znsco, ZonedController, ZonedCreate, ZonedNamespace,
+    Cns, ControllerList, IdentifyController, IdentifyNamespace, IoCommandSets, NamespaceCreate,
+    NamespaceIdDescriptor, NamespaceList, Znsco, ZonedController, ZonedCreate, ZonedNamespace,
 };
 use nvme::io::{Blocks, DatasetManagement, DsmRange, appended_lba};
 use nvme::log::{ChangedZones, LogId};
+use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::zone::{
     ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport, ZoneReportFilter,
@@ -401,6 +405,65 @@ fn what_is_no_write_leaves_the_write_pointer() {
 }
 
 /// Makes erases fail until zones cannot be written any more.
+/// A host that selects the NVM Command Set only has no use for zones, and would write them as if they had none.
+#[test]
+fn a_host_that_selects_one_command_set_has_no_zoned_namespaces() {
+    let mut b = bench();
+    let conventional = b.create_attached(1, 1024);
+    let nsid = create(&mut b, &new_namespace());
+    assert!(write(&mut b, nsid, 0, 8).is_success());
+    let active = |b: &mut Bench| {
+        let list: NamespaceList = b.ask(identify(Cns::ACTIVE_NAMESPACES, 0, Csi::NVM));
+        list.iter().collect::<Vec<_>>()
+    };
+    let enable = |b: &mut Bench, css| {
+        let id = b.controller;
+        let cc = Cc::new().with_css(css).with_iosqes(6).with_iocqes(4);
+        for en in [false, true] {
+            b.set_property(id, PropertyOffset::CC, cc.with_en(en).into_bits().get()).unwrap();
+        }
+        b.drive.add_queue(id, 1, 128).unwrap();
+    };
+    assert_eq!(active(&mut b), [conventional, nsid]);
+    enable(&mut b, Cc::CSS_NVM);
+    assert_eq!(active(&mut b), [conventional]);
+    let ns: IdentifyNamespace = b.ask(identify(Cns::NAMESPACE, nsid, Csi::NVM));
+    assert_eq!(ns.nsze.get(), 0);
+    let allocated: NamespaceList = b.ask(identify(Cns::ALLOCATED_NAMESPACES, 0, Csi::NVM));
+    assert_eq!(allocated.iter().collect::<Vec<_>>(), [conventional, nsid]);
+    assert!(b.io(IoCommand::Read(Blocks::new(nsid, 0, 8)), &[]).0.is(Status::INVALID_FIELD));
+    assert!(write(&mut b, nsid, 8, 8).is(Status::INVALID_FIELD));
+    let list = ControllerList::new([b.controller.0]);
+    let attach = NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH };
+    assert!(b.admin(attach, &bytes(&list)).0.status().is(Status::IOCS_NOT_ENABLED));
+    // It is attached again for a host that selects all.
+    enable(&mut b, Cc::CSS_SETS);
+    assert_eq!(active(&mut b), [conventional, nsid]);
+    assert_eq!(b.read(nsid, 0, 8), pattern(0, 8 * 4096));
+    assert!(write(&mut b, nsid, 8, 8).is_success());
+}
+
+/// Sizes of zones and shares of active zones that are not the default.
+#[test]
+fn zones_have_the_distance_and_namespaces_the_share_that_the_set_says() {
+    let size = (CAPACITY + 3) * 4096;
+    let mut b = with(ZonesConfig { share: 3, size, ..ZonesConfig::default() });
+    let blocks = U64::new(2 * (CAPACITY + 3));
+    let new = NamespaceCreate { nsze: blocks, ncap: blocks, ..new_namespace() };
+    let (first, second) = (create(&mut b, &new), create(&mut b, &new));
+    for (nsid, active) in [(first, 3), (second, 1)] {
+        let zoned: ZonedNamespace = b.ask(identify(Cns::IOCS_NAMESPACE, nsid, Csi::ZONED));
+        assert_eq!(zoned.lbafe[0].zsze.get(), CAPACITY + 3);
+        assert_eq!((zoned.max_active(), zoned.max_open()), (Some(active), Some(active)));
+    }
+    assert!(b.admin(create_command(), &bytes(&new)).0.status().is(Status::NAMESPACE_INSUFFICIENT_CAPACITY));
+    let data = pattern(3, 8 * 4096);
+    let command = Command::zone_append(first, CAPACITY + 3, 8);
+    let (completion, _) = b.on(b.controller, 1, &command, &data);
+    assert_eq!((completion.status().is_success(), appended_lba(&completion)), (true, CAPACITY + 3));
+    assert_eq!(b.read(first, CAPACITY + 3, 8), data);
+}
+
 fn wear_out(b: &mut Bench, nsid: u32) {
     b.fail_erases();
     for round in 0.. {

@@ -394,7 +394,7 @@ impl Bench {
     }
 
     pub fn enable(&mut self, id: ControllerId) {
-        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
+        let cc = Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_iosqes(6).with_iocqes(4);
         self.set_property(id, PropertyOffset::CC, cc.into_bits().get()).unwrap();
     }
 
