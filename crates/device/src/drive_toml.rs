@@ -158,7 +158,7 @@ struct NandTable {
     #[serde(default)]
     placement: PlacementTable,
     window: Option<WindowTable>,
-    zone: Option<ZoneTable>,
+    zone: Option<Box<ZoneTable>>,
     #[serde(default)]
     faults: FaultTable,
 }
@@ -438,9 +438,11 @@ fn pages(key: &str, bytes: u64) -> Result<u32, ConfigError> {
 fn zones_of(set: &SetTable, i: usize) -> Result<ZonesConfig, ConfigError> {
     let SetTable::Nand(n) = set else { return Ok(ZonesConfig::default()) };
     let sense_pages = u32::try_from(n.nand_page.0 / u64::from(PAGE)).unwrap_or(u32::MAX);
-    n.zone
-        .unwrap_or_else(ZoneTable::unset)
-        .build(n.dies, n.unit_pages(sense_pages), |name| format!("set.{}.{name}", i + 1))
+    n.zone.as_deref().copied().unwrap_or_else(ZoneTable::unset).build(
+        n.dies,
+        n.unit_pages(sense_pages),
+        |name| format!("set.{}.{name}", i + 1),
+    )
 }
 
 impl NandTable {

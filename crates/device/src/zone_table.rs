@@ -172,8 +172,10 @@ impl ZoneTable {
 
 #[cfg(test)]
 mod tests {
+    use super::SECOND;
     use crate::Config;
-    use ftl::{SetConfig, ZonesConfig};
+    use ftl::{SetConfig, ZoneAging, ZonesConfig, ZrwaLayout};
+    use media::Nanos;
 
     const DRIVE: &str = "[drive]\nwrite_buffer = \"1MiB\"\nDRIVE\n[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"1GiB\"\n\
         spare = \"12.5%\"\nchannels = 1\ndies = 4\nplanes = 1\nnand_page = \"16KiB\"\npages_per_block = 24\nrated_cycles = 3000\nSET\n";
@@ -210,6 +212,19 @@ mod tests {
             Ok((made(0, 2, 24), mib + 2 * unit))
         );
         assert_eq!(zones("energy = \"1MiB\"", ""), Ok((made(0, 0, 0), mib)));
+        // Areas take energy, too.
+        let zrwa = ZrwaLayout { pages: 32, granularity: 4, max: 3 };
+        let (with, energy) =
+            zones("", "zone = { zrwa = 3, zrwa_size = \"128KiB\", zrwa_granularity = \"16KiB\" }").unwrap();
+        assert_eq!(with, ZonesConfig { zrwa: Some(zrwa), ..made(0, 14, of_units(22)) });
+        assert_eq!(energy, mib + 22 * unit + 3 * (128 << 10));
+        let (with, _) =
+            zones("", "zone = { zrwa = 14, share = 0, size = \"2MiB\", finish_after = \"60s\" }").unwrap();
+        let aging = ZoneAging { finish_after: Nanos(60 * SECOND), ..ZoneAging::default() };
+        let zrwa = Some(ZrwaLayout { pages: 64, granularity: 1, max: 14 });
+        assert_eq!(with, ZonesConfig { share: 0, size: 2 << 20, zrwa, aging, ..made(0, 14, of_units(22)) });
+        let unsafe_area = zones("power_loss_protection = false", "zone = { zrwa = 1 }").unwrap_err();
+        assert!(unsafe_area.contains("power-loss protection"), "{unsafe_area}");
         assert_eq!(zones("energy = \"8MiB\"", "zone = {}"), Ok((made(0, 14, of_units(22)), 8 * mib)));
         let short = zones("energy = \"1MiB\"", "zone = {}").unwrap_err();
         assert!(short.contains("buffers of zones") && short.contains("2129920 bytes"), "{short}");
@@ -234,6 +249,24 @@ mod tests {
                 "set.1.zone.dies is 8: 0 for all dies of the set, or a number that divides its 4 dies",
             ),
             ("active = 4097", "set.1.zone.active is 4097: 0 to 4096 zones; 0 turns zones off"),
+            ("size = \"1.5KiB\"", "set.1.zone.size is 1536B: a multiple of 4KiB, and not 0"),
+            ("zrwa = 15", "set.1.zone.zrwa is 15: at most the 14 zones that can be active"),
+            (
+                "zrwa = 1, zrwa_granularity = \"6KiB\"",
+                "set.1.zone.zrwa_granularity is 6KiB: a multiple of 4KiB, and not 0",
+            ),
+            (
+                "zrwa = 1, zrwa_size = \"20KiB\", zrwa_granularity = \"8KiB\"",
+                "set.1.zone.zrwa_size is 20KiB: a multiple of zone.zrwa_granularity, 8KiB, not 0 and at most 262136KiB",
+            ),
+            (
+                "finish_after = \"1500ms\"",
+                "set.1.zone.finish_after is 1500000000 ns: whole seconds, from 1s to 2^32 s",
+            ),
+            (
+                "finish_after = \"20s\", excursion_after = \"10s\"",
+                "set.1.zone.excursion_after is 10 s: at least zone.finish_after, 20 s",
+            ),
             (
                 "buffer = \"640KiB\"",
                 "set.1.zone.buffer is 640KiB: a multiple of 4KiB, at least a program unit of 48KiB for each of the 14 active zones: 672KiB",

@@ -2,9 +2,11 @@
 
 mod layout;
 mod state;
+mod zrwa;
 
-pub use layout::{ZoneLayout, ZoneSupport, ZrwaLayout};
+pub use layout::{ZoneLayout, ZoneSupport};
 pub use state::{ZoneEvent, ZoneFault, ZoneState};
+pub use zrwa::ZrwaLayout;
 
 /// Most bytes of a zone's descriptor extension: NVMe counts them in units of 64 bytes, with a number of 8 bits.
 pub const MAX_ZONE_EXTENSION: usize = 255 * 64;

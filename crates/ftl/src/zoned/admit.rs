@@ -56,6 +56,7 @@ impl Zones {
     }
 
     /// Admits a write that was accepted, or lets it wait.
+    #[inline]
     pub(super) fn begin<S: Storage>(
         &mut self,
         now: Nanos,
@@ -97,6 +98,7 @@ impl Zones {
     }
 
     /// The zone that a write goes to, with the resources that it takes. Moves the write pointer.
+    #[inline]
     fn check(&mut self, volume: VolumeId, start: u64, end: u64) -> Result<ZoneId, Fault> {
         let table = self.table_mut(volume).ok_or(Fault::OutOfRange)?;
         let ZoneLayout { size, capacity, .. } = table.layout;
@@ -112,9 +114,9 @@ impl Zones {
         // A full zone takes nothing, also where the event would leave it full.
         zone.state.after(ZoneEvent::Write).map_err(Fault::Zone)?;
         let (first, last) = ((within / u64::from(PAGE)) as u32, ((within + len) / u64::from(PAGE)) as u32);
-        let pointer = match table.layout.zrwa.filter(|_| zone.zrwa) {
-            None => (first == zone.accepted).then_some(last),
-            Some(area) => area.pointer_after(zone.accepted, first, last),
+        let pointer = match zone.zrwa {
+            false => (first == zone.accepted).then_some(last),
+            true => table.layout.zrwa.and_then(|area| area.pointer_after(zone.accepted, first, last)),
         };
         let pointer = pointer.ok_or(Fault::Zone(ZoneFault::InvalidWrite))?;
         if within + len > capacity {
@@ -146,9 +148,9 @@ impl Zones {
                 continue;
             }
             let mut write = self.waiting[i].write.clone();
-            let before = (write.start, self.zone(zone).admitted);
+            let before = write.start;
             let result = self.admit(zone, &mut write, self.waiting[i].pointer, cx);
-            any |= (write.start, self.zone(zone).admitted) != before;
+            any |= write.start != before || std::mem::take(&mut self.committed);
             match result {
                 Ok(false) => {
                     self.waiting[i].write = write;
@@ -241,7 +243,7 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         let Some(index) = self.window_of(id) else { return Ok(false) };
-        if self.zone(id).zrwa {
+        if self.windows[usize::from(index)].claim > self.striping.unit_pages {
             return self.admit_to_area(id, index, write, pointer, cx);
         }
         let layout = self.table(id.volume).ok_or(Fault::OutOfRange)?.layout;

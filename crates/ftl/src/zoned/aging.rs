@@ -45,7 +45,7 @@ impl Zones {
     /// Sets the time at which states of a volume's zones change.
     #[inline]
     pub(super) fn tell_time(&mut self, now: Nanos, volume: VolumeId) {
-        if self.config.aging.is_on()
+        if self.ages
             && let Some(table) = self.table_mut(volume)
         {
             table.now = now;
@@ -55,7 +55,7 @@ impl Zones {
     /// Makes sure that zones are looked at when the next one comes of age.
     #[inline]
     pub(super) fn await_age<S: Storage>(&mut self, mapped: &PageMappedSet, cx: &mut SetContext<'_, S>) {
-        if self.config.aging.is_on() {
+        if self.ages {
             let next = self.tables.iter().flatten().map(|table| table.next_age).min().unwrap_or(Nanos::MAX);
             if next < self.look_at {
                 self.look_at = next;
@@ -71,7 +71,7 @@ impl Zones {
         mapped: &PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) {
-        if !self.config.aging.is_on() {
+        if !self.ages {
             return;
         }
         self.look_at = Nanos::MAX;

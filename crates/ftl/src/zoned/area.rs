@@ -102,6 +102,7 @@ impl Zones {
             }
         }
         self.zone_mut(id).admitted = pointer;
+        self.committed = true;
         if pointer == layout.pages_of_zone() {
             self.drop_area(id);
         }

@@ -103,6 +103,8 @@ pub(crate) struct Zones {
     waiting_zones: u32,
     /// Whether pages have become free since it was tried last to admit what waits.
     freed: bool,
+    /// Whether a write pointer has passed pages of an area since it was tried last to admit what waits.
+    committed: bool,
     /// Whether a window may have strays that had no room, or commands that wait for its pages.
     unsettled: bool,
     /// Reused: see [`admit_waiting`](Zones::admit_waiting).
@@ -121,6 +123,8 @@ pub(crate) struct Zones {
     erasing: Vec<Erasing>,
     /// Whether a zone waits for a superblock.
     wants_superblock: bool,
+    /// Whether time changes zones.
+    ages: bool,
     /// When zones are looked at for their age; never if [`Nanos::MAX`].
     look_at: Nanos,
     /// Zones that the set changed by itself.
@@ -150,6 +154,7 @@ impl Zones {
             waiting: VecDeque::new(),
             waiting_zones: 0,
             freed: false,
+            committed: false,
             unsettled: false,
             stuck: Vec::new(),
             flushes: Vec::new(),
@@ -161,6 +166,7 @@ impl Zones {
             free_ops: (0..ops).rev().collect(),
             erasing: Vec::new(),
             wants_superblock: false,
+            ages: config.aging.is_on(),
             look_at: Nanos::MAX,
             changed: Vec::new(),
         }

@@ -108,20 +108,25 @@ impl ZoneTable {
     }
 
     /// Sets the state of a zone, and counts what it takes.
+    #[inline]
     pub fn set_state(&mut self, zone: u32, state: ZoneState) {
         let old = std::mem::replace(&mut self.zones[zone as usize].state, state);
         self.open = self.open + u32::from(state.is_open()) - u32::from(old.is_open());
         self.active = self.active + u32::from(state.is_active()) - u32::from(old.is_active());
-        let full = state == ZoneState::Full;
-        if self.aging.is_on() && (state.is_active(), full) != (old.is_active(), old == ZoneState::Full) {
-            self.begins_anew(zone);
+        if state != old && self.aging.is_on() {
+            self.begins_anew(zone, old);
         }
     }
 
-    /// A zone has become active, or full, or neither.
-    fn begins_anew(&mut self, zone: u32) {
+    /// A zone may have become active, or full, or neither: then its age begins anew.
+    #[cold]
+    fn begins_anew(&mut self, zone: u32, old: ZoneState) {
         let now = self.now;
         let zone = &mut self.zones[zone as usize];
+        let kind = |state: ZoneState| (state.is_active(), state == ZoneState::Full);
+        if kind(zone.state) == kind(old) {
+            return;
+        }
         zone.since = now;
         (zone.finish_recommended, zone.reset_recommended) = (false, false);
         zone.finished_by_set &= zone.state == ZoneState::Full;
@@ -136,6 +141,7 @@ impl ZoneTable {
     }
 
     /// Takes what a zone needs to go to a state by a write: the drive closes another one for it.
+    #[inline]
     pub fn write_to(&mut self, zone: u32, next: ZoneState) -> Result<(), ZoneFault> {
         let state = self.zones[zone as usize].state;
         if !state.is_active() && self.active >= self.layout.max_active {

@@ -4,14 +4,19 @@
 //!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test zones      (a campaign)
 //!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test zones                     (repeats one seed)
 
+mod areas;
+mod config;
+mod model;
+#[path = "../support/mod.rs"]
 mod support;
 
+use config::random_config;
 use ftl::{
-    Answer, CompletedIo, Config, Extent, Fault, Ftl, GcConfig, Io, PAGE, PlacementConfig, SetConfig, SetId,
-    Source, VolumeId, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneTarget,
-    ZonesConfig, ZrwaLayout,
+    Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, PAGE, SetId, Source, VolumeId, ZoneAction,
+    ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneTarget,
 };
-use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
+use media::{Nanos, Rng};
+use model::Model;
 use std::collections::BTreeMap;
 use support::{SECTOR, Store};
 
@@ -19,139 +24,6 @@ const SET: SetId = SetId(0);
 
 fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
-}
-
-fn random_config(rng: &mut Rng) -> Config {
-    let cell = pick(rng, &[Cell::Slc, Cell::Tlc]);
-    let (planes, sense_pages) = (pick(rng, &[1, 2]), pick(rng, &[1, 4]));
-    let unit_pages = planes * sense_pages * pick(rng, &[1, cell.bits()]);
-    let dies = pick(rng, &[1, 2, 4]);
-    let geometry = Geometry {
-        dies,
-        channels: 1,
-        planes,
-        superblocks: 40 + rng.below(16) as u32,
-        units_per_block: (64 / (unit_pages * dies)).max(2),
-        unit_pages,
-        sense_pages,
-        in_place: false,
-        rated_cycles: 100_000,
-    };
-    let timing = match rng.below(4) {
-        0 => NandTiming::default(),
-        _ => NandTiming {
-            sense: Nanos(40_000).into(),
-            program: Nanos(300_000),
-            erase: Nanos(2_000_000),
-            channel_bytes_per_second: 400_000_000,
-            suspend: Nanos(5_000),
-            resume: Nanos(5_000),
-            max_suspends: pick(rng, &[0, 2]),
-        },
-    };
-    let reserve = (9 + rng.below(4) as u32) * geometry.pages_per_superblock();
-    // A granule for each zone at least, whose superblocks are smaller: the set says that it has more than its chips, as a small model
-    // must.
-    let capacity_pages = (geometry.pages() as u32 - reserve).next_multiple_of(256);
-    let per_billion = pick(rng, &[0, 0, 3_000_000, 20_000_000]);
-    let active = 1 + rng.below(4) as u32;
-    let granularity = pick(rng, &[1, 2, 4]);
-    let zrwa = ZrwaLayout {
-        pages: granularity * (1 + rng.below(4) as u32),
-        granularity,
-        max: 1 + rng.below(active.into()) as u32,
-    };
-    // What is in an area must outlive power.
-    let protected = rng.below(2) == 0;
-    let zrwa = Some(zrwa).filter(|_| protected && rng.below(3) > 0);
-    Config {
-        sets: vec![SetConfig::Nand {
-            nand: NandConfig { geometry: geometry.clone(), cell, timing, durable: true },
-            capacity_pages: capacity_pages.min(geometry.pages() as u32 - 8 * geometry.pages_per_superblock())
-                / 256
-                * 256,
-            gc: GcConfig { wear_gap: pick(rng, &[3, 100]), ..GcConfig::default() },
-            placement: PlacementConfig::default(),
-            zones: ZonesConfig {
-                dies: pick(rng, &[0, 1]).min(dies),
-                active,
-                buffer_pages: active * unit_pages + rng.below(40) as u32,
-                zrwa,
-                ..ZonesConfig::default()
-            },
-        }],
-        buffer_pages: unit_pages * 4 + 8,
-        protected,
-        energy_bytes: 1 << 30,
-        // As many as whole groups of them fill a program unit.
-        atomic_pages: pick(rng, &[1, 1 << unit_pages.trailing_zeros()]),
-        durable: true,
-        faults: FaultPlan {
-            seed: rng.next_u64(),
-            program_failures: per_billion,
-            erase_failures: per_billion,
-            slow_operations: pick(rng, &[0, 200_000_000]),
-            slow_factor: 5,
-            ..FaultPlan::default()
-        },
-    }
-}
-
-/// A zone as the host sees it.
-#[derive(Clone, Debug, Default)]
-struct Model {
-    /// Sectors that were written since the last reset, acknowledged or not.
-    sectors: Vec<u32>,
-    /// How many of them are acknowledged, and how many must be there after any loss of power.
-    acknowledged: usize,
-    promised: usize,
-    /// How many times it was reset or finished: writes that were under way then may fail.
-    ended: u32,
-    /// How many times it was reset.
-    resets: u32,
-    /// What it holds if it was opened with a Zone Random Write Area since its last reset.
-    area: Option<Area>,
-}
-
-/// A zone that was opened with a Zone Random Write Area. Values are those of whole pages.
-#[derive(Clone, Debug, Default)]
-struct Area {
-    /// What each page may hold: the last value that was acknowledged, and those that were written since.
-    pages: Vec<Vec<u32>>,
-    /// The write pointer, in pages, and how far it was acknowledged.
-    pointer: u32,
-    acknowledged: u32,
-}
-
-impl Area {
-    /// Whether a page may hold a value.
-    fn may_hold(&self, page: usize, value: u32) -> bool {
-        self.pages.get(page).map_or(value == 0, |values| values.contains(&value))
-    }
-
-    fn write(&mut self, first: usize, count: usize, value: u32) {
-        let pages = self.pages.len().max(first + count);
-        self.pages.resize(pages, vec![0]);
-        self.pages[first..first + count].iter_mut().for_each(|values| values.push(value));
-    }
-
-    fn acknowledge(&mut self, first: usize, count: usize, value: u32, pointer: u32) {
-        for values in &mut self.pages[first..first + count] {
-            let at = values.iter().position(|&v| v == value).expect("nothing newer was acknowledged");
-            values.drain(..at);
-        }
-        self.acknowledged = self.acknowledged.max(pointer);
-    }
-}
-
-impl Model {
-    /// The write pointer, in bytes.
-    fn pointer(&self) -> u64 {
-        match &self.area {
-            Some(area) => u64::from(area.pointer) * u64::from(PAGE),
-            None => self.sectors.len() as u64 * u64::from(SECTOR),
-        }
-    }
 }
 
 #[derive(Clone, Debug)]
@@ -289,41 +161,6 @@ impl Run {
             return Err(ZoneFault::Boundary);
         }
         self.expected_state(zone, pointer)
-    }
-
-    /// Where the write pointer of a zone goes if it is written, in bytes of the zone; `None` if it cannot be written there.
-    fn pointer_after(&self, zone: usize, at: u64, bytes: u64) -> Option<u64> {
-        let info = self.info(zone);
-        let page = u64::from(PAGE);
-        let pointer = self.zones[zone].pointer();
-        let Some(area) = self.zones[zone].area.as_ref().filter(|_| info.zrwa) else {
-            return (at == pointer).then_some(pointer + bytes);
-        };
-        let zrwa = self.layout.zrwa.unwrap();
-        let (pointer, size) = (u64::from(area.pointer) * page, u64::from(zrwa.pages) * page);
-        if at < pointer || at + bytes > pointer + 2 * size {
-            return None;
-        }
-        let mut next = pointer;
-        while at + bytes > next + size {
-            next += u64::from(zrwa.granularity) * page;
-        }
-        Some(next)
-    }
-
-    /// The state of a zone whose write pointer moves there.
-    fn expected_state(&self, zone: usize, pointer: u64) -> Result<ZoneState, ZoneFault> {
-        let states = self.states();
-        let ZoneLayout { capacity, max_active, max_open, .. } = self.layout;
-        let active = states.iter().filter(|s| s.is_active()).count() as u32;
-        let open = states.iter().filter(|s| s.is_open()).count() as u32;
-        if !states[zone].is_active() && active == max_active {
-            return Err(ZoneFault::TooManyActive);
-        }
-        if !states[zone].is_open() && open == max_open && !states.contains(&ZoneState::ImplicitlyOpened) {
-            return Err(ZoneFault::TooManyOpen);
-        }
-        states[zone].after(if pointer == capacity { ZoneEvent::Fill } else { ZoneEvent::Write })
     }
 
     fn write(&mut self) {
@@ -490,6 +327,10 @@ impl Run {
             _ if all => ZoneAction::TakeOffline,
             _ => ZoneAction::Extend(&extension),
         };
+        self.manage_as(zone, all, action);
+    }
+
+    fn manage_as(&mut self, zone: usize, all: bool, action: ZoneAction<'_>) {
         let event = match action {
             ZoneAction::Open | ZoneAction::OpenWithZrwa => ZoneEvent::Open,
             ZoneAction::Commit(_) => ZoneEvent::Write,
@@ -553,61 +394,6 @@ impl Run {
         }
         if matches!(answer, Answer::At(_)) {
             self.ended(io);
-        }
-    }
-
-    /// Whether a zone may be opened with a Zone Random Write Area.
-    fn may_have_area(&self, zone: usize) -> Result<(), ZoneFault> {
-        let infos: Vec<ZoneInfo> = (0..self.zones.len()).map(|zone| self.info(zone)).collect();
-        let areas = infos.iter().filter(|info| info.zrwa).count() as u32;
-        match &infos[zone] {
-            info if info.zrwa => Ok(()),
-            info if info.state != ZoneState::Empty => Err(ZoneFault::InvalidOperation),
-            _ if areas >= self.layout.zrwa.unwrap().max => Err(ZoneFault::NoZrwa),
-            _ => Ok(()),
-        }
-    }
-
-    /// Moves the write pointer of a zone with an area.
-    fn commit(&mut self) {
-        let zone = self.rng.below(self.zones.len() as u64) as usize;
-        let (Some(zrwa), info) = (self.layout.zrwa, self.info(zone)) else { return };
-        let (capacity, pages) = (self.layout.capacity / u64::from(PAGE), u64::from(zrwa.pages));
-        let granularity = u64::from(zrwa.granularity);
-        let pointer = self.zones[zone].area.as_ref().map_or(0, |area| u64::from(area.pointer));
-        let to = match self.rng.below(10) {
-            0 => self.rng.below(capacity + 2),
-            _ => pointer + granularity * (1 + self.rng.below(pages / granularity)),
-        };
-        let possible = info.zrwa
-            && to > pointer
-            && to <= capacity.min(pointer + pages)
-            && (to - pointer).is_multiple_of(granularity);
-        let expected = match possible {
-            true => self.expected_state(zone, to * u64::from(PAGE)),
-            false => Err(ZoneFault::InvalidOperation),
-        };
-        let (io, target) = (self.io(), ZoneTarget::One(zone as u32));
-        let action = ZoneAction::Commit(to * u64::from(PAGE));
-        let answer = self.ftl.manage_zones(self.now, Io(io), self.volume, target, action, &mut self.store);
-        match (expected, answer) {
-            (_, Answer::Failed(_)) if self.is_read_only() => self.worn_out = true,
-            (Err(expected), Answer::Failed(Fault::Zone(fault))) => {
-                assert_eq!(expected, fault, "seed {}: {info:?}", self.seed)
-            }
-            (Ok(state), Answer::At(_) | Answer::Later) => {
-                assert_eq!(self.info(zone).state, state, "seed {}", self.seed);
-                let (ended, resets) = (self.zones[zone].ended, self.zones[zone].resets);
-                let pointer = to as u32;
-                self.area_pages[2] += 1;
-                self.zones[zone].area.as_mut().unwrap().pointer = pointer;
-                let what = InFlight::Area { zone, first: 0, count: 0, pointer, ended, resets };
-                self.in_flight.insert(io, what);
-                if matches!(answer, Answer::At(_)) {
-                    self.ended(io);
-                }
-            }
-            (expected, answer) => panic!("seed {}: {expected:?} expected, {answer:?}", self.seed),
         }
     }
 
@@ -842,55 +628,6 @@ impl Run {
         model.ended += 1;
     }
 
-    /// What was acknowledged is in the area if the capacitors did their work. Else there is the begin of what the write pointer had passed.
-    fn check_area_after_cut(&mut self, zone: usize, before: &ZoneInfo, kept: bool, found: &[u32]) {
-        let (info, seed) = (self.info(zone), self.seed);
-        let page = u64::from(PAGE);
-        let model = &mut self.zones[zone];
-        let area = model.area.as_mut().unwrap();
-        let values: Vec<u32> = found.chunks(8).map(|page| page[0]).collect();
-        for (i, page) in found.chunks(8).enumerate() {
-            let value = page[0];
-            let lost = !kept
-                && value == 0
-                && (i as u64 * u64::from(PAGE) >= info.written || !info.state.is_active());
-            assert!(
-                page == [value; 8] && (area.may_hold(i, value) || lost),
-                "seed {seed}: page {i} of zone {zone} holds {page:?}, not {:?}; {before:?} became {info:?}",
-                area.pages.get(i)
-            );
-        }
-        let holds = info.written > 0 || values.iter().any(|&value| value != 0);
-        let filled = info.written == self.layout.capacity;
-        let expected = match before.state {
-            ZoneState::Offline | ZoneState::ReadOnly => before.state,
-            ZoneState::Full if before.written < self.layout.capacity => ZoneState::Full,
-            _ if info.state == ZoneState::Full && !kept => ZoneState::Full,
-            _ if filled => ZoneState::Full,
-            _ if holds => ZoneState::Closed,
-            _ => ZoneState::Empty,
-        };
-        let worn_out = self.ftl.set_info(SET).unwrap().read_only;
-        self.worn_out |= worn_out;
-        let expected = if worn_out && info.state == ZoneState::ReadOnly { info.state } else { expected };
-        assert_eq!(info.state, expected, "seed {seed}: zone {zone} was {before:?}, is {info:?}");
-        // One that was filled and lost its end has none any more.
-        let may_have_area = before.zrwa && info.state == ZoneState::Closed;
-        assert_eq!(info.zrwa, may_have_area, "seed {seed}: zone {zone} was {before:?}, is {info:?}");
-        if info.state == ZoneState::Closed {
-            let least = if kept { area.acknowledged } else { 0 };
-            let possible = u64::from(least) * page..=u64::from(area.pointer) * page;
-            assert!(possible.contains(&info.written), "seed {seed}: zone {zone}: {possible:?}, {info:?}");
-            area.pointer = (info.written / page) as u32;
-            area.acknowledged = area.pointer;
-        }
-        area.pages = values.into_iter().map(|value| vec![value]).collect();
-        model.ended += 1;
-        if info.state == ZoneState::Empty {
-            model.area = None;
-        }
-    }
-
     fn check_mapped_after_cut(&mut self, kept: bool) {
         let Some(volume) = self.mapped else { return };
         for page in 0..self.pages.len() {
@@ -906,6 +643,7 @@ impl Run {
                 break;
             }
             match self.rng.below(100) {
+                0..6 if self.layout.zrwa.is_some() => self.open_with_area(),
                 0..45 => self.write(),
                 45..55 => self.write_mapped(),
                 55..62 => {
