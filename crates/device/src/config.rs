@@ -256,6 +256,21 @@ impl Config {
             );
             return wrong("max_active", zones.max_active.to_string(), &rule);
         }
+        let areas = |zones: &ZoneLayout| zones.zrwa.map_or(0, |zrwa| zrwa.max);
+        let (mine, there) = (areas(zones), support.zrwa.map_or(0, |zrwa| zrwa.max));
+        let all: u32 = self.namespaces[..=i]
+            .iter()
+            .filter(same)
+            .filter_map(|other| other.zones.as_ref())
+            .map(areas)
+            .sum();
+        if mine > 0 && (mine > zones.max_active || all > there) {
+            let rule = format!(
+                "at most max_active = {}, and NVM Set {} has {there} Zone Random Write Areas (zone.zrwa) for all of its namespaces",
+                zones.max_active, ns.set
+            );
+            return wrong("zrwa", mine.to_string(), &rule);
+        }
         Ok(())
     }
 

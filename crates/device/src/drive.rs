@@ -60,11 +60,14 @@ pub struct Drive {
     pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
     pub(crate) done: Vec<CompletedIo>,
+    /// Whether time changes zones.
+    zones_age: bool,
 }
 
 impl From<Core> for Drive {
     /// A drive whose components have no state yet.
     fn from(core: Core) -> Drive {
+        let zones_age = zones::age(&core.config.ftl.sets);
         Drive {
             faults: FaultPlans::new(core.ftl.set_count()),
             core,
@@ -80,6 +83,7 @@ impl From<Core> for Drive {
             sanitize: SanitizeOperation::default(),
             deleted: DeletedNamespaces::default(),
             done: Vec::with_capacity(1024),
+            zones_age,
         }
     }
 }
@@ -489,6 +493,9 @@ impl Drive {
             }
         }
         self.done = all;
+        if self.zones_age {
+            zones::changed::tell_of_aged(&mut self.core, cx);
+        }
     }
 
     /// Runs every event that is due at `now`, each at its own time. So the results do not depend on how late the call is.

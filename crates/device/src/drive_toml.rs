@@ -158,7 +158,7 @@ struct NandTable {
     #[serde(default)]
     placement: PlacementTable,
     window: Option<WindowTable>,
-    zone: Option<ZoneTable>,
+    zone: Option<Box<ZoneTable>>,
     #[serde(default)]
     faults: FaultTable,
 }
@@ -316,7 +316,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         .sum();
     let zones = file.set.iter().enumerate().map(|(i, set)| zones_of(set, i));
     let zones: Vec<ZonesConfig> = zones.collect::<Result<_, _>>()?;
-    let windows_of_zones: u64 = zones.iter().map(|z| u64::from(z.buffer_pages) * u64::from(PAGE)).sum();
+    let windows_of_zones: u64 = zones.iter().map(|z| z.all_pages() * u64::from(PAGE)).sum();
     let fixed = buffer_bytes.saturating_add(stated).saturating_add(windows_of_zones);
     let energy_bytes = d.energy.map_or(fixed, |e| e.0);
     // A DRAM set without a capacity gets what the budget leaves.
@@ -438,9 +438,11 @@ fn pages(key: &str, bytes: u64) -> Result<u32, ConfigError> {
 fn zones_of(set: &SetTable, i: usize) -> Result<ZonesConfig, ConfigError> {
     let SetTable::Nand(n) = set else { return Ok(ZonesConfig::default()) };
     let sense_pages = u32::try_from(n.nand_page.0 / u64::from(PAGE)).unwrap_or(u32::MAX);
-    n.zone
-        .unwrap_or_else(ZoneTable::unset)
-        .build(n.dies, n.unit_pages(sense_pages), |name| format!("set.{}.{name}", i + 1))
+    n.zone.as_deref().copied().unwrap_or_else(ZoneTable::unset).build(
+        n.dies,
+        n.unit_pages(sense_pages),
+        |name| format!("set.{}.{name}", i + 1),
+    )
 }
 
 impl NandTable {
@@ -651,7 +653,7 @@ mod tests {
         let text = DEFAULT_DRIVE
             .replace("capacity = \"64MiB\"\n", "")
             // The buffer of zones counts, too.
-            .replace("zone = {}\n", "")
+            .replace("zone = { zrwa = 14 }\n", "")
             .replace("[drive]", "[drive]\nenergy = \"48MiB\"\nwrite_buffer = \"16MiB\"");
         let c = Config::from_toml(&text).unwrap();
         assert_eq!(c.ftl.sets[1].capacity_pages(), (32 << 20) / 4096);

@@ -4,7 +4,7 @@ use crate::config::{Attach, GRANULE_BYTES, InitialNamespace, offered_bytes};
 use crate::lba_format::LbaFormat;
 use crate::quantity::{Rate, Size, Time};
 use crate::quota::limits::Limits;
-use ftl::{SetConfig, ZoneLayout, ZoneSupport};
+use ftl::{SetConfig, ZoneLayout, ZoneSupport, ZrwaLayout};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};
 
@@ -28,6 +28,7 @@ pub(crate) struct NamespaceTable {
     zoned: bool,
     max_active: Option<u32>,
     max_open: Option<u32>,
+    zrwa: Option<u32>,
 }
 
 /// Size of a namespace.
@@ -59,8 +60,10 @@ impl NamespaceTable {
     /// Its zones in this set, as many as `bytes` have. `active` zones are its share where it does not say.
     fn zones(&self, set: &SetConfig, bytes: u64, active: u32) -> Option<ZoneLayout> {
         // A set without zones is told of later, by what it lacks.
-        let capacity = set.zone_support().map_or(0, |support| support.capacity);
-        let size = capacity.max(1).next_power_of_two();
+        let support = set.zone_support();
+        let (capacity, size) = support.map_or((0, 1), |support| (support.capacity, support.size));
+        let none = ZrwaLayout { pages: 0, granularity: 0, max: 0 };
+        let area = support.and_then(|support| support.zrwa).unwrap_or(none);
         let max_active = self.max_active.unwrap_or(active);
         self.zoned.then(|| ZoneLayout {
             zones: u32::try_from(bytes / size).unwrap_or(u32::MAX),
@@ -68,6 +71,7 @@ impl NamespaceTable {
             capacity,
             max_active,
             max_open: self.max_open.unwrap_or(max_active),
+            zrwa: self.zrwa.filter(|areas| *areas > 0).map(|max| ZrwaLayout { max, ..area }),
         })
     }
 }
@@ -111,8 +115,8 @@ impl Left {
         let bytes = self.bytes.take().unwrap_or(0);
         match set.zone_support().filter(|_| zoned) {
             None => bytes,
-            Some(ZoneSupport { capacity, .. }) => {
-                bytes / capacity.next_multiple_of(GRANULE_BYTES) * capacity.next_power_of_two()
+            Some(ZoneSupport { capacity, size, .. }) => {
+                bytes / capacity.next_multiple_of(GRANULE_BYTES) * size
             }
         }
     }
@@ -259,8 +263,14 @@ mod tests {
         let (mib, zones) = (1 << 20, "zone = {}");
         let one = |lines: &str| format!("[[namespace]]\nzoned = true\n{lines}\n");
         let made = zoned(zones, &one("size = \"16MiB\"\nmax_active = 5\nmax_open = 3")).unwrap();
-        let layout =
-            ZoneLayout { zones: 8, size: 2 * mib, capacity: 3 * mib / 2, max_active: 5, max_open: 3 };
+        let layout = ZoneLayout {
+            zones: 8,
+            size: 2 * mib,
+            capacity: 3 * mib / 2,
+            max_active: 5,
+            max_open: 3,
+            zrwa: None,
+        };
         assert_eq!((made[0].zones, made[0].bytes, made[0].needed()), (Some(layout), 16 * mib, 16 * mib));
         // A zone of 1.5 MiB takes 2 MiB of the capacity. What the others leave is for the one that takes the rest.
         let rest = one("size = \"rest\"")

@@ -3,12 +3,12 @@
 mod common;
 
 use common::table::Table;
-use common::{Bench, bytes, pattern, small};
+use common::zones::*;
+use common::{Bench, bytes, pattern};
 use device::Origin;
-use ftl::{SetConfig, ZonesConfig};
+use ftl::ZonesConfig;
 use nvme::admin::{
-    FormatNvm, Identify, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
-    NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
+    FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, Sanitize, SanitizeAction, SecureErase,
 };
 use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::feature::{AsyncEventConfiguration, FeatureId};
@@ -18,107 +18,13 @@ use nvme::identify::{
 };
 use nvme::io::{Blocks, DatasetManagement, DsmRange, appended_lba};
 use nvme::log::{ChangedZones, LogId};
+use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::zone::{
     ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport, ZoneReportFilter,
     ZoneSendAction, ZoneState,
 };
 use nvme::{Command, Csi, IDENTIFY_SIZE, IoCommand, IoOpcode, NSID_ALL, Status, U16, U32, U64};
-
-/// Blocks from one zone to the next, and blocks that can be written: a superblock of the small drive.
-const SIZE: u64 = 512;
-const CAPACITY: u64 = 384;
-const ZONES: u64 = 8;
-
-fn bench() -> Bench {
-    let mut config = small(&[]);
-    let SetConfig::Nand { zones, .. } = &mut config.ftl.sets[0] else { panic!("set 1 is NAND") };
-    *zones = ZonesConfig { dies: 0, active: 4, buffer_pages: 96 };
-    config.ftl.energy_bytes += 96 * 4096;
-    Bench::new(config)
-}
-
-fn create_command() -> NamespaceManagement {
-    NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi: Csi::ZONED }
-}
-
-fn new_namespace() -> NamespaceCreate {
-    NamespaceCreate {
-        nsze: U64::new(ZONES * SIZE),
-        ncap: U64::new(ZONES * SIZE),
-        nvmsetid: U16::new(1),
-        ..NamespaceCreate::default()
-    }
-}
-
-fn two_zones() -> NamespaceCreate {
-    let blocks = U64::new(2 * SIZE);
-    let mut new = NamespaceCreate { nsze: blocks, ncap: blocks, ..new_namespace() };
-    new.set_zoned(&ZonedCreate { rar: U32::new(2), ror: U32::new(2), ..ZonedCreate::default() });
-    new
-}
-
-fn attach(b: &mut Bench, nsid: u32) {
-    let list = ControllerList::new([b.controller.0]);
-    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
-}
-
-fn create(b: &mut Bench, new: &NamespaceCreate) -> u32 {
-    let (nsid, _) = b.admin_ok(create_command(), &bytes(new));
-    attach(b, nsid);
-    nsid
-}
-
-fn identify(cns: Cns, nsid: u32, csi: Csi) -> Identify {
-    Identify { nsid, cns, cntid: 0xFFFF, cnssid: 0, csi, uidx: 0 }
-}
-
-fn send(b: &mut Bench, nsid: u32, action: ZoneSendAction, zone: u64) -> Status {
-    b.io(ZoneManagementSend::new(nsid, action, zone * SIZE), &[]).0
-}
-
-fn send_all(b: &mut Bench, nsid: u32, action: ZoneSendAction) -> Status {
-    b.io(ZoneManagementSend { select_all: true, ..ZoneManagementSend::new(nsid, action, 0) }, &[]).0
-}
-
-fn receive(nsid: u32, zone: u64, dwords: u64) -> ZoneManagementReceive {
-    ZoneManagementReceive {
-        nsid,
-        slba: zone * SIZE,
-        dwords,
-        action: ZoneReceiveAction::REPORT,
-        filter: ZoneReportFilter::ALL,
-        partial: false,
-    }
-}
-
-/// All zones: state and write pointer.
-fn report(b: &mut Bench, nsid: u32) -> Vec<(ZoneState, Option<u64>)> {
-    let (status, data) = b.io(receive(nsid, 0, 16 + 16 * ZONES), &[]);
-    assert!(status.is_success(), "{status}");
-    let report = ZoneReport::parse(&data, 0).unwrap();
-    assert_eq!(report.nzones(), report.zones().count() as u64);
-    let zones: Vec<_> = report.zones().map(|(zone, _)| (zone.state(), zone.write_pointer())).collect();
-    for (i, (zone, _)) in (0..).zip(report.zones()) {
-        assert_eq!((zone.zslba.get(), zone.zcap.get()), (i * SIZE, CAPACITY));
-    }
-    zones
-}
-
-fn state(b: &mut Bench, nsid: u32, zone: usize) -> ZoneState {
-    report(b, nsid)[zone].0
-}
-
-fn append(b: &mut Bench, nsid: u32, zone: u64, blocks: u32, data: &[u8]) -> Result<u64, Status> {
-    let command = Command::zone_append(nsid, zone * SIZE, blocks);
-    let (completion, _) = b.on(b.controller, 1, &command, data);
-    if completion.status().is_success() { Ok(appended_lba(&completion)) } else { Err(completion.status()) }
-}
-
-fn write(b: &mut Bench, nsid: u32, lba: u64, blocks: u32) -> Status {
-    let data = pattern(lba as u32, blocks as usize * 4096);
-    b.io(IoCommand::Write(Blocks::new(nsid, lba, blocks)), &data).0
-}
 
 #[test]
 fn a_zoned_namespace_says_what_it_is() {
@@ -499,6 +405,65 @@ fn what_is_no_write_leaves_the_write_pointer() {
 }
 
 /// Makes erases fail until zones cannot be written any more.
+/// A host that selects the NVM Command Set only has no use for zones, and would write them as if they had none.
+#[test]
+fn a_host_that_selects_one_command_set_has_no_zoned_namespaces() {
+    let mut b = bench();
+    let conventional = b.create_attached(1, 1024);
+    let nsid = create(&mut b, &new_namespace());
+    assert!(write(&mut b, nsid, 0, 8).is_success());
+    let active = |b: &mut Bench| {
+        let list: NamespaceList = b.ask(identify(Cns::ACTIVE_NAMESPACES, 0, Csi::NVM));
+        list.iter().collect::<Vec<_>>()
+    };
+    let enable = |b: &mut Bench, css| {
+        let id = b.controller;
+        let cc = Cc::new().with_css(css).with_iosqes(6).with_iocqes(4);
+        for en in [false, true] {
+            b.set_property(id, PropertyOffset::CC, cc.with_en(en).into_bits().get()).unwrap();
+        }
+        b.drive.add_queue(id, 1, 128).unwrap();
+    };
+    assert_eq!(active(&mut b), [conventional, nsid]);
+    enable(&mut b, Cc::CSS_NVM);
+    assert_eq!(active(&mut b), [conventional]);
+    let ns: IdentifyNamespace = b.ask(identify(Cns::NAMESPACE, nsid, Csi::NVM));
+    assert_eq!(ns.nsze.get(), 0);
+    let allocated: NamespaceList = b.ask(identify(Cns::ALLOCATED_NAMESPACES, 0, Csi::NVM));
+    assert_eq!(allocated.iter().collect::<Vec<_>>(), [conventional, nsid]);
+    assert!(b.io(IoCommand::Read(Blocks::new(nsid, 0, 8)), &[]).0.is(Status::INVALID_FIELD));
+    assert!(write(&mut b, nsid, 8, 8).is(Status::INVALID_FIELD));
+    let list = ControllerList::new([b.controller.0]);
+    let attach = NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH };
+    assert!(b.admin(attach, &bytes(&list)).0.status().is(Status::IOCS_NOT_ENABLED));
+    // It is attached again for a host that selects all.
+    enable(&mut b, Cc::CSS_SETS);
+    assert_eq!(active(&mut b), [conventional, nsid]);
+    assert_eq!(b.read(nsid, 0, 8), pattern(0, 8 * 4096));
+    assert!(write(&mut b, nsid, 8, 8).is_success());
+}
+
+/// Sizes of zones and shares of active zones that are not the default.
+#[test]
+fn zones_have_the_distance_and_namespaces_the_share_that_the_set_says() {
+    let size = (CAPACITY + 3) * 4096;
+    let mut b = with(ZonesConfig { share: 3, size, ..ZonesConfig::default() });
+    let blocks = U64::new(2 * (CAPACITY + 3));
+    let new = NamespaceCreate { nsze: blocks, ncap: blocks, ..new_namespace() };
+    let (first, second) = (create(&mut b, &new), create(&mut b, &new));
+    for (nsid, active) in [(first, 3), (second, 1)] {
+        let zoned: ZonedNamespace = b.ask(identify(Cns::IOCS_NAMESPACE, nsid, Csi::ZONED));
+        assert_eq!(zoned.lbafe[0].zsze.get(), CAPACITY + 3);
+        assert_eq!((zoned.max_active(), zoned.max_open()), (Some(active), Some(active)));
+    }
+    assert!(b.admin(create_command(), &bytes(&new)).0.status().is(Status::NAMESPACE_INSUFFICIENT_CAPACITY));
+    let data = pattern(3, 8 * 4096);
+    let command = Command::zone_append(first, CAPACITY + 3, 8);
+    let (completion, _) = b.on(b.controller, 1, &command, &data);
+    assert_eq!((completion.status().is_success(), appended_lba(&completion)), (true, CAPACITY + 3));
+    assert_eq!(b.read(first, CAPACITY + 3, 8), data);
+}
+
 fn wear_out(b: &mut Bench, nsid: u32) {
     b.fail_erases();
     for round in 0.. {

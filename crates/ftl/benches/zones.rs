@@ -30,11 +30,12 @@ struct InZones {
 
 impl InZones {
     fn new() -> InZones {
-        let zones = ZonesConfig { dies: 0, active: 14, buffer_pages: 1024 };
+        let zones = ZonesConfig { dies: 0, active: 14, buffer_pages: 1024, ..ZonesConfig::default() };
         let mut ftl = Ftl::new(config(28.0, zones)).expect("a good configuration");
         let capacity = ftl.zone_support(SetId(0)).expect("zones").capacity;
         let zones = (ftl.set_info(SetId(0)).expect("set").capacity_bytes / capacity) as u32;
-        let layout = ZoneLayout { zones, size: capacity, capacity, max_active: ACTIVE, max_open: ACTIVE };
+        let (size, zrwa) = (capacity, None);
+        let layout = ZoneLayout { zones, size, capacity, max_active: ACTIVE, max_open: ACTIVE, zrwa };
         let volume = ftl.create_zoned(SetId(0), layout, &mut NoContents).expect("space");
         let load = ClosedLoop::on(ftl, volume, layout.bytes());
         InZones { load, layout, open: (0..ACTIVE).map(|zone| (zone, 0)).collect(), next: ACTIVE, turn: 0 }

@@ -2,7 +2,8 @@
 
 use crate::placement::Placement;
 use crate::victim::GcPolicy;
-use media::{FaultPlan, Geometry, MemoryConfig, NandConfig};
+use crate::zone::ZrwaLayout;
+use media::{FaultPlan, Geometry, MemoryConfig, NandConfig, Nanos};
 use serde::Deserialize;
 
 /// Bytes of a page, the unit of mapping.
@@ -99,9 +100,37 @@ pub struct ZonesConfig {
     pub dies: u32,
     /// Zones that can be active at a time; 0: the set has no zones.
     pub active: u32,
+    /// How many of them a volume gets that does not say how many it wants, if they are left; 0: all that are left.
+    pub share: u32,
+    /// Bytes from the begin of a zone to that of the next, which hold what can be written of it, in whole pages; 0: the next power of two.
+    pub size: u64,
     /// Pages of all windows: what was written to zones and is not on flash. A program unit for each active zone at least. They count
     /// against what the capacitors can save.
     pub buffer_pages: u32,
+    /// Zone Random Write Areas, which take memory of their own that the capacitors must save, too. `None`: there are none.
+    pub zrwa: Option<ZrwaLayout>,
+    /// What the set recommends for zones that were not touched for long.
+    pub aging: ZoneAging,
+}
+
+/// What a set recommends of zones, and does to them by itself, as time passes. Time without power does not count.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub struct ZoneAging {
+    /// A zone that has been active for so long should be finished; 0: never.
+    pub finish_after: Nanos,
+    /// The set finishes it when it has been active for so long (an excursion); 0: never. No less than `finish_after`.
+    pub excursion_after: Nanos,
+    /// A zone that has been full for so long should be reset; 0: never.
+    pub reset_after: Nanos,
+    /// In what time hosts are told to reset it then; 0: they are told nothing. Nothing happens when it has passed.
+    pub reset_limit: Nanos,
+}
+
+impl ZoneAging {
+    /// Whether time changes anything.
+    pub(crate) fn is_on(&self) -> bool {
+        [self.finish_after, self.excursion_after, self.reset_after].iter().any(|after| after.0 > 0)
+    }
 }
 
 /// Placement handles: data that is written with one of them shares superblocks with no other.
@@ -141,8 +170,31 @@ impl PlacementConfig {
 }
 
 impl ZonesConfig {
-    /// Checks them; returns the pages of their windows.
-    fn check(&self, geo: &Geometry) -> Result<u32, ConfigError> {
+    /// Bytes that a zone can hold.
+    pub fn capacity(&self, geo: &Geometry) -> u64 {
+        let dies = if self.dies == 0 { geo.dies } else { self.dies };
+        let pages = u64::from(dies) * u64::from(geo.units_per_block) * u64::from(geo.unit_pages);
+        pages * u64::from(PAGE)
+    }
+
+    /// Bytes from the begin of a zone to that of the next.
+    pub(crate) fn distance(&self, capacity: u64) -> u64 {
+        if self.size == 0 { capacity.next_power_of_two() } else { self.size }
+    }
+
+    /// How many active zones a volume gets that does not say how many it wants, where so many are left.
+    pub(crate) fn share_of(&self, left: u32) -> u32 {
+        if self.share == 0 { left } else { self.share.min(left) }
+    }
+
+    /// Pages that were written to zones and are not on flash, at most.
+    pub fn all_pages(&self) -> u64 {
+        let areas = self.zrwa.map_or(0, |zrwa| u64::from(zrwa.max) * u64::from(zrwa.pages));
+        if self.active > 0 { u64::from(self.buffer_pages) + areas } else { 0 }
+    }
+
+    /// Checks them; returns the pages of their windows and areas.
+    fn check(&self, geo: &Geometry, protected: bool) -> Result<u64, ConfigError> {
         let range = |what, value: u32, rule| Err(ConfigError::Range { what, value: value.into(), rule });
         if self.dies > 0 && !geo.dies.is_multiple_of(self.dies) {
             return range("zone.dies", self.dies, "the dies of a zone must divide those of the set");
@@ -151,7 +203,45 @@ impl ZonesConfig {
             let rule = "the zones' buffer must hold a program unit for each active zone";
             return range("zone buffer in pages", self.buffer_pages, rule);
         }
-        Ok(if self.active > 0 { self.buffer_pages } else { 0 })
+        if self.active > 0
+            && self.size > 0
+            && (self.size < self.capacity(geo) || !self.size.is_multiple_of(PAGE.into()))
+        {
+            let rule = "whole pages, and no less than a zone can hold";
+            return Err(ConfigError::Range { what: "zone.size", value: self.size, rule });
+        }
+        if let Some(zrwa) = self.zrwa.filter(|_| self.active > 0) {
+            if !protected {
+                let rule = "what is in a Zone Random Write Area must outlive power: the drive needs power-loss protection";
+                return range("zone.zrwa", zrwa.max, rule);
+            }
+            if !(1..=self.active).contains(&zrwa.max) {
+                return range("zone.zrwa", zrwa.max, "at most as many zones as can be active, and not 0");
+            }
+            if zrwa.granularity == 0 || zrwa.pages == 0 || !zrwa.pages.is_multiple_of(zrwa.granularity) {
+                let rule = "a multiple of its granularity, and not 0";
+                return range("Zone Random Write Area in pages", zrwa.pages, rule);
+            }
+            let capacity = self.capacity(geo) / u64::from(PAGE);
+            if u64::from(zrwa.pages) > capacity || !capacity.is_multiple_of(zrwa.granularity.into()) {
+                let rule = "no more than a zone can hold, which must be a multiple of the area's granularity";
+                return range("Zone Random Write Area in pages", zrwa.pages, rule);
+            }
+        }
+        let (finish, excursion) = (self.aging.finish_after, self.aging.excursion_after);
+        if excursion.0 > 0 && excursion < finish {
+            let rule = "no less than the time after which it recommends to finish a zone";
+            return Err(ConfigError::Range { what: "zone.excursion_after in ns", value: excursion.0, rule });
+        }
+        let pages = self.all_pages();
+        if pages > u64::from(u32::MAX / 2) {
+            return range(
+                "zone buffer in pages",
+                self.buffer_pages,
+                "with all Zone Random Write Areas fewer than 2^31",
+            );
+        }
+        Ok(pages)
     }
 }
 
@@ -174,8 +264,8 @@ impl Config {
     /// Pages that are not on the media, at most: those of the write buffer and of the zones.
     pub fn buffered_pages(&self) -> u64 {
         let of_zones = self.sets.iter().map(|set| match set {
-            SetConfig::Nand { zones, .. } if zones.active > 0 => u64::from(zones.buffer_pages),
-            _ => 0,
+            SetConfig::Nand { zones, .. } => zones.all_pages(),
+            SetConfig::Memory { .. } => 0,
         });
         u64::from(self.buffer_pages) + of_zones.sum::<u64>()
     }
@@ -243,7 +333,7 @@ impl Config {
                         let rule = "the write buffer must hold a program unit at least";
                         return range("write buffer in pages", self.buffer_pages.into(), rule);
                     }
-                    saved += u64::from(zones.check(geo)?);
+                    saved += zones.check(geo, self.protected)?;
                     // Two open superblocks, those that collection keeps free, and for each further placement handle
                     // one that is open and one in reserve, as all may need another at the same time; and those collected ahead.
                     let kept = u64::from(gc.low) + u64::from(gc.ahead) + 2;

@@ -14,6 +14,8 @@ pub(crate) enum Event {
     Gathered(u32),
     /// The erase of one block should have ended.
     Erased(Unit),
+    /// A zone may have come of age.
+    ZonesAged,
     /// A read that is answered later has ended.
     #[cfg(any(test, feature = "late-reads"))]
     Read(crate::storage::Io),

@@ -46,7 +46,8 @@ pub use answer::{
     Source, WriteHistory,
 };
 pub use config::{
-    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig, ZonesConfig,
+    Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig, ZoneAging,
+    ZonesConfig,
 };
 pub use layer::Ftl;
 pub use layer::persist::{LoadError, Restorer};
@@ -56,5 +57,5 @@ pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 pub use zone::{
     MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneSupport,
-    ZoneTarget,
+    ZoneTarget, ZrwaLayout,
 };

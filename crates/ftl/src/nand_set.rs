@@ -135,6 +135,9 @@ impl NvmSet for NandSet {
             }
             return;
         }
+        if matches!(event, Event::ZonesAged) {
+            return self.zones.aged(now, &mut self.mapped, cx);
+        }
         if self.mapped.handle(now, event, cx) {
             self.pump(now, cx);
         }
@@ -273,6 +276,10 @@ impl NvmSet for NandSet {
 
     fn zone(&self, volume: VolumeId, zone: u32) -> Option<ZoneInfo> {
         self.zones.info(volume, zone)
+    }
+
+    fn changed_zones(&mut self) -> Vec<(VolumeId, u32)> {
+        self.zones.changed()
     }
 
     fn zoned_bytes(&self, volume: VolumeId) -> u64 {

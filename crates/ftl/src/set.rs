@@ -185,6 +185,11 @@ pub(crate) trait NvmSet {
         None
     }
 
+    /// The zones that it changed by itself since this was asked last: recommendations, and zones that it finished.
+    fn changed_zones(&mut self) -> Vec<(VolumeId, u32)> {
+        Vec::new()
+    }
+
     /// Bytes of a volume with zones that hold data.
     fn zoned_bytes(&self, _volume: VolumeId) -> u64 {
         0

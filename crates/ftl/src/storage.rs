@@ -37,7 +37,8 @@ pub enum StorageError {
 ///
 /// References to slots are counted. [`allocate`](Storage::allocate) gives a slot one
 /// reference, [`retain`](Storage::retain) adds one, [`release`](Storage::release) drops one. A slot
-/// without references may be given out again once that cannot harm what is on disk.
+/// without references may be given out again once that cannot harm what is on disk. [`Slot::NONE`] is no slot: references to it are not
+/// counted.
 pub trait Storage {
     /// A fresh slot; `None` if there is none now (the write waits and is tried again).
     fn allocate(&mut self) -> Option<Slot>;

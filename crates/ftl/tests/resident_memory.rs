@@ -33,7 +33,7 @@ fn a_zoned_drive_of_4_tb_takes_under_64_mib() {
             capacity_pages: capacity / 256 * 256,
             gc: GcConfig::default(),
             placement: Default::default(),
-            zones: ZonesConfig { dies: 0, active: 14, buffer_pages: 14 * 48 },
+            zones: ZonesConfig { dies: 0, active: 14, buffer_pages: 14 * 48, ..ZonesConfig::default() },
         }],
         buffer_pages: 4096,
         protected: true,
@@ -52,6 +52,7 @@ fn a_zoned_drive_of_4_tb_takes_under_64_mib() {
         capacity: support.capacity,
         max_active: 14,
         max_open: 14,
+        zrwa: None,
     };
     let volume = ftl.create_zoned(set, layout, &mut NoContents).unwrap();
     assert!(ftl.zone(volume, 999).is_some());

@@ -365,7 +365,14 @@ impl Host for Remote {
         assert!(bench.host.queues.iter().all(Option::is_none), "connections end with the power");
         assert_eq!(bench.front_end.connections(), 0);
         let cntlid = Remote::open(bench, 0, CNTLID_DYNAMIC);
-        let value = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits().get().into();
+        let value = Cc::new()
+            .with_en(true)
+            .with_css(Cc::CSS_SETS)
+            .with_iosqes(6)
+            .with_iocqes(4)
+            .into_bits()
+            .get()
+            .into();
         let enable = FabricsCommand::PropertySet { offset: PropertyOffset::CC, wide: false, value };
         let number = bench.send(0, enable.into(), CommandData::Nothing);
         assert!(bench.wait(number).status.is_success());

@@ -42,7 +42,8 @@ pub(crate) fn connect(engine: &mut Engine, now: Nanos) -> ControllerId {
         .drive
         .connect(now, Host::administrator(nqn, [1; 16], Origin::InProcess), CNTLID_DYNAMIC, 0)
         .unwrap();
-    let enable = u64::from(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits());
+    let enable =
+        u64::from(Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_iosqes(6).with_iocqes(4).into_bits());
     let (store, outputs) = (&mut engine.store, &mut engine.outputs);
     engine.drive.property_set(now, id, PropertyOffset::CC, false, enable, store, outputs).unwrap();
     engine.drive.add_queue(id, 1, 64).unwrap();

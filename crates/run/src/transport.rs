@@ -184,7 +184,13 @@ impl Transport for LocalTransport {
 
     fn shutdown(&mut self, admin: &mut LocalQueue) -> Result<(), Error> {
         let value = u64::from(
-            Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).with_shn(Shn::NORMAL).into_bits(),
+            Cc::new()
+                .with_en(true)
+                .with_css(Cc::CSS_SETS)
+                .with_iosqes(6)
+                .with_iocqes(4)
+                .with_shn(Shn::NORMAL)
+                .into_bits(),
         );
         let set = FabricsCommand::PropertySet { offset: PropertyOffset::CC, wide: false, value };
         let status = admin.call(set.into())?.status();

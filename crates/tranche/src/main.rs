@@ -39,6 +39,7 @@ mod store;
 mod studies;
 mod table;
 mod zone;
+mod zone_shape;
 
 use anyhow::{Context, Result};
 use args::{Cli, Command};

@@ -5,7 +5,7 @@ use crate::connect::{Connected, connect, hostnqn};
 use crate::options::{Output, Target};
 use crate::refusal::{about, locked};
 use crate::table::table;
-use crate::{print_json, print_text, zone};
+use crate::{print_json, print_text, zone_shape};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
 use host::{namespace_create, view};
@@ -137,8 +137,8 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             let mut host = connect(target)?;
             let common = host.identify_namespace(NSID_ALL)?;
             let all = formats(&mut host, &common)?;
-            let zoned = zones.zoned.then(|| zone::of_new(&mut host)).transpose()?;
-            let first = zoned.as_ref().map_or(0, zone::first_format);
+            let zoned = zones.zoned.then(|| zone_shape::of_new(&mut host)).transpose()?;
+            let first = zoned.as_ref().map_or(0, zone_shape::first_format);
             let index = lba.map_or(Ok(first), |lba| format_of(&all, lba))?;
             let format = all[usize::from(index)];
             let block = u64::from(format.data);
@@ -150,8 +150,8 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             }
             let mut create = namespace_create(size / block, index, *nvm_set);
             if let Some(zoned) = &zoned {
-                zone::check(zoned, &all, index, *size, *nvm_set)?;
-                create.set_zoned(&zone::asked(zones)?);
+                zone_shape::check(zoned, &all, index, *size, *nvm_set)?;
+                create.set_zoned(&zone_shape::asked(zones)?);
             }
             create.flbas.set_mtelba(format.metadata > 0);
             if let Some(kind) = protection.pi {
@@ -168,7 +168,9 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             let nsid = created.map_err(|error| {
                 let mut why = not_created(&mut host, *nvm_set, &error);
                 let zoned = zoned.as_ref();
-                if let Some(more) = zoned.and_then(|zoned| zone::not_created(zoned, index, block, &error)) {
+                if let Some(more) =
+                    zoned.and_then(|zoned| zone_shape::not_created(zoned, index, block, &error))
+                {
                     why = format!("{why}, {more}");
                 }
                 anyhow::Error::from(error).context(why)
@@ -311,7 +313,7 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
         let set = ns.nvmsetid.get();
         let ids: Vec<String> = holders.iter().map(u16::to_string).collect();
         let mut row = vec![nsid.to_string(), set.to_string(), size, used, format];
-        let zones = zoned.get(&nsid).and_then(|zoned| zone::Shape::of(&ns, zoned));
+        let zones = zoned.get(&nsid).and_then(|zoned| zone_shape::Shape::of(&ns, zoned));
         if !zoned.is_empty() {
             row.push(zones.map_or_else(|| "-".to_owned(), |zones| zones.to_string()));
         }

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 46] = [
+const ORDER: [&str; 48] = [
     "error",
     "serve",
     "ns-list",
@@ -34,6 +34,8 @@ const ORDER: [&str; 46] = [
     "zone-report",
     "zone",
     "zone-append",
+    "zone-write",
+    "zone-changed",
     "store-format",
     "store-mount",
     "store-ls",

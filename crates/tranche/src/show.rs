@@ -5,7 +5,7 @@ use crate::connect::{Connected, connect};
 use crate::meaning::{self, Page};
 use crate::options::Output;
 use crate::refusal::{LOCKED, about, about_set, absent};
-use crate::{print_json, print_text, zone};
+use crate::{print_json, print_text, zone_shape};
 use anyhow::{Context, Result};
 use host::view;
 use nvme::identify::IdentifyNamespace;
@@ -88,7 +88,7 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
                 && let Some((_, zoned)) = host.zoned_among(&[*nsid])?.first()
                 && let Some(fields) = value.as_object_mut()
             {
-                fields.insert("zones".into(), zone::words(&namespace, zoned).into());
+                fields.insert("zones".into(), zone_shape::words(&namespace, zoned).into());
             }
             value
         }
@@ -99,7 +99,7 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
                 return Err(absent(&mut host, *nsid).into());
             }
             let zoned = host.zoned_among(&[*nsid])?;
-            let (_, zoned) = zoned.first().with_context(|| zone::not_zoned(*nsid))?;
+            let (_, zoned) = zoned.first().with_context(|| zone_shape::not_zoned(*nsid))?;
             to_value(view::ZnsIdNs::new(zoned, usize::from(namespace.nlbaf_z) + 1))?
         }
         IdOf { sets: true, .. } => to_value(view::NvmSets::new(&host.nvm_sets()?))?,

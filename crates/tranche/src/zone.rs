@@ -1,38 +1,19 @@
-//! `tranche zone`: the zones of a zoned namespace; and what other commands say of them.
+//! `tranche zone`: the zones of a zoned namespace.
 
 use crate::connect::{Connected, connect};
 use crate::options::{Output, Target};
 use crate::refusal::about;
 use crate::table::table;
-use crate::{print_json, print_text};
+use crate::{print_json, print_text, zone_shape};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use device::LbaFormat;
 use host::{IoQueue, Queue, Zoned, Zones, view};
-use nvme::identify::{IdentifyNamespace, ZonedCreate, ZonedNamespace};
+use nvme::Status;
 use nvme::zone::{ZoneDescriptor, ZoneReportFilter, ZoneSendAction, ZoneState};
-use nvme::{NSID_ALL, Status, U32};
-use serde::Serialize;
 use serde_json::json;
-use std::fmt;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
-use units::format_size;
-
-/// The zones of a namespace that is to be created.
-#[derive(Args, Debug)]
-pub struct NewZones {
-    /// Make it a zoned namespace: each zone is written from its begin to its end, and erased as a whole (docs/howto/zones.md)
-    #[arg(long)]
-    pub zoned: bool,
-    /// Zones that may be active at once, that is written in part [default: all that the NVM Set can still give]
-    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_active: Option<u32>,
-    /// Zones that may be open at once [default: as --max-active]
-    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
-    pub max_open: Option<u32>,
-}
 
 /// Commands under way at once.
 const DEPTH: u16 = 4;
@@ -45,7 +26,7 @@ pub enum Zone {
     /// List zones: where they begin, their write pointers and their states
     Report(Report),
     /// Open zones explicitly: they stay open until they are closed, full or reset
-    Open(Action),
+    Open(Open),
     /// Close open zones: they stay active, and take no open resource
     Close(Action),
     /// Make zones full: they take no more data until they are reset
@@ -59,6 +40,12 @@ pub enum Zone {
     /// Data come from FILE or from standard input. More than one command can take are appended in pieces. Where others append to the
     /// same zone, the pieces may be apart: each gets a line.
     Append(Append),
+    /// Write data at the write pointer of a zone, or into its Zone Random Write Area
+    Write(Write),
+    /// Move the write pointer of a zone with a Zone Random Write Area: what it passes cannot be written again
+    Flush(Flush),
+    /// List zones that the drive changed by itself since this was asked last
+    Changed(Of),
     /// Give an empty zone a descriptor extension: bytes of yours that its report shows. The zone is closed then
     SetExtension(SetExtension),
 }
@@ -101,6 +88,45 @@ pub struct Report {
 pub struct Action {
     #[command(flatten)]
     which: Which,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// `tranche zone open`.
+#[derive(Args, Debug)]
+pub struct Open {
+    #[command(flatten)]
+    action: Action,
+    /// Give them Zone Random Write Areas. They must be empty
+    #[arg(long)]
+    zrwa: bool,
+}
+
+/// `tranche zone write`.
+#[derive(Args, Debug)]
+pub struct Write {
+    /// Number of the zone; the first is 0
+    zone: u64,
+    /// The data: whole logical blocks [default: standard input]
+    file: Option<PathBuf>,
+    /// The first logical block, counted from the zone's begin [default: the write pointer]
+    #[arg(long, value_name = "BLOCK")]
+    at: Option<u64>,
+    /// Fill the last logical block with zeros
+    #[arg(long)]
+    pad: bool,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// `tranche zone flush`.
+#[derive(Args, Debug)]
+pub struct Flush {
+    /// Number of the zone; the first is 0
+    zone: u64,
+    /// Where the write pointer is to be, in logical blocks from the zone's begin [default: the end of the area]
+    #[arg(long, value_name = "BLOCK")]
+    to: Option<u64>,
     #[command(flatten)]
     of: Of,
 }
@@ -181,18 +207,17 @@ pub fn zone(command: &Zone, output: Output) -> Result<()> {
         Zone::Report(options) => return report(options, output),
         Zone::Append(options) => return append(options, output),
         Zone::SetExtension(options) => return set_extension(options, output),
-        Zone::Open(change) => (ZoneSendAction::OPEN, change),
+        Zone::Write(options) => return write(options, output),
+        Zone::Flush(options) => return flush(options, output),
+        Zone::Changed(of) => return changed(of, output),
+        Zone::Open(Open { action, zrwa: true }) => return open_with_areas(action, output),
+        Zone::Open(Open { action, zrwa: false }) => (ZoneSendAction::OPEN, action),
         Zone::Close(change) => (ZoneSendAction::CLOSE, change),
         Zone::Finish(change) => (ZoneSendAction::FINISH, change),
         Zone::Reset(change) => (ZoneSendAction::RESET, change),
         Zone::Offline(change) => (ZoneSendAction::OFFLINE, change),
     };
     manage(action, change, output)
-}
-
-/// What to say of a namespace without zones.
-pub fn not_zoned(nsid: u32) -> String {
-    format!("namespace {nsid} has no zones (`tranche ns create --zoned` makes one that has)")
 }
 
 /// The namespace that is meant, and the way to its zones, which is there as long as the host is.
@@ -206,7 +231,7 @@ pub fn find(of: &Of) -> Result<(Connected, Zoned)> {
     let known = host.zoned_among(&[nsid])?;
     let zoned = host.zoned_namespace(nsid);
     let zoned = match (zoned, known.is_empty()) {
-        (Err(host::Error::Usage(_)), true) => bail!(not_zoned(nsid)),
+        (Err(host::Error::Usage(_)), true) => bail!(zone_shape::not_zoned(nsid)),
         (Err(error @ host::Error::Absent(_)), false) => {
             let what_next =
                 format!("its zones are for hosts that have it attached (`tranche ns attach {nsid}`)");
@@ -287,6 +312,17 @@ fn advice<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64, error: &host:
             ns.namespace.nsid
         ));
     }
+    if status.is(Status::ZRWA_RESOURCES_UNAVAILABLE) {
+        let most = ns.zrwa.map_or(0, |zrwa| zrwa.resources);
+        return Some(format!(
+            "{most} zones have a Zone Random Write Area, and namespace {} may have no more: `tranche zone finish` or `tranche zone reset` one \
+             of them",
+            ns.namespace.nsid
+        ));
+    }
+    if status.is(Status::INVALID_ZONE_OPERATION_REQUEST) || status.is(Status::ZONE_INVALID_WRITE) {
+        return about_its_area(queue, ns, zone);
+    }
     let about_its_state = [
         Status::INVALID_ZONE_STATE_TRANSITION,
         Status::ZONE_IS_FULL,
@@ -311,6 +347,151 @@ fn advice<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64, error: &host:
     Some(format!("zone {zone} is {}{what_next}", now.state()))
 }
 
+/// What to say of a zone that does not take a write or a command because of its Zone Random Write Area, or without one.
+fn about_its_area<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64) -> Option<String> {
+    let now = look(queue, ns, start(ns, zone).ok()?).ok()?;
+    let pointer = now.write_pointer()?.checked_sub(now.zslba.get())?;
+    Some(match ns.zrwa.filter(|_| now.za.zrwav()) {
+        Some(area) => format!(
+            "zone {zone} is {} and has a Zone Random Write Area: blocks {pointer} to {} can be written, and be flushed in steps of {}. It \
+             takes no appends",
+            now.state(),
+            (pointer + 2 * u64::from(area.blocks)).min(now.zcap.get()).saturating_sub(1),
+            area.flush_granularity
+        ),
+        None => format!(
+            "zone {zone} is {}, has no Zone Random Write Area, and takes writes at block {pointer} only. An empty zone can be opened with \
+             one (`tranche zone open --zrwa`)",
+            now.state()
+        ),
+    })
+}
+
+fn open_with_areas(change: &Action, output: Output) -> Result<()> {
+    let (_host, ns, mut queue) = open(&change.of)?;
+    let nsid = ns.namespace.nsid;
+    if ns.zrwa.is_none() {
+        bail!(
+            "zones of namespace {nsid} can have no Zone Random Write Areas (`tranche ns create --zoned --zrwa N` makes one whose zones can)"
+        );
+    }
+    if change.which.all {
+        bail!(
+            "--zrwa is for zones that are named: all zones are those that are closed, and an area is for one that is empty"
+        );
+    }
+    let zones = &change.which.zones;
+    let starts: Vec<u64> = zones.iter().map(|zone| start(&ns, *zone)).collect::<Result<_>>()?;
+    let mut changed = Vec::new();
+    for (zone, start) in zones.iter().zip(starts) {
+        let done = queue.open_zone_with_zrwa(nsid, start);
+        about_zone(&mut queue, &ns, *zone, done)?;
+        changed.push((*zone, look(&mut queue, &ns, start)?.state()));
+    }
+    print_changed(nsid, &changed, output)
+}
+
+/// Zones with their new states.
+fn print_changed(nsid: u32, changed: &[(u64, ZoneState)], output: Output) -> Result<()> {
+    match output {
+        Output::Json => {
+            let one =
+                |(zone, state): &(u64, ZoneState)| json!({ "zone": zone, "state": view::zone_state(*state) });
+            print_json(&json!({ "nsid": nsid, "zones": changed.iter().map(one).collect::<Vec<_>>() }))
+        }
+        Output::Text => {
+            let line = |(zone, state): &(u64, ZoneState)| format!("zone {zone}: {state}");
+            print_text(&changed.iter().map(line).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
+/// A zone's number, state and write pointer, which is in blocks from its begin.
+fn print_pointer<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64, output: Output) -> Result<()> {
+    let now = look(queue, ns, start(ns, zone)?)?;
+    let pointer = now.write_pointer().map(|lba| lba - now.zslba.get());
+    match output {
+        Output::Json => print_json(&json!({
+            "nsid": ns.namespace.nsid,
+            "zone": zone,
+            "state": view::zone_state(now.state()),
+            "written": pointer,
+        })),
+        Output::Text => {
+            let pointer =
+                pointer.map_or_else(String::new, |blocks| format!(", write pointer at block {blocks}"));
+            print_text(&format!("zone {zone}: {}{pointer}", now.state()))
+        }
+    }
+}
+
+fn write(options: &Write, output: Output) -> Result<()> {
+    let mut data = Vec::new();
+    let (_host, ns, mut queue) = open(&options.of)?;
+    let (zone, block) = (options.zone, ns.namespace.block_size as usize);
+    let start = start(&ns, zone)?;
+    input(options.file.as_deref())?.read_to_end(&mut data).context("reading the data")?;
+    if options.pad {
+        data.resize(data.len().next_multiple_of(block), 0);
+    }
+    if data.is_empty() || !data.len().is_multiple_of(block) {
+        bail!(
+            "{} bytes are no whole logical blocks of {block} bytes (--pad fills the last with zeros)",
+            data.len()
+        );
+    }
+    let at = match options.at {
+        Some(at) if at < ns.zone_blocks => start + at,
+        Some(at) => bail!("--at {at} is not in the zone, which has {} blocks", ns.zone_blocks),
+        None => look(&mut queue, &ns, start)?.write_pointer().unwrap_or(start),
+    };
+    let written = queue.write(&ns.namespace, at, &data, false);
+    about_zone(&mut queue, &ns, zone, written)?;
+    print_pointer(&mut queue, &ns, zone, output)
+}
+
+fn flush(options: &Flush, output: Output) -> Result<()> {
+    let (_host, ns, mut queue) = open(&options.of)?;
+    let start = start(&ns, options.zone)?;
+    let now = look(&mut queue, &ns, start)?;
+    let Some(area) = ns.zrwa.filter(|_| now.za.zrwav()) else {
+        bail!(
+            "zone {} is {}, and has no Zone Random Write Area (`tranche zone open --zrwa`)",
+            options.zone,
+            now.state()
+        );
+    };
+    let end = match (options.to, now.write_pointer()) {
+        (Some(to), _) => start + to,
+        (None, Some(pointer)) => (pointer + u64::from(area.blocks)).min(start + now.zcap.get()),
+        (None, None) => start,
+    };
+    if end <= start {
+        bail!("--to is at least 1 block");
+    }
+    let done = queue.flush_zrwa(ns.namespace.nsid, end - 1);
+    about_zone(&mut queue, &ns, options.zone, done)?;
+    print_pointer(&mut queue, &ns, options.zone, output)
+}
+
+fn changed(of: &Of, output: Output) -> Result<()> {
+    let (mut host, ns) = find(of)?;
+    let nsid = ns.namespace.nsid;
+    let changed = host.changed_zones(nsid)?;
+    let zones: Option<Vec<u64>> =
+        changed.map(|zones| zones.iter().map(|zslba| zslba / ns.zone_blocks).collect());
+    match (output, zones) {
+        (Output::Json, zones) => print_json(&json!({ "nsid": nsid, "changed": zones })),
+        (Output::Text, None) => {
+            print_text("too many zones have changed to list them: `tranche zone report` shows all")
+        }
+        (Output::Text, Some(zones)) if zones.is_empty() => print_text("no zone has changed"),
+        (Output::Text, Some(zones)) => {
+            print_text(&zones.iter().map(|zone| format!("zone {zone}")).collect::<Vec<_>>().join("\n"))
+        }
+    }
+}
+
 fn manage(action: ZoneSendAction, change: &Action, output: Output) -> Result<()> {
     let (_host, ns, mut queue) = open(&change.of)?;
     let nsid = ns.namespace.nsid;
@@ -330,17 +511,7 @@ fn manage(action: ZoneSendAction, change: &Action, output: Output) -> Result<()>
         about_zone(&mut queue, &ns, *zone, done)?;
         changed.push((*zone, look(&mut queue, &ns, start)?.state()));
     }
-    match output {
-        Output::Json => {
-            let one =
-                |(zone, state): &(u64, ZoneState)| json!({ "zone": zone, "state": view::zone_state(*state) });
-            print_json(&json!({ "nsid": nsid, "zones": changed.iter().map(one).collect::<Vec<_>>() }))
-        }
-        Output::Text => {
-            let line = |(zone, state): &(u64, ZoneState)| format!("zone {zone}: {state}");
-            print_text(&changed.iter().map(line).collect::<Vec<_>>().join("\n"))
-        }
-    }
+    print_changed(nsid, &changed, output)
 }
 
 fn report(options: &Report, output: Output) -> Result<()> {
@@ -491,122 +662,4 @@ fn set_extension(options: &SetExtension, output: Output) -> Result<()> {
         }
         Output::Text => print_text(&format!("zone {}: {state}", options.zone)),
     }
-}
-
-/// The zones of a namespace in short.
-#[derive(Serialize, Clone, Copy, Debug)]
-#[serde(rename_all = "PascalCase")]
-pub struct Shape {
-    /// How many.
-    count: u64,
-    /// Bytes from one to the next.
-    size: u64,
-    /// Bytes of each that can be written.
-    capacity: u64,
-    /// Most active zones; without limit if absent.
-    max_active: Option<u32>,
-    /// Most open zones; without limit if absent.
-    max_open: Option<u32>,
-}
-
-impl Shape {
-    /// Of a namespace, or `None` if what is said of it makes no sense.
-    pub fn of(ns: &IdentifyNamespace, zoned: &ZonedNamespace) -> Option<Self> {
-        let block = u64::from(ns.format().data_bytes()?);
-        let zone = zoned.lbafe[usize::from(ns.flbas.format_index())].zsze.get();
-        let count = ns.nsze.get().checked_div(zone).filter(|count| *count > 0)?;
-        Some(Self {
-            count,
-            size: zone.saturating_mul(block),
-            capacity: (ns.ncap.get() / count).saturating_mul(block),
-            max_active: zoned.max_active(),
-            max_open: zoned.max_open(),
-        })
-    }
-}
-
-impl fmt::Display for Shape {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        write!(f, "{} of {}", self.count, format_size(self.size))
-    }
-}
-
-/// What `tranche id` says of a namespace's zones.
-pub fn words(ns: &IdentifyNamespace, zoned: &ZonedNamespace) -> String {
-    let limit = |limit: Option<u32>| limit.map_or_else(|| "all".to_owned(), |zones| zones.to_string());
-    match Shape::of(ns, zoned) {
-        Some(zones) => format!(
-            "{zones}, {} of each writable; {} may be active, {} open",
-            format_size(zones.capacity),
-            limit(zones.max_active),
-            limit(zones.max_open)
-        ),
-        None => "their size makes no sense".to_owned(),
-    }
-}
-
-/// What the drive says of the zones of namespaces that are to be created.
-pub fn of_new(host: &mut Connected) -> Result<ZonedNamespace> {
-    if !host.has_zones()? {
-        bail!("this drive has no zones (`zone` of a NAND set in its TOML gives them)");
-    }
-    Ok(host.identify_zoned_namespace(NSID_ALL)?)
-}
-
-/// The first LBA format that zones can have.
-pub fn first_format(zoned: &ZonedNamespace) -> u8 {
-    let first = zoned.lbafe.iter().position(|extension| extension.zsze.get() > 0);
-    first.and_then(|first| u8::try_from(first).ok()).unwrap_or(0)
-}
-
-/// Bytes of a zone on the default NVM Set; 0 if the format has no zones there.
-fn zone_bytes(zoned: &ZonedNamespace, index: u8, block: u64) -> u64 {
-    zoned.lbafe[usize::from(index)].zsze.get().saturating_mul(block)
-}
-
-/// Checks what a zoned namespace is to be, as far as the drive has said what can be.
-pub fn check(zoned: &ZonedNamespace, formats: &[LbaFormat], index: u8, size: u64, set: u16) -> Result<()> {
-    let possible = formats.iter().zip(&zoned.lbafe).filter(|(_, extension)| extension.zsze.get() > 0);
-    let possible: Vec<String> = possible.map(|(format, _)| format.to_string()).collect();
-    let format = formats[usize::from(index)];
-    match zone_bytes(zoned, index, format.data.into()) {
-        // Of another set the drive says nothing in advance.
-        0 if possible.is_empty() && set == 0 => {
-            bail!("the default NVM Set has no zones (--nvm-set names another)")
-        }
-        0 if possible.is_empty() => Ok(()),
-        0 => bail!("the LBA format {format} has no zones (--lba takes {})", possible.join(", ")),
-        zone if set == 0 && !size.is_multiple_of(zone) => {
-            let (less, more) = (size / zone * zone, size.next_multiple_of(zone));
-            let choices = [less, more].into_iter().filter(|size| *size > 0).map(format_size);
-            bail!(
-                "--size {} is no whole number of zones, which have {} each; {} is",
-                format_size(size),
-                format_size(zone),
-                choices.collect::<Vec<_>>().join(" or ")
-            )
-        }
-        _ => Ok(()),
-    }
-}
-
-/// What Namespace Management asks for.
-pub fn asked(zones: &NewZones) -> Result<ZonedCreate> {
-    let (active, open) = (zones.max_active.unwrap_or(0), zones.max_open.unwrap_or(0));
-    if active > 0 && open > active {
-        bail!("--max-open {open} is more than --max-active {active}: open zones are active, too");
-    }
-    Ok(ZonedCreate { rar: U32::new(active), ror: U32::new(open), ..ZonedCreate::default() })
-}
-
-/// What to say when a zoned namespace could not be created, beside what is said of any; `None` if its zones have no part in it.
-pub fn not_created(zoned: &ZonedNamespace, index: u8, block: u64, error: &host::Error) -> Option<String> {
-    let status = error.status()?;
-    if status.is(Status::NAMESPACE_INSUFFICIENT_CAPACITY) {
-        return Some("or too few zones may still be active there (--max-active asks for fewer)".to_owned());
-    }
-    status.is(Status::INVALID_FIELD).then(|| {
-        let zone = format_size(zone_bytes(zoned, index, block));
-        format!("or it has no zones, or --size is no whole number of them (those of the default NVM Set have {zone} each)")
-    })
 }

@@ -93,7 +93,7 @@ fn of_a_drive(c: &mut Checked) {
     let with = |args: &[&'static str]| -> Vec<String> {
         args.iter().map(|arg| (*arg).to_owned()).chain(["--on".to_owned(), on.clone()]).collect()
     };
-    let good: [(&str, &[&'static str]); 47] = [
+    let good: [(&str, &[&'static str]); 51] = [
         ("ns-create", &["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach"]),
         ("ns-create", &["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "1"]),
         ("ns-list", &["ns", "list"]),
@@ -101,11 +101,18 @@ fn of_a_drive(c: &mut Checked) {
         ("ns-attach", &["ns", "detach", "2"]),
         ("ns-attach", &["ns", "attach", "2"]),
         ("ns-attach", &["ns", "attach", "2"]),
-        ("ns-create", &["ns", "create", "--zoned", "--size", "64MiB", "--max-active", "3", "--attach"]),
+        (
+            "ns-create",
+            &["ns", "create", "--zoned", "--size", "64MiB", "--max-active", "4", "--zrwa", "2", "--attach"],
+        ),
         ("ns-list", &["ns", "list"]),
         ("id-zns", &["id", "--zns", "4"]),
         ("zone", &["zone", "open", "0", "2"]),
         ("zone-append", &["zone", "append", "1", "block"]),
+        ("zone", &["zone", "open", "3", "--zrwa"]),
+        ("zone-write", &["zone", "write", "3", "block", "--at", "2"]),
+        ("zone-write", &["zone", "flush", "3"]),
+        ("zone-changed", &["zone", "changed"]),
         ("zone-report", &["zone", "report", "--count", "3"]),
         ("zone", &["zone", "reset", "--all"]),
         ("store-format", &["store", "format", "--log-zones", "3", "--reserved-zones", "2"]),

@@ -32,7 +32,7 @@ nand_page = "4KiB"
 pages_per_block = 48
 rated_cycles = 3000
 timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 14 }
+zone = { active = 14, zrwa = 4, zrwa_size = "64KiB", zrwa_granularity = "8KiB" }
 
 [[namespace]]
 size = "64MiB"
@@ -188,6 +188,61 @@ fn zones_are_opened_written_and_reset() {
     drive.good(&["zone", "reset", "--all"]);
     let empty: Vec<_> = (0..8).map(|zone| is(zone, "EMPTY", Some(0))).collect();
     assert_eq!(drive.zones("100"), empty);
+}
+
+#[test]
+fn a_zone_has_a_random_write_area() {
+    let drive = Drive::start();
+    let create = ["ns", "create", "--size", "16MiB", "--zoned", "--max-active", "3", "--attach"];
+    drive.bad(1, &[&create[..], &["--zrwa", "4"]].concat(), "--zrwa 4 is more than --max-active 3");
+    let nsid = drive.good(&[&create[..], &["--zrwa", "2"]].concat());
+    let told = drive.good(&["id", "--nsid", &nsid]);
+    assert!(told.contains("2 may have a random write area of 64KiB"), "{told}");
+    let told = drive.json(&["id", "--zns", &nsid]);
+    assert_eq!((&told["numzrwa"], &told["zrwasz"], &told["zrwafg"]), (&1.into(), &16.into(), &2.into()));
+    assert_eq!(
+        drive.good(&["zone", "open", "1", "3", "--zrwa"]),
+        "zone 1: Explicitly Opened\nzone 3: Explicitly Opened"
+    );
+    drive.bad(4, &["zone", "open", "4", "--zrwa"], "2 zones have a Zone Random Write Area");
+    let put = |at: &str, byte: u8| {
+        let output = drive.run(&["zone", "write", "1", "--at", at], &[byte; 4096]);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        text(&output.stdout).trim().to_owned()
+    };
+    assert_eq!(put("5", 1), "zone 1: Explicitly Opened, write pointer at block 0");
+    assert_eq!(put("5", 2), "zone 1: Explicitly Opened, write pointer at block 0");
+    let flushed = drive.good(&["zone", "flush", "1", "--to", "6"]);
+    assert_eq!(flushed, "zone 1: Explicitly Opened, write pointer at block 6");
+    drive.bad(4, &["zone", "write", "1", "data", "--at", "5"], "blocks 6 to 37 can be written");
+    drive.bad(4, &["zone", "flush", "1", "--to", "7"], "in steps of 2");
+    drive.bad(4, &["zone", "append", "1", "data"], "It takes no appends");
+    drive.bad(1, &["zone", "flush", "2"], "has no Zone Random Write Area");
+    // A write behind the area commits what is before it.
+    assert_eq!(put("22", 3), "zone 1: Explicitly Opened, write pointer at block 8");
+    let report = drive.good(&["zone", "report"]);
+    assert!(report.contains("Explicitly Opened, ZRWA"), "{report}");
+    drive.good(&["power-cut", "--off", "1ms"]);
+    drive.good(&["ns", "list", "--wait", "30"]);
+    assert_eq!(drive.zones("4")[1], is(1, "CLOSED", Some(8)));
+    // Nothing was written to the other.
+    assert_eq!(drive.zones("4")[3], is(3, "EMPTY", Some(0)));
+    assert_eq!(put("22", 4), "zone 1: Implicitly Opened, write pointer at block 8");
+    let flushed = drive.json(&["zone", "flush", "1"]);
+    assert_eq!((&flushed["written"], &flushed["state"]), (&24.into(), &"IMP_OPENED".into()));
+    let identity = host::Identity::new("nqn.2026-11.test:reader".parse().unwrap());
+    let transport = host::SocketTransport::new(drive.on.parse().unwrap(), std::time::Duration::from_secs(30));
+    let mut host = host::Host::connect(transport, &identity).unwrap();
+    let (nsid, own) = (nsid.parse().unwrap(), host.cntlid());
+    host.attach_namespace(nsid, &[own]).unwrap();
+    let (ns, mut queue) = (host.namespace(nsid).unwrap(), host.io_queue(4).unwrap());
+    let mut read = vec![9; 24 * 4096];
+    queue.read(&ns, ZONE_BLOCKS, &mut read).unwrap();
+    let expected: Vec<u8> = (0..24)
+        .map(|block| [(5, 2), (22, 4)].iter().find(|(at, _)| *at == block).map_or(0, |(_, byte)| *byte))
+        .collect();
+    assert!(read.chunks(4096).zip(expected).all(|(block, byte)| block == [byte; 4096]));
+    assert_eq!(drive.good(&["zone", "changed"]), "no zone has changed");
 }
 
 #[test]

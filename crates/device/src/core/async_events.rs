@@ -6,8 +6,8 @@
 
 use nvme::aer::{AsyncEvent as Code, HealthInfo, IoCommandInfo, NoticeInfo};
 use nvme::feature::AsyncEventConfiguration;
-use nvme::log::LogId;
-use std::collections::BTreeSet;
+use nvme::log::{ChangedZones, LogId};
+use std::collections::{BTreeMap, BTreeSet};
 
 /// Asynchronous Event Requests that a controller holds (AERL + 1).
 pub(crate) const ASYNC_EVENT_LIMIT: usize = 8;
@@ -128,7 +128,8 @@ pub(crate) struct AsyncEvents {
     pending: u32,
     masked: u32,
     /// Namespaces whose zones the drive changed since the host read their Changed Zone List.
-    zones: BTreeSet<u32>,
+    /// With each, zones of it; those that can only be read are not named.
+    zones: BTreeMap<u32, BTreeSet<u32>>,
 }
 
 impl AsyncEvents {
@@ -171,18 +172,25 @@ impl AsyncEvents {
                 self.masked |= other.bit();
             }
         }
-        let nsid = self.zones.first().filter(|_| event == AsyncEvent::Zones);
+        let nsid = self.zones.keys().next().filter(|_| event == AsyncEvent::Zones);
         AnsweredEventRequest { io, dw0: event.word().to_dw0(), dw1: nsid.copied().unwrap_or(0) }
     }
 
     /// The drive changed zones of a namespace, and will raise [`AsyncEvent::Zones`].
-    pub fn zones_changed(&mut self, nsid: u32) {
-        self.zones.insert(nsid);
+    pub fn zones_changed(&mut self, nsid: u32, zones: impl IntoIterator<Item = u32>) {
+        let changed = self.zones.entry(nsid).or_default();
+        for zone in zones {
+            // One more than the list has room for is as good as all.
+            if changed.len() <= ChangedZones::default().zid.len() {
+                changed.insert(zone);
+            }
+        }
     }
 
-    /// Whether the drive changed zones of a namespace since the host read its Changed Zone List.
-    pub fn have_zones_changed(&self, nsid: u32) -> bool {
-        self.zones.contains(&nsid)
+    /// The zones of a namespace that the drive changed since the host read its Changed Zone List, apart from those that can only be read;
+    /// `None` if it changed none.
+    pub fn changed_zones(&self, nsid: u32) -> Option<&BTreeSet<u32>> {
+        self.zones.get(&nsid)
     }
 
     /// The host has read the Changed Zone List of a namespace, or the namespace is gone. Whether other namespaces have one to be read.

@@ -79,6 +79,8 @@ fn of_zone(fault: ZoneFault) -> Status {
         ZoneFault::TooManyActive => Status::TOO_MANY_ACTIVE_ZONES,
         ZoneFault::TooManyOpen => Status::TOO_MANY_OPEN_ZONES,
         ZoneFault::InvalidTransition => Status::INVALID_ZONE_STATE_TRANSITION,
+        ZoneFault::InvalidOperation => Status::INVALID_ZONE_OPERATION_REQUEST,
+        ZoneFault::NoZrwa => Status::ZRWA_RESOURCES_UNAVAILABLE,
     }
 }
 

@@ -3,7 +3,7 @@
 use super::Drive;
 use crate::association::{self, PropertyEffect};
 use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, Host, Origin, Output, Role};
+use crate::core::{ControllerId, Core, Cx, Host, Origin, Output, Role};
 use crate::firmware;
 use crate::namespaces::attachment;
 use crate::persistent_event_log;
@@ -146,7 +146,13 @@ impl Drive {
         value: u64,
         cx: &mut Cx<'_, S>,
     ) -> Result<(), Status> {
-        match association::set_property(&mut self.core, id, offset, wide, value, cx)? {
+        let is_enabled = |core: &Core| core.controllers.get(id).is_some_and(|controller| controller.cc.en());
+        let before = is_enabled(&self.core);
+        let effect = association::set_property(&mut self.core, id, offset, wide, value, cx)?;
+        if is_enabled(&self.core) && !before {
+            attachment::select_command_sets(&mut self.core, id);
+        }
+        match effect {
             PropertyEffect::Nothing => {}
             PropertyEffect::ControllerReset => {
                 association::reset(&mut self.core, id, cx);

@@ -1,11 +1,12 @@
 //! Namespace Attachment (Base 5.1.20), and what new controllers find attached.
 
 use crate::contents::Contents;
-use crate::core::{AdminResult, ControllerId, Core, Cx, Failure, Namespace, Reply, Role};
+use crate::core::{AdminResult, Controller, ControllerId, Core, Cx, Failure, Namespace, Reply, Role};
 use nvme::Status;
 use nvme::admin::{NamespaceAttachment, NamespaceAttachmentSelect};
 use nvme::identify::ControllerList;
 use nvme::log::AnaState;
+use nvme::property::Cc;
 use nvme::zerocopy::FromBytes;
 
 /// Hosts whose attachments to one namespace are remembered, at most: what hosts can make the drive keep is
@@ -41,6 +42,11 @@ pub(crate) fn execute<S: Contents>(
             |id: &ControllerId| core.controllers.get(*id).is_some_and(|c| c.ana == AnaState::PERSISTENT_LOSS);
         if ids.iter().any(lost) {
             return Err(Status::ANA_ATTACH_FAILED.into());
+        }
+        let lacks =
+            |id: &ControllerId| core.controllers.get(*id).is_some_and(|c| !has_command_set(c, namespace));
+        if ids.iter().any(lacks) {
+            return Err(Status::IOCS_NOT_ENABLED.into());
         }
         if !namespace.shared && ids.len() + holders.len() > 1 {
             return Err(Status::NAMESPACE_IS_PRIVATE.into());
@@ -102,6 +108,27 @@ pub(crate) fn attach_for_host(core: &mut Core, id: ControllerId) {
     }
 }
 
+/// Whether the host of a controller selected a namespace's I/O command set when it enabled the controller (Base 3.1.4.5, CC.CSS). One that
+/// is not enabled may still select all.
+fn has_command_set(controller: &Controller, ns: &Namespace) -> bool {
+    ns.zones.is_none() || !controller.cc.en() || controller.cc.css() == Cc::CSS_SETS
+}
+
+/// A host has enabled a controller: it has no namespaces of I/O command sets that the host did not select. It gets those back that it did
+/// not select when it enabled the controller before.
+pub(crate) fn select_command_sets(core: &mut Core, id: ControllerId) {
+    let Some(controller) = core.controllers.get(id).filter(|controller| controller.proven) else { return };
+    let hidden = |nsid: &u32| {
+        let ns = core.namespaces.get(*nsid);
+        controller.is_attached(*nsid) && ns.is_some_and(|ns| !has_command_set(controller, ns))
+    };
+    let hidden: Vec<u32> = core.namespaces.ids().into_iter().filter(hidden).collect();
+    if let Some(controller) = core.controllers.get_mut(id) {
+        hidden.iter().for_each(|nsid| controller.attach(*nsid, false));
+    }
+    attach_admitted(core, id);
+}
+
 /// Attaches to a controller what its host is to see and the controller does not have attached.
 fn attach_admitted(core: &mut Core, id: ControllerId) -> Vec<u32> {
     let Some(controller) = core.controllers.get(id) else { return Vec::new() };
@@ -110,6 +137,7 @@ fn attach_admitted(core: &mut Core, id: ControllerId) -> Vec<u32> {
         role.may_attach(nsid)
             && ns.policy.chosen(host).unwrap_or(role.attaches(nsid, ns.policy.all))
             && !controller.is_attached(nsid)
+            && has_command_set(controller, ns)
             && (ns.shared || core.attached_controllers(nsid).is_empty())
     };
     let admitted = core.namespaces.iter().filter(|(nsid, ns)| is_admitted(*nsid, ns));

@@ -61,10 +61,18 @@ pub(crate) fn send<S: Contents>(
     let (volume, shift, zones) = zones_of(core, id, c.nsid)?;
     let target = match c.select_all {
         true => ZoneTarget::All,
+        // A commit names the last block that it is for.
+        false if c.action == ZoneSendAction::FLUSH_ZRWA => {
+            let lba = c.slba - c.slba % (zones.size >> shift);
+            ZoneTarget::One(zone_at(lba, shift, &zones)?)
+        }
         false => ZoneTarget::One(zone_at(c.slba, shift, &zones)?),
     };
     let action = match c.action {
-        ZoneSendAction::OPEN if c.zrwa => return Err(Failure::field(53)),
+        ZoneSendAction::OPEN if c.zrwa && zones.zrwa.is_none() => return Err(Failure::field(53)),
+        ZoneSendAction::OPEN if c.zrwa => ZoneAction::OpenWithZrwa,
+        ZoneSendAction::FLUSH_ZRWA if zones.zrwa.is_none() => return Err(Failure::field(52)),
+        ZoneSendAction::FLUSH_ZRWA => ZoneAction::Commit(((c.slba % (zones.size >> shift)) + 1) << shift),
         ZoneSendAction::OPEN => ZoneAction::Open,
         ZoneSendAction::CLOSE => ZoneAction::Close,
         ZoneSendAction::FINISH => ZoneAction::Finish,
@@ -74,7 +82,6 @@ pub(crate) fn send<S: Contents>(
             let extension = data.get(..EXTENSION_BYTES as usize).ok_or(Status::DATA_SGL_LENGTH_INVALID)?;
             ZoneAction::Extend(extension)
         }
-        // There is no Zone Random Write Area to flush.
         _ => return Err(Failure::field(52)),
     };
     core.enter(token);
@@ -164,7 +171,12 @@ fn report(
 fn descriptor(zone: u32, shift: u8, zones: &ZoneLayout, info: &ZoneInfo) -> ZoneDescriptor {
     let start = u64::from(zone) * zones.size;
     ZoneDescriptor {
-        za: ZoneAttributes::new().with_zdev(!info.extension.is_empty()),
+        za: ZoneAttributes::new()
+            .with_zdev(!info.extension.is_empty())
+            .with_zrwav(info.zrwa)
+            .with_fzr(info.finish_recommended)
+            .with_rzr(info.reset_recommended)
+            .with_zfc(info.finished_by_set),
         ..ZoneDescriptor::new(
             start >> shift,
             zones.capacity >> shift,

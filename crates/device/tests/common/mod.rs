@@ -6,6 +6,7 @@ pub mod plausible;
 pub mod play;
 pub mod reservations;
 pub mod table;
+pub mod zones;
 
 use device::{
     Attach, BlockAction, BlockError, BlockTransform, Config, Contents, ControllerId, Drive, DriveKeyId, Host,
@@ -229,10 +230,14 @@ impl Storage for Memory {
         Some(Slot(free as u32))
     }
     fn retain(&mut self, slot: Slot) {
-        self.slots[slot.0 as usize].references += 1;
+        if slot != Slot::NONE {
+            self.slots[slot.0 as usize].references += 1;
+        }
     }
     fn release(&mut self, slot: Slot) {
-        self.slots[slot.0 as usize].references -= 1;
+        if slot != Slot::NONE {
+            self.slots[slot.0 as usize].references -= 1;
+        }
     }
     fn scrub(&mut self, slot: Slot) {
         self.slots[slot.0 as usize].page.fill(0);
@@ -389,7 +394,7 @@ impl Bench {
     }
 
     pub fn enable(&mut self, id: ControllerId) {
-        let cc = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4);
+        let cc = Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_iosqes(6).with_iocqes(4);
         self.set_property(id, PropertyOffset::CC, cc.into_bits().get()).unwrap();
     }
 

@@ -254,7 +254,7 @@ impl Ftl {
             let known: Vec<VolumeId> = zones.volumes().map(|(id, _)| id).collect();
             for (id, volume) in self.volumes.iter().filter(|(_, v)| usize::from(v.set.0) == i) {
                 let Some(layout) = volume.zones.filter(|_| !known.contains(&id)) else { continue };
-                let possible = zones.support().is_some_and(|support| layout.is_possible(support.capacity));
+                let possible = zones.support().is_some_and(|support| layout.fits(&support));
                 if !possible {
                     return Err(malformed(format!(
                         "volume {} has zones that NVM Set {} cannot have",
@@ -403,15 +403,15 @@ impl Restorer {
     pub fn finish(self, now: Nanos, storage: &mut impl Storage) -> Result<Ftl, LoadError> {
         let Restorer { mut ftl, buffers } = self;
         let saved: Vec<Vec<Spare>> = buffers.into_iter().map(|b| b.into_values().collect()).collect();
-        for (set, saved) in ftl.sets.iter().zip(&saved) {
-            if let Set::Nand(set) = set
-                && saved.len() > set.buffer_pages()
-            {
-                return Err(malformed(format!(
-                    "{} pages in a write buffer of {}",
-                    saved.len(),
-                    set.buffer_pages()
-                )));
+        for ((i, set), saved) in (0..).zip(&ftl.sets).zip(&saved) {
+            let Set::Nand(set) = set else { continue };
+            // Pages of zones that were never written take no room.
+            let is_hole =
+                |spare: &&Spare| spare.slot == Slot::NONE && ftl.volumes.is_zoned(SetId(i), spare.page.0);
+            let pages = saved.len() - saved.iter().filter(is_hole).count();
+            if pages > set.buffer_pages() {
+                let most = set.buffer_pages();
+                return Err(malformed(format!("{pages} pages in a write buffer of {most}")));
             }
         }
         ftl.saved = Some(saved);

@@ -25,7 +25,7 @@ impl Ftl {
         storage: &mut impl Storage,
     ) -> Result<VolumeId, Fault> {
         let support = self.zone_support(set).ok_or(Fault::OutOfRange)?;
-        if !layout.is_possible(support.capacity) || layout.max_active > support.active {
+        if !layout.fits(&support) || layout.max_active > support.active {
             return Err(Fault::OutOfRange);
         }
         let volume = self.volumes.create(set, layout.bytes(), Some(layout)).ok_or(Fault::NoSpace)?;
@@ -43,6 +43,12 @@ impl Ftl {
     pub fn zone(&self, volume: VolumeId, zone: u32) -> Option<ZoneInfo> {
         let set = self.volumes.get(volume)?.set;
         self.set(set)?.zone(volume, zone)
+    }
+
+    /// The zones that a set changed by itself since this was asked last, as time passed: what it recommends of them, and those that it
+    /// finished.
+    pub fn changed_zones(&mut self, set: SetId) -> Vec<(VolumeId, u32)> {
+        self.sets.get_mut(usize::from(set.0)).map_or_else(Vec::new, NvmSet::changed_zones)
     }
 
     /// The byte of a volume where an append of so many bytes to the zone that begins at byte `zone` goes: its write pointer, where the

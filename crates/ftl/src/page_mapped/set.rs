@@ -53,6 +53,7 @@ impl PageMappedSet {
             }
             #[cfg(any(test, feature = "late-reads"))]
             Event::Read(_) => false,
+            Event::ZonesAged => false,
             Event::Erased(unit) => self.flash.erased(now, unit, cx.events, cx.storage),
         }
     }

@@ -1,6 +1,7 @@
 //! How zones lie in a volume.
 
 use crate::config::{GRANULE_PAGES, PAGE, SetConfig};
+use crate::zone::zrwa::ZrwaLayout;
 use serde::{Deserialize, Serialize};
 
 /// The zones of a volume.
@@ -16,6 +17,9 @@ pub struct ZoneLayout {
     pub max_active: u32,
     /// Most open zones: at most `max_active`.
     pub max_open: u32,
+    /// The Zone Random Write Areas of its zones; `None` if they have none.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub zrwa: Option<ZrwaLayout>,
 }
 
 impl ZoneLayout {
@@ -35,8 +39,22 @@ impl ZoneLayout {
         ((byte / self.size) as u32, byte % self.size)
     }
 
+    /// Pages of a zone that can be written.
+    #[inline]
+    pub(crate) fn pages_of_zone(&self) -> u32 {
+        (self.capacity / u64::from(PAGE)) as u32
+    }
+
+    /// Whether a set that supports this can have such zones, apart from how many can be active.
+    pub(crate) fn fits(&self, support: &ZoneSupport) -> bool {
+        let areas = |zrwa: ZrwaLayout| {
+            support.zrwa.is_some_and(|most| zrwa.pages <= most.pages && zrwa.max <= most.max)
+        };
+        self.is_possible(support.capacity) && self.zrwa.is_none_or(areas)
+    }
+
     /// Whether it can be, with zones of at most `most` bytes.
-    pub(crate) fn is_possible(&self, most: u64) -> bool {
+    fn is_possible(&self, most: u64) -> bool {
         let page = u64::from(PAGE);
         self.zones > 0
             && self.capacity > 0
@@ -45,6 +63,7 @@ impl ZoneLayout {
             && self.size.is_multiple_of(page)
             && self.size.checked_mul(self.zones.into()).is_some()
             && (1..=self.max_active).contains(&self.max_open)
+            && self.zrwa.is_none_or(|zrwa| zrwa.is_possible(self.capacity / page, self.max_active))
     }
 }
 
@@ -53,18 +72,28 @@ impl ZoneLayout {
 pub struct ZoneSupport {
     /// Most bytes that can be written to a zone.
     pub capacity: u64,
+    /// Bytes from the begin of a zone to that of the next.
+    pub size: u64,
     /// Zones that can still be promised to be active at a time.
     pub active: u32,
+    /// How many of them a volume gets that does not say how many it wants.
+    pub share: u32,
+    /// Zone Random Write Areas: how large they are, and how many can still be promised. `None` if the set has none.
+    pub zrwa: Option<ZrwaLayout>,
 }
 
 impl SetConfig {
     /// What zones a new set can have; `None` if the set has no zones.
     pub fn zone_support(&self) -> Option<ZoneSupport> {
         let SetConfig::Nand { nand, zones, .. } = self else { return None };
-        let geo = &nand.geometry;
-        let dies = if zones.dies == 0 { geo.dies } else { zones.dies };
-        let pages = u64::from(dies) * u64::from(geo.units_per_block) * u64::from(geo.unit_pages);
-        (zones.active > 0).then(|| ZoneSupport { capacity: pages * u64::from(PAGE), active: zones.active })
+        let capacity = zones.capacity(&nand.geometry);
+        (zones.active > 0).then(|| ZoneSupport {
+            capacity,
+            size: zones.distance(capacity),
+            active: zones.active,
+            share: zones.share_of(zones.active),
+            zrwa: zones.zrwa,
+        })
     }
 }
 
@@ -75,7 +104,8 @@ mod tests {
     #[test]
     fn layouts_that_cannot_be_are_told() {
         let mib = 1 << 20;
-        let good = ZoneLayout { zones: 4, size: 2 * mib, capacity: mib, max_active: 3, max_open: 2 };
+        let good =
+            ZoneLayout { zones: 4, size: 2 * mib, capacity: mib, max_active: 3, max_open: 2, zrwa: None };
         assert!(good.is_possible(mib));
         assert_eq!((good.bytes(), good.granules_of_zone(), good.locate(5 * mib)), (8 * mib, 1, (2, mib)));
         let page = u64::from(PAGE);
@@ -91,5 +121,29 @@ mod tests {
         ] {
             assert!(!bad.is_possible(mib), "{bad:?}");
         }
+        let area = ZrwaLayout { pages: 8, granularity: 4, max: 3 };
+        assert!(ZoneLayout { zrwa: Some(area), ..good }.is_possible(mib));
+        for bad in [
+            ZrwaLayout { pages: 0, ..area },
+            ZrwaLayout { pages: 10, ..area },
+            ZrwaLayout { pages: 512, ..area },
+            ZrwaLayout { granularity: 0, ..area },
+            ZrwaLayout { pages: 9, granularity: 3, ..area },
+            ZrwaLayout { max: 0, ..area },
+            ZrwaLayout { max: 4, ..area },
+        ] {
+            assert!(!ZoneLayout { zrwa: Some(bad), ..good }.is_possible(mib), "{bad:?}");
+        }
+        let support = ZoneSupport {
+            capacity: mib,
+            size: mib,
+            active: 3,
+            share: 3,
+            zrwa: Some(ZrwaLayout { max: 2, ..area }),
+        };
+        let with = |max| ZoneLayout { zrwa: Some(ZrwaLayout { max, ..area }), ..good };
+        assert!(good.fits(&support) && with(2).fits(&support) && !with(3).fits(&support));
+        assert!(good.fits(&ZoneSupport { zrwa: None, ..support }));
+        assert!(!with(1).fits(&ZoneSupport { zrwa: None, ..support }));
     }
 }

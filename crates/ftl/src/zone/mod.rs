@@ -2,9 +2,11 @@
 
 mod layout;
 mod state;
+mod zrwa;
 
 pub use layout::{ZoneLayout, ZoneSupport};
 pub use state::{ZoneEvent, ZoneFault, ZoneState};
+pub use zrwa::ZrwaLayout;
 
 /// Most bytes of a zone's descriptor extension: NVMe counts them in units of 64 bytes, with a number of 8 bits.
 pub const MAX_ZONE_EXTENSION: usize = 255 * 64;
@@ -18,6 +20,14 @@ pub struct ZoneInfo {
     pub written: u64,
     /// The host's descriptor extension; empty if none is set.
     pub extension: Box<[u8]>,
+    /// Whether it has a Zone Random Write Area.
+    pub zrwa: bool,
+    /// Whether the set recommends to finish it, or to reset it.
+    pub finish_recommended: bool,
+    /// See `finish_recommended`.
+    pub reset_recommended: bool,
+    /// Whether the set finished it by itself.
+    pub finished_by_set: bool,
 }
 
 /// What a host asks of zones.
@@ -25,6 +35,11 @@ pub struct ZoneInfo {
 pub enum ZoneAction<'a> {
     /// Opens a zone explicitly. Of all: those that are closed.
     Open,
+    /// Opens a zone explicitly, with a Zone Random Write Area. A zone without one must be empty.
+    OpenWithZrwa,
+    /// Moves the write pointer of a zone with a Zone Random Write Area to this byte of the zone. What was never written before it reads
+    /// as zeros from then on. One zone at a time.
+    Commit(u64),
     /// Closes a zone. Of all: those that are open.
     Close,
     /// Makes a zone full. Of all: those that are open or closed.

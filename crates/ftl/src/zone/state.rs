@@ -69,6 +69,12 @@ pub enum ZoneFault {
     /// The state of the zone does not allow it.
     #[error("the state of the zone does not allow this")]
     InvalidTransition,
+    /// A Zone Random Write Area is asked of a zone that is not empty; or it is missing, or in the way, or does not reach so far.
+    #[error("the zone's Zone Random Write Area does not allow this")]
+    InvalidOperation,
+    /// As many zones have a Zone Random Write Area as can.
+    #[error("no Zone Random Write Area is left")]
+    NoZrwa,
 }
 
 impl ZoneState {

@@ -23,6 +23,10 @@ impl Zones {
         let zone = table.zones.get(zone as usize).filter(|_| within == 0).ok_or(Fault::OutOfRange)?;
         // The write pointer of a full zone may be the begin of the next.
         zone.state.after(ZoneEvent::Write).map_err(Fault::Zone)?;
+        if zone.zrwa {
+            // It says where data go, and an append does not.
+            return Err(Fault::Zone(ZoneFault::InvalidOperation));
+        }
         let within = u64::from(zone.accepted) * u64::from(PAGE);
         if within + u64::from(bytes) > table.layout.capacity {
             return Err(Fault::Zone(ZoneFault::Boundary));
@@ -35,20 +39,35 @@ impl Zones {
     pub fn accept<S: Storage>(
         &mut self,
         now: Nanos,
-        mut write: Write,
+        write: Write,
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
         if mapped.is_read_only() {
             return Answer::Failed(self.why_read_only(write.volume, write.start));
         }
+        self.tell_time(now, write.volume);
         let id = match self.check(write.volume, write.start, write.end) {
             Ok(id) => id,
             Err(fault) => return Answer::Failed(fault),
         };
-        self.zone_mut(id).accepted += ((write.end - write.start) / u64::from(PAGE)) as u32;
+        self.await_age(mapped, cx);
+        self.begin(now, id, write, mapped, cx)
+    }
+
+    /// Admits a write that was accepted, or lets it wait.
+    #[inline]
+    pub(super) fn begin<S: Storage>(
+        &mut self,
+        now: Nanos,
+        id: ZoneId,
+        mut write: Write,
+        mapped: &mut PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) -> Answer {
+        let pointer = self.zone(id).accepted;
         if self.zone(id).waiting == 0 {
-            match self.admit(id, &mut write, cx) {
+            match self.admit(id, &mut write, pointer, cx) {
                 Ok(true) => {
                     let waits = write.durable && !self.protected && self.wait(id, write.io);
                     self.pump_if_due(now, mapped, cx);
@@ -63,7 +82,7 @@ impl Zones {
         }
         self.waiting_zones += u32::from(self.zone(id).waiting == 0);
         self.zone_mut(id).waiting += 1;
-        self.waiting.push_back(Waiting { zone: id, write });
+        self.waiting.push_back(Waiting { zone: id, write, pointer });
         self.pump_if_due(now, mapped, cx);
         Answer::Later
     }
@@ -78,10 +97,11 @@ impl Zones {
         }
     }
 
-    /// The zone that a write goes to, with the resources that it takes.
+    /// The zone that a write goes to, with the resources that it takes. Moves the write pointer.
+    #[inline]
     fn check(&mut self, volume: VolumeId, start: u64, end: u64) -> Result<ZoneId, Fault> {
         let table = self.table_mut(volume).ok_or(Fault::OutOfRange)?;
-        let ZoneLayout { size, capacity, max_active, max_open, .. } = table.layout;
+        let ZoneLayout { size, capacity, .. } = table.layout;
         let (number, within) = table.layout.locate(start);
         let len = end - start;
         if !(start | end).is_multiple_of(u64::from(PAGE)) {
@@ -91,28 +111,22 @@ impl Zones {
             return Err(Fault::Zone(ZoneFault::Boundary));
         }
         let zone = &table.zones[number as usize];
-        let event = if within + len == capacity { ZoneEvent::Fill } else { ZoneEvent::Write };
         // A full zone takes nothing, also where the event would leave it full.
         zone.state.after(ZoneEvent::Write).map_err(Fault::Zone)?;
-        let next = zone.state.after(event).map_err(Fault::Zone)?;
-        if within != u64::from(zone.accepted) * u64::from(PAGE) {
-            return Err(Fault::Zone(ZoneFault::InvalidWrite));
-        }
+        let (first, last) = ((within / u64::from(PAGE)) as u32, ((within + len) / u64::from(PAGE)) as u32);
+        let pointer = match zone.zrwa {
+            false => (first == zone.accepted).then_some(last),
+            true => table.layout.zrwa.and_then(|area| area.pointer_after(zone.accepted, first, last)),
+        };
+        let pointer = pointer.ok_or(Fault::Zone(ZoneFault::InvalidWrite))?;
         if within + len > capacity {
             return Err(Fault::Zone(ZoneFault::Boundary));
         }
-        if !zone.state.is_active() && table.active >= max_active {
-            return Err(Fault::Zone(ZoneFault::TooManyActive));
-        }
-        if !zone.state.is_open() {
-            if table.open >= max_open {
-                let closed = table.closable().ok_or(Fault::Zone(ZoneFault::TooManyOpen))?;
-                table.set_state(closed, ZoneState::Closed);
-            }
-            table.opened += 1;
-            table.zones[number as usize].opened = table.opened;
-        }
-        table.set_state(number, next);
+        let is_filled = u64::from(pointer) * u64::from(PAGE) == capacity;
+        let event = if is_filled { ZoneEvent::Fill } else { ZoneEvent::Write };
+        let next = zone.state.after(event).map_err(Fault::Zone)?;
+        table.write_to(number, next).map_err(Fault::Zone)?;
+        table.zones[number as usize].accepted = pointer;
         Ok(ZoneId { volume, zone: number })
     }
 
@@ -135,8 +149,8 @@ impl Zones {
             }
             let mut write = self.waiting[i].write.clone();
             let before = write.start;
-            let result = self.admit(zone, &mut write, cx);
-            any |= write.start != before;
+            let result = self.admit(zone, &mut write, self.waiting[i].pointer, cx);
+            any |= write.start != before || std::mem::take(&mut self.committed);
             match result {
                 Ok(false) => {
                     self.waiting[i].write = write;
@@ -219,14 +233,19 @@ impl Zones {
         }
     }
 
-    /// Moves as much of a write into the zone's window as fits; whether that was all.
+    /// Moves as much of a write into the zone's window as fits; whether that was all. The write pointer of a zone with a Zone Random
+    /// Write Area moves to `pointer`.
     fn admit<S: Storage>(
         &mut self,
         id: ZoneId,
         write: &mut Write,
+        pointer: u32,
         cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         let Some(index) = self.window_of(id) else { return Ok(false) };
+        if self.windows[usize::from(index)].claim > self.striping.unit_pages {
+            return self.admit_to_area(id, index, write, pointer, cx);
+        }
         let layout = self.table(id.volume).ok_or(Fault::OutOfRange)?.layout;
         let unit_pages = self.striping.unit_pages;
         let group = u64::from(self.atomic_pages) * u64::from(PAGE);
@@ -239,7 +258,7 @@ impl Zones {
             }
             for i in 0..self.slots.len() {
                 *cx.version += 1;
-                let added = WindowPage { slot: self.slots[i], version: *cx.version };
+                let added = WindowPage { slot: self.slots[i], version: *cx.version, is_hole: false };
                 self.push(index, added);
                 let page = self.zone(id).admitted;
                 self.record_page(id, &layout, page, added, cx);
@@ -253,7 +272,7 @@ impl Zones {
     }
 
     /// Stores the next pages of a write in slots of their own: all of them, or none if there are too few slots.
-    fn store_group<S: Storage>(
+    pub(super) fn store_group<S: Storage>(
         &mut self,
         write: &Write,
         pages: u32,
@@ -285,18 +304,27 @@ impl Zones {
         let unit_pages = self.striping.unit_pages;
         let window = &mut self.windows[usize::from(index)];
         window.pages.push_back(page);
-        window.charged += 1;
-        self.used += 1;
-        if window.charged <= unit_pages {
-            self.claims -= 1;
+        if !page.is_hole {
+            self.charge(index);
         }
-        if (window.pages.len() as u32).is_multiple_of(unit_pages) {
+        if (self.windows[usize::from(index)].pages.len() as u32).is_multiple_of(unit_pages) {
             self.make_ready(index);
         }
     }
 
+    /// A page of a window counts against the pool.
+    #[inline]
+    pub(super) fn charge(&mut self, index: u16) {
+        let window = &mut self.windows[usize::from(index)];
+        window.charged += 1;
+        self.used += 1;
+        if window.charged <= window.claim {
+            self.claims -= 1;
+        }
+    }
+
     /// Tells the journal of a page that was accepted.
-    fn record_page<S: Storage>(
+    pub(super) fn record_page<S: Storage>(
         &self,
         id: ZoneId,
         layout: &ZoneLayout,
@@ -316,14 +344,15 @@ impl Zones {
     /// Whether no window takes a page: nothing is left, and nothing is claimed.
     #[inline]
     fn is_full(&self) -> bool {
-        self.claims == 0 && self.used >= self.config.buffer_pages
+        self.claims == 0 && self.used >= self.pool
     }
 
     /// Whether a window takes so many more pages: of its own claim, and of what nobody has claimed.
     #[inline]
-    fn has_room(&self, index: u16, pages: u32) -> bool {
-        let claimed = self.striping.unit_pages.saturating_sub(self.windows[usize::from(index)].charged);
-        claimed + self.config.buffer_pages.saturating_sub(self.used + self.claims) >= pages
+    pub(super) fn has_room(&self, index: u16, pages: u32) -> bool {
+        let window = &self.windows[usize::from(index)];
+        let claimed = window.claim.saturating_sub(window.charged);
+        claimed + self.pool.saturating_sub(self.used + self.claims) >= pages
     }
 
     /// The window of a zone; a new one if it has none and there is room for its claim.
@@ -331,7 +360,11 @@ impl Zones {
         if let Some(window) = self.zone(id).window {
             return Some(window);
         }
-        if self.used + self.claims + self.striping.unit_pages > self.config.buffer_pages {
+        if self.used + self.claims + self.striping.unit_pages > self.pool {
+            return None;
+        }
+        if self.zone(id).zrwa && self.free_areas == 0 {
+            // One that was given up is on its way to flash.
             return None;
         }
         Some(self.new_window(id))
@@ -345,9 +378,12 @@ impl Zones {
             self.windows.len() as u16 - 1
         });
         let window = &mut self.windows[usize::from(index)];
-        (window.zone, window.settled) = (Some(id), settled);
+        (window.zone, window.settled, window.claim) = (Some(id), settled, self.striping.unit_pages);
         self.claims += self.striping.unit_pages;
         self.zone_mut(id).window = Some(index);
+        if self.zone(id).zrwa {
+            self.claim_area(index);
+        }
         index
     }
 
@@ -356,7 +392,11 @@ impl Zones {
         self.freed = true;
         let window = &mut self.windows[usize::from(index)];
         self.used -= window.charged;
-        self.claims -= self.striping.unit_pages.saturating_sub(window.charged);
+        self.claims -= window.claim.saturating_sub(window.charged);
+        let area = window.claim.saturating_sub(self.striping.unit_pages);
+        self.pool -= area;
+        self.free_areas += u32::from(area > 0);
+        let window = &mut self.windows[usize::from(index)];
         if let Some(id) = window.zone {
             window.clear();
             self.zone_mut(id).window = None;
@@ -368,12 +408,11 @@ impl Zones {
 
     /// A page of a window does not count against the pool any more.
     pub(super) fn uncharge(&mut self, index: u16) {
-        let unit_pages = self.striping.unit_pages;
         let window = &mut self.windows[usize::from(index)];
         window.charged -= 1;
         self.freed = true;
         self.used -= 1;
-        if window.charged < unit_pages {
+        if window.charged < window.claim {
             self.claims += 1;
         }
     }

@@ -15,18 +15,19 @@ impl ZoneAction<'_> {
     /// Whether it concerns a zone of this state where it is asked of all.
     fn concerns(self, state: ZoneState) -> bool {
         match self {
-            ZoneAction::Open => state == ZoneState::Closed,
+            ZoneAction::Open | ZoneAction::OpenWithZrwa => state == ZoneState::Closed,
             ZoneAction::Close => state.is_open(),
             ZoneAction::Finish => state.is_active(),
             ZoneAction::Reset => state.is_active() || state == ZoneState::Full,
             ZoneAction::TakeOffline => state == ZoneState::ReadOnly,
-            ZoneAction::Extend(_) => false,
+            ZoneAction::Extend(_) | ZoneAction::Commit(_) => false,
         }
     }
 
     fn event(self) -> ZoneEvent {
         match self {
-            ZoneAction::Open => ZoneEvent::Open,
+            ZoneAction::Open | ZoneAction::OpenWithZrwa => ZoneEvent::Open,
+            ZoneAction::Commit(_) => ZoneEvent::Write,
             ZoneAction::Close => ZoneEvent::Close,
             ZoneAction::Finish => ZoneEvent::Fill,
             ZoneAction::Reset => ZoneEvent::Reset,
@@ -49,13 +50,18 @@ impl Zones {
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
+        if let ZoneAction::Commit(end) = action {
+            return self.commit_to(now, io, volume, target, end, mapped, cx);
+        }
         let chosen = match self.chosen(volume, target, action) {
             Ok(chosen) => chosen,
             Err(fault) => return Answer::Failed(fault),
         };
+        self.tell_time(now, volume);
         for (id, state) in chosen {
             self.change(now, io, id, state, action, mapped, cx);
         }
+        self.await_age(mapped, cx);
         let later = self.erasing.iter().any(|erasing| erasing.io == Some(io));
         self.pump(now, mapped, cx);
         if later { Answer::Later } else { Answer::At(now) }
@@ -84,6 +90,9 @@ impl Zones {
                 continue;
             }
             let next = state.after(action.event()).map_err(Fault::Zone)?;
+            if action == ZoneAction::OpenWithZrwa {
+                self.check_area(volume, number).map_err(Fault::Zone)?;
+            }
             open = open + u32::from(next.is_open()) - u32::from(state.is_open());
             active = active + u32::from(next.is_active()) - u32::from(state.is_active());
             chosen.push((ZoneId { volume, zone: number }, next));
@@ -113,25 +122,42 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) {
         match action {
-            ZoneAction::Open => self.make_room_for_open(id),
-            ZoneAction::Close => {}
-            ZoneAction::Finish => self.fail_waiting(now, id, Fault::Zone(ZoneFault::Full), cx),
+            ZoneAction::Open | ZoneAction::OpenWithZrwa => self.make_room_for_open(id),
+            ZoneAction::Close | ZoneAction::Commit(_) => {}
+            ZoneAction::Finish => {
+                self.fail_waiting(now, id, Fault::Zone(ZoneFault::Full), cx);
+                self.end_area(id, cx);
+            }
             ZoneAction::Reset | ZoneAction::TakeOffline => self.empty(now, Some(io), id, mapped, cx),
             ZoneAction::Extend(bytes) => self.zone_mut(id).extension = bytes.into(),
         }
+        self.enter(id, state);
+        if let Some(table) = self.table_mut(id.volume).filter(|_| action == ZoneAction::OpenWithZrwa) {
+            table.set_zrwa(id.zone, true);
+        }
+        if !matches!(action, ZoneAction::Open | ZoneAction::Close) {
+            // An area is recorded, because its zone may hold something that no write pointer tells of.
+            self.record(id, cx);
+        }
+    }
+
+    /// A zone gets a state. The rest of one that was finished is sent, and an empty window goes.
+    fn enter(&mut self, id: ZoneId, state: ZoneState) {
         if let Some(table) = self.table_mut(id.volume) {
             table.set_state(id.zone, state);
         }
         if let Some(window) = self.zone(id).window {
-            // The rest of a zone that was finished is sent, and an empty window goes.
             self.make_ready(window);
             if self.windows[usize::from(window)].pages.is_empty() && !state.is_active() {
                 self.free_window(window);
             }
         }
-        if !matches!(action, ZoneAction::Open | ZoneAction::Close) {
-            self.record(id, cx);
-        }
+    }
+
+    /// The set finishes a zone by itself.
+    pub(super) fn become_full<S: Storage>(&mut self, id: ZoneId, cx: &mut SetContext<'_, S>) {
+        self.enter(id, ZoneState::Full);
+        self.record(id, cx);
     }
 
     /// Closes the zone that a write opened longest ago, if another one can be opened only then.
@@ -156,13 +182,18 @@ impl Zones {
     ) {
         self.fail_waiting(now, id, Fault::Zone(ZoneFault::InvalidWrite), cx);
         let mut programs = 0;
+        // What is in an area was recorded, too.
+        let end =
+            self.zone(id).admitted + self.zone(id).window.map_or(0, |w| self.windows[usize::from(w)].loose);
         if let Some(index) = self.zone(id).window {
             programs = self.abandon_window(now, index, mapped, cx);
         }
-        self.forget_pages(now, id, mapped, cx);
+        self.forget_pages(now, id, end, mapped, cx);
+        self.drop_area(id);
         let zone = self.zone_mut(id);
         (zone.accepted, zone.admitted, zone.strays) = (0, 0, false);
         zone.extension = Box::default();
+        zone.finished_by_set = false;
         let Some(plot) = self.zone_mut(id).plot.take() else { return };
         if self.durable {
             for unit in 0..self.striping.units {
@@ -200,16 +231,16 @@ impl Zones {
         programs
     }
 
-    /// The pages of a zone are given up: those that are stored elsewhere, and what the journal knows of the window.
+    /// The first pages of a zone are given up: those that are stored elsewhere, and what the journal knows of the window.
     fn forget_pages<S: Storage>(
         &mut self,
         now: Nanos,
         id: ZoneId,
+        pages: u32,
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) {
         let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return };
-        let pages = self.zone(id).admitted;
         let Some(volume) = cx.volumes.get(id.volume) else { return };
         let (set, granules) = (volume.set.0, layout.granules_of_zone());
         let first_granule = (id.zone * granules) as usize;

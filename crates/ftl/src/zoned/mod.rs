@@ -15,6 +15,8 @@
 //! space as its zones can hold, so that there are always enough superblocks for both.
 
 mod admit;
+mod aging;
+mod area;
 mod manage;
 mod plots;
 mod program;
@@ -30,7 +32,7 @@ use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Storage};
 use crate::volume::{Volume, VolumeId};
 use crate::write::Write;
-use crate::zone::{ZoneInfo, ZoneLayout, ZoneState, ZoneSupport};
+use crate::zone::{ZoneInfo, ZoneLayout, ZoneState, ZoneSupport, ZrwaLayout};
 use media::{Geometry, Nanos, Slot, Spare, Unit};
 use plots::Plots;
 use std::collections::VecDeque;
@@ -42,6 +44,8 @@ use zone::{Window, Zone, ZoneId, ZoneTable};
 struct Waiting {
     zone: ZoneId,
     write: Write,
+    /// Where the write pointer of a zone with a Zone Random Write Area is when it is admitted, in pages.
+    pointer: u32,
 }
 
 /// A program of the zones.
@@ -90,11 +94,17 @@ pub(crate) struct Zones {
     /// Pages in the windows, and pages that active zones can still claim of their own.
     used: u32,
     claims: u32,
+    /// Pages that windows can have: the buffer, and Zone Random Write Areas of windows.
+    pool: u32,
+    /// Zone Random Write Areas that no window has.
+    free_areas: u32,
     waiting: VecDeque<Waiting>,
     /// Zones of which writes wait.
     waiting_zones: u32,
     /// Whether pages have become free since it was tried last to admit what waits.
     freed: bool,
+    /// Whether a write pointer has passed pages of an area since it was tried last to admit what waits.
+    committed: bool,
     /// Whether a window may have strays that had no room, or commands that wait for its pages.
     unsettled: bool,
     /// Reused: see [`admit_waiting`](Zones::admit_waiting).
@@ -113,6 +123,12 @@ pub(crate) struct Zones {
     erasing: Vec<Erasing>,
     /// Whether a zone waits for a superblock.
     wants_superblock: bool,
+    /// Whether time changes zones.
+    ages: bool,
+    /// When zones are looked at for their age; never if [`Nanos::MAX`].
+    look_at: Nanos,
+    /// Zones that the set changed by itself.
+    changed: Vec<(VolumeId, u32)>,
 }
 
 impl Zones {
@@ -133,9 +149,12 @@ impl Zones {
             free_windows: Vec::new(),
             used: 0,
             claims: 0,
+            pool: config.buffer_pages,
+            free_areas: config.zrwa.map_or(0, |zrwa| zrwa.max),
             waiting: VecDeque::new(),
             waiting_zones: 0,
             freed: false,
+            committed: false,
             unsettled: false,
             stuck: Vec::new(),
             flushes: Vec::new(),
@@ -147,15 +166,26 @@ impl Zones {
             free_ops: (0..ops).rev().collect(),
             erasing: Vec::new(),
             wants_superblock: false,
+            ages: config.aging.is_on(),
+            look_at: Nanos::MAX,
+            changed: Vec::new(),
         }
     }
 
     /// What zones the set can have; `None` if none.
     pub fn support(&self) -> Option<ZoneSupport> {
         let promised: u32 = self.tables.iter().flatten().map(|table| table.layout.max_active).sum();
+        let (capacity, active) = (self.striping.bytes(), self.config.active.saturating_sub(promised));
         (self.config.active > 0).then(|| ZoneSupport {
-            capacity: self.striping.bytes(),
-            active: self.config.active.saturating_sub(promised),
+            capacity,
+            size: self.config.distance(capacity),
+            active,
+            share: self.config.share_of(active),
+            zrwa: self.config.zrwa.map(|zrwa| {
+                let layouts = self.tables.iter().flatten().filter_map(|table| table.layout.zrwa);
+                let promised: u32 = layouts.map(|zrwa| zrwa.max).sum();
+                ZrwaLayout { max: zrwa.max.saturating_sub(promised), ..zrwa }
+            }),
         })
     }
 
@@ -165,7 +195,7 @@ impl Zones {
         if self.tables.len() <= at {
             self.tables.resize(at + 1, None);
         }
-        self.tables[at] = Some(ZoneTable::new(layout));
+        self.tables[at] = Some(ZoneTable::new(layout, self.config.aging));
     }
 
     /// Gives up the zones of a volume that goes.
@@ -202,6 +232,10 @@ impl Zones {
             state: zone.state,
             written: u64::from(zone.accepted) * u64::from(PAGE),
             extension: zone.extension.clone(),
+            zrwa: zone.zrwa,
+            finish_recommended: zone.finish_recommended,
+            reset_recommended: zone.reset_recommended,
+            finished_by_set: zone.finished_by_set,
         })
     }
 
@@ -297,7 +331,7 @@ impl Zones {
 
     /// Pages of all windows.
     pub fn buffer_pages(&self) -> usize {
-        if self.config.active > 0 { self.config.buffer_pages as usize } else { 0 }
+        self.config.all_pages() as usize
     }
 
     /// Whether a write waits for a slot.
@@ -342,9 +376,7 @@ impl Zones {
     pub fn check_consistency(&self, mapped: &PageMappedSet) -> Result<(), String> {
         self.plots.check(mapped.flash())?;
         let charged: u32 = self.windows.iter().map(|window| window.charged).sum();
-        let unit_pages = self.striping.unit_pages;
-        let with_zone = self.windows.iter().filter(|window| window.zone.is_some());
-        let claims: u32 = with_zone.map(|window| unit_pages.saturating_sub(window.charged)).sum();
+        let claims: u32 = self.windows.iter().map(|window| window.claim.saturating_sub(window.charged)).sum();
         if (charged, claims) != (self.used, self.claims) {
             return Err(format!(
                 "{} pages in windows and {} claims are counted, {charged} and {claims} are there",
@@ -361,7 +393,12 @@ impl Zones {
             if open > table.layout.max_open || active > table.layout.max_active {
                 return Err(format!("volume {volume}: {open} zones are open, {active} active"));
             }
+            let zrwas = table.zones.iter().filter(|zone| zone.zrwa).count() as u32;
+            if zrwas != table.zrwas || zrwas > table.layout.zrwa.map_or(0, |zrwa| zrwa.max) {
+                return Err(format!("volume {volume}: {zrwas} zones have areas, {} counted", table.zrwas));
+            }
         }
+        self.check_areas()?;
         self.check_zones()
     }
 
@@ -370,6 +407,9 @@ impl Zones {
             let zone = self.zone(id);
             let waiting = self.waiting.iter().filter(|waiting| waiting.zone == id).count() as u32;
             let empty = zone.state == ZoneState::Empty;
+            if zone.zrwa && !zone.state.is_active() && waiting == 0 {
+                return Err(format!("{id:?} has an area: {zone:?}"));
+            }
             if waiting != zone.waiting
                 || zone.admitted > zone.accepted
                 || (waiting == 0 && zone.admitted != zone.accepted)

@@ -263,8 +263,10 @@ impl Zones {
             window.settled += 1;
             for _ in 0..unit_pages {
                 let Some(page) = self.windows[usize::from(index)].pages.pop_front() else { break };
-                cx.storage.release(page.slot);
-                self.uncharge(index);
+                if !page.is_hole {
+                    cx.storage.release(page.slot);
+                    self.uncharge(index);
+                }
             }
             any = true;
         }
@@ -328,7 +330,7 @@ impl Zones {
         let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return true };
         let first = window.first_page(self.striping.unit_pages);
         let mut all = true;
-        for i in pages.start..pages.end.min(window.pages.len() as u32) {
+        for i in pages.start..pages.end.min(window.ordered()) {
             let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, first + i))
             else {
                 break;
@@ -358,7 +360,7 @@ impl Zones {
             let window = &self.windows[usize::from(index)];
             let Some(&(io, mark)) = window.waiters.front() else { return any };
             if mark > window.first_page(unit_pages) {
-                let only_tail = window.sent.is_empty() && (window.pages.len() as u32) < unit_pages;
+                let only_tail = window.sent.is_empty() && window.ordered() < unit_pages;
                 if !only_tail || self.has_unit(index) || !self.stray_tail(now, index, mapped, cx) {
                     return any;
                 }
@@ -381,7 +383,7 @@ impl Zones {
         let Some(id) = window.zone else { return true };
         // Pages that are there already stay.
         let from = window.strayed.saturating_sub(window.first_page(self.striping.unit_pages));
-        let pages = from..window.pages.len() as u32;
+        let pages = from..window.ordered();
         if !self.stray(now, index, pages, mapped, cx) {
             return false;
         }

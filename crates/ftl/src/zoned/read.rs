@@ -10,7 +10,7 @@ use crate::page_mapped::PageMappedSet;
 use crate::storage::{Piece, Storage};
 use crate::volume::{Extent, Volume, VolumeId};
 use crate::zone::{ZoneFault, ZoneState};
-use media::{Nanos, Slot};
+use media::{LogicalPage, Nanos, Slot};
 
 /// No flash page.
 const NOWHERE: u32 = u32::MAX;
@@ -28,23 +28,31 @@ impl Zones {
         let (number, within) = table.layout.locate(page * u64::from(PAGE));
         let zone = table.zones.get(number as usize)?;
         let at = (within / u64::from(PAGE)) as u32;
-        if at >= zone.admitted {
+        if at >= zone.admitted && !zone.zrwa {
             return None;
         }
         if let Some(window) = zone.window
             && let Some(held) = self.windows[usize::from(window)].page(at, self.striping.unit_pages)
         {
-            return Some((held.slot, NOWHERE));
+            return (!held.is_hole).then_some((held.slot, NOWHERE));
+        }
+        if at >= zone.admitted {
+            return None;
         }
         if zone.strays
-            && let Some(found) = mapped.locate(logical(volume, &table.layout, number, at))
+            && let Some((slot, flash)) = mapped.locate(logical(volume, &table.layout, number, at))
         {
-            return Some(found);
+            let is_hole = self.durable && slot == Slot::NONE;
+            return (!is_hole).then_some((slot, flash));
         }
         let flash = self.striping.page(zone.plot?, at);
         match mapped.flash().slot(flash) {
-            // Its record vouches for it, and the chips have lost it.
-            Slot::NONE if self.durable => Some((LOST, flash)),
+            Slot::NONE if self.durable => match mapped.flash().spare(flash).page {
+                // Its record vouches for it, and the chips have lost it.
+                LogicalPage::NONE => Some((LOST, flash)),
+                // It was never written.
+                _ => None,
+            },
             slot => Some((slot, flash)),
         }
     }
@@ -111,7 +119,7 @@ impl Zones {
 
     /// The contents that zones refer to, each as often as it is. Looks at every page: for tests.
     pub fn references(&self, mapped: &PageMappedSet) -> Vec<Slot> {
-        let mut all: Vec<Slot> = self.window_slots().collect();
+        let mut all: Vec<Slot> = self.window_slots().filter(|&slot| slot != Slot::NONE).collect();
         for id in self.ids().collect::<Vec<ZoneId>>() {
             let zone = self.zone(id);
             let Some(plot) = zone.plot else { continue };

@@ -10,8 +10,13 @@ use crate::zone::{MAX_ZONE_EXTENSION, ZoneState};
 
 /// Bytes of a record without the descriptor extension.
 const FIXED: usize = 16;
+/// Bit of a record's state: the zone has a Zone Random Write Area, and its write pointer in pages follows in 4 bytes.
+const WITH_ZRWA: u32 = 1 << 31;
 /// [`Plot::superblock`] of a zone that lies nowhere.
 const NOWHERE: u32 = u32::MAX;
+
+/// Bit of a record's state: the set finished the zone by itself.
+const FINISHED_BY_SET: u32 = 1 << 30;
 
 /// A state as a record names it: the codes of NVMe's zone descriptors.
 const CODES: [(ZoneState, u8); 7] = [
@@ -24,14 +29,19 @@ const CODES: [(ZoneState, u8); 7] = [
     (ZoneState::Offline, 0xF),
 ];
 
-/// Appends the record of a zone: state, plot, settled units, extension.
+/// Appends the record of a zone: state, plot, settled units, write pointer of a zone with a Zone Random Write Area, extension.
 fn encode(zone: &Zone, state: ZoneState, settled: u32, out: &mut Vec<u8>) {
     let code = CODES.iter().find(|(listed, _)| *listed == state).map_or(0, |(_, code)| *code);
     let plot = zone.plot.unwrap_or(Plot { superblock: NOWHERE, index: 0 });
-    out.extend_from_slice(&u32::from(code).to_le_bytes());
+    let flag = if zone.zrwa { WITH_ZRWA } else { 0 };
+    let flag = flag | if zone.finished_by_set { FINISHED_BY_SET } else { 0 };
+    out.extend_from_slice(&(u32::from(code) | flag).to_le_bytes());
     out.extend_from_slice(&plot.superblock.to_le_bytes());
     out.extend_from_slice(&plot.index.to_le_bytes());
     out.extend_from_slice(&settled.to_le_bytes());
+    if zone.zrwa {
+        out.extend_from_slice(&zone.committed.to_le_bytes());
+    }
     out.extend_from_slice(&zone.extension);
 }
 
@@ -39,7 +49,8 @@ impl Zones {
     /// Tells the journal what a zone is now.
     pub(super) fn record<S: Storage>(&mut self, id: ZoneId, cx: &mut SetContext<'_, S>) {
         let settled = self.settled(id);
-        self.zone_mut(id).floor = settled;
+        let zone = self.zone_mut(id);
+        (zone.floor, zone.committed) = (settled, zone.admitted);
         if !self.durable {
             return;
         }
@@ -74,7 +85,8 @@ impl Zones {
             }
             out.extend_from_slice(&u32::from(id.volume.0).to_le_bytes());
             out.extend_from_slice(&id.zone.to_le_bytes());
-            out.extend_from_slice(&(zone.extension.len() as u32).to_le_bytes());
+            let pointer = if zone.zrwa { size_of::<u32>() } else { 0 };
+            out.extend_from_slice(&((zone.extension.len() + pointer) as u32).to_le_bytes());
             encode(zone, self.lasting_state(id), self.settled(id), out);
         }
     }
@@ -102,12 +114,22 @@ impl Zones {
     pub fn apply(&mut self, volume: VolumeId, number: u32, bytes: &[u8]) -> Result<(), String> {
         let (striping, superblocks) = (self.striping, self.plots.all_superblocks());
         let table = self.table_mut(volume).ok_or_else(|| format!("volume {} has no zones", volume.0))?;
+        let layout = table.layout;
         let missing = || format!("volume {} has no zone {number}", volume.0);
         let zone = table.zones.get_mut(number as usize).ok_or_else(missing)?;
         let (fixed, extension) = bytes.split_at_checked(FIXED).ok_or("the record of a zone is cut off")?;
         let word = |i: usize| u32::from_le_bytes([fixed[i], fixed[i + 1], fixed[i + 2], fixed[i + 3]]);
-        let state = CODES.iter().find(|(_, code)| u32::from(*code) == word(0));
-        let (state, _) = *state.ok_or_else(|| format!("zone {number} has the unknown state {}", word(0)))?;
+        let code = word(0) & !(WITH_ZRWA | FINISHED_BY_SET);
+        let state = CODES.iter().find(|(_, known)| u32::from(*known) == code);
+        let (state, _) = *state.ok_or_else(|| format!("zone {number} has the unknown state {code}"))?;
+        let zrwa = word(0) & WITH_ZRWA != 0;
+        let (pointer, extension) = extension
+            .split_at_checked(if zrwa { size_of::<u32>() } else { 0 })
+            .ok_or("the record of a zone is cut off")?;
+        let pointer = pointer.first_chunk().map_or(0, |bytes| u32::from_le_bytes(*bytes));
+        if zrwa && (layout.zrwa.is_none() || pointer > layout.pages_of_zone()) {
+            return Err(format!("zone {number} has a Zone Random Write Area at page {pointer}"));
+        }
         let plot = Plot { superblock: word(4), index: word(8) };
         zone.plot = match plot.superblock {
             NOWHERE => None,
@@ -121,6 +143,9 @@ impl Zones {
         }
         zone.floor = word(12).min(striping.units);
         zone.extension = extension.into();
+        zone.committed = pointer;
+        zone.finished_by_set = word(0) & FINISHED_BY_SET != 0;
+        table.set_zrwa(number, zrwa);
         table.set_state(number, state);
         Ok(())
     }
@@ -130,7 +155,7 @@ impl Zones {
 mod tests {
     use super::*;
     use crate::config::{Config, ZonesConfig};
-    use crate::zone::ZoneLayout;
+    use crate::zone::{ZoneLayout, ZrwaLayout};
     use media::Geometry;
 
     fn zones() -> Zones {
@@ -145,7 +170,9 @@ mod tests {
             in_place: false,
             rated_cycles: 100,
         };
-        let config = ZonesConfig { dies: 2, active: 4, buffer_pages: 64 };
+        let area = ZrwaLayout { pages: 8, granularity: 2, max: 3 };
+        let config =
+            ZonesConfig { dies: 2, active: 4, buffer_pages: 64, zrwa: Some(area), ..ZonesConfig::default() };
         let drive = Config {
             sets: Vec::new(),
             buffer_pages: 64,
@@ -156,7 +183,8 @@ mod tests {
             faults: media::FaultPlan::default(),
         };
         let mut zones = Zones::new(&geo, &config, &drive);
-        let layout = ZoneLayout { zones: 6, size: 1 << 17, capacity: 1 << 17, max_active: 4, max_open: 2 };
+        let (size, zrwa) = (1 << 17, Some(area));
+        let layout = ZoneLayout { zones: 6, size, capacity: size, max_active: 4, max_open: 2, zrwa };
         zones.create(VolumeId(1), layout);
         zones
     }
@@ -169,6 +197,10 @@ mod tests {
         table.zones[2].plot = Some(Plot { superblock: 7, index: 1 });
         table.zones[2].extension = Box::from([1, 2, 3]);
         table.set_state(5, ZoneState::Offline);
+        table.set_state(3, ZoneState::Closed);
+        table.set_zrwa(3, true);
+        table.zones[3].committed = 6;
+        table.zones[3].extension = Box::from([4, 5]);
         let mut saved = Vec::new();
         zones.save(&mut saved);
         let mut loaded = self::zones();
@@ -177,6 +209,11 @@ mod tests {
         loaded.save(&mut again);
         assert_eq!(saved, again);
         assert_eq!(*loaded.info(VolumeId(1), 2).unwrap().extension, [1, 2, 3]);
+        let info = loaded.info(VolumeId(1), 3).unwrap();
+        assert_eq!(
+            (&*info.extension, info.zrwa, loaded.info(VolumeId(1), 2).unwrap().zrwa),
+            (&[4, 5][..], true, false)
+        );
         for len in 0..saved.len() {
             // A cut at the border of two records is a shorter list.
             let _ = self::zones().load(&saved[..len]);
@@ -197,6 +234,8 @@ mod tests {
             (1, 0, record(4, 8, 1)),
             (1, 0, record(4, 3, 2)),
             (1, 0, record(4, 3, 1)[..15].to_vec()),
+            (1, 0, record(4 | 1 << 31, 3, 1)),
+            (1, 0, [record(4 | 1 << 31, 3, 1), vec![33, 0, 0, 0]].concat()),
             (1, 0, [record(4, 3, 1), vec![0; MAX_ZONE_EXTENSION + 1]].concat()),
         ] {
             assert!(

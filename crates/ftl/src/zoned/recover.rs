@@ -36,7 +36,8 @@ impl Zones {
             };
             let first = window.first_page(unit_pages);
             for (i, held) in (0..).zip(&window.pages) {
-                if window.sent.get((i / unit_pages) as usize) == Some(&Sent::Landed) {
+                let is_on_flash = window.sent.get((i / unit_pages) as usize) == Some(&Sent::Landed);
+                if is_on_flash || held.version == 0 && held.is_hole {
                     continue;
                 }
                 let page = LogicalPage(logical(volume, &table.layout, id.zone, first + i));
@@ -55,7 +56,8 @@ impl Zones {
         }
         self.windows.clear();
         self.free_windows.clear();
-        (self.used, self.claims) = (0, 0);
+        (self.used, self.claims, self.pool) = (0, 0, self.config.buffer_pages);
+        self.free_areas = self.config.zrwa.map_or(0, |area| area.max);
         self.waiting.clear();
         (self.waiting_zones, self.freed, self.unsettled) = (0, true, true);
         self.flushes.clear();
@@ -134,7 +136,9 @@ impl Zones {
         if recorded == ZoneState::Offline {
             return 0;
         }
-        let pages_of_zone = (layout.capacity / u64::from(PAGE)) as u32;
+        let pages_of_zone = layout.pages_of_zone();
+        // Pages behind the write pointer do not tell where it is.
+        let pointer = if self.zone(id).zrwa { self.zone(id).committed } else { pages_of_zone };
         let unit_pages = self.striping.unit_pages;
         self.zone_mut(id).strays = false;
         let (plot, floor) = (self.zone(id).plot, self.zone(id).floor);
@@ -142,11 +146,11 @@ impl Zones {
         let mut newest = 0;
         let mut settled = true;
         let mut window = None;
-        let units = pages_of_zone.div_ceil(unit_pages);
+        let units = pointer.div_ceil(unit_pages);
         let consumed = plot.map_or(0, |plot| self.consumed_units(plot, units, mapped));
         let mut unit = 0;
         while unit < units && pages == unit * unit_pages {
-            let end = ((unit + 1) * unit_pages).min(pages_of_zone);
+            let end = ((unit + 1) * unit_pages).min(pointer);
             let found = self.find_unit(id, &layout, plot, unit, end, mapped, cx);
             let vouched = unit < floor && unit < consumed && found == Found::Partly;
             if found == Found::InPlace {
@@ -169,7 +173,9 @@ impl Zones {
                 pages = unit * unit_pages + held;
                 let place = plot.map(|plot| self.striping.unit(plot, unit));
                 let never = place.is_some_and(|(unit, die)| mapped.flash().offer(unit, die) == Offer::Never);
-                let full = held == end - unit * unit_pages;
+                // More of a unit may come where a write pointer is in it.
+                let ends = end == pages_of_zone || end.is_multiple_of(unit_pages);
+                let full = ends && held == end - unit * unit_pages;
                 let window = &mut self.windows[usize::from(index)];
                 debug_assert_eq!(window.pages.len() - before, held as usize);
                 // Those behind one that waits are sent again.
@@ -185,7 +191,10 @@ impl Zones {
             unit += 1;
         }
         // Pages behind the end were in the window at most. Nobody shall take what is stored elsewhere for them for what is written later.
-        let most = pages.max(consumed * unit_pages) + self.config.buffer_pages + unit_pages;
+        let most = pages.max(consumed * unit_pages) + self.pool + unit_pages;
+        // What should be on a bad block goes elsewhere without a place in the buffer, to the end of the zone.
+        let is_bad = |plot| self.striping.blocks(plot).any(|block| mapped.flash().nand.is_bad(block));
+        let most = if plot.is_some_and(is_bad) { pages_of_zone } else { most };
         for page in pages..most.min(pages_of_zone) {
             if let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) {
                 mapped.drop_page(Nanos::ZERO, page, cx);
@@ -199,23 +208,45 @@ impl Zones {
                 }
             }
         }
-        self.end_rebuild(id, &layout, recorded, pages);
+        self.end_rebuild(id, &layout, recorded, pages, saved, mapped, cx);
         newest
     }
 
     /// Sets the write pointer and the state of a zone that was found to hold so many pages.
-    fn end_rebuild(&mut self, id: ZoneId, layout: &ZoneLayout, recorded: ZoneState, pages: u32) {
+    #[allow(clippy::too_many_arguments)]
+    fn end_rebuild<S: Storage>(
+        &mut self,
+        id: ZoneId,
+        layout: &ZoneLayout,
+        recorded: ZoneState,
+        pages: u32,
+        saved: &BTreeMap<u32, Spare>,
+        mapped: &PageMappedSet,
+        cx: &mut SetContext<'_, S>,
+    ) {
         let zone = self.zone_mut(id);
         (zone.admitted, zone.accepted) = (pages, pages);
         let extended = !zone.extension.is_empty();
+        if zone.zrwa {
+            self.refill_area(id, saved, mapped, cx);
+        }
+        let zone = self.zone(id);
+        let holds_area = zone.window.is_some_and(|window| self.windows[usize::from(window)].loose > 0);
         let state = match recorded {
             ZoneState::Full | ZoneState::ReadOnly => recorded,
             _ if u64::from(pages) * u64::from(PAGE) == layout.capacity => ZoneState::Full,
-            _ if pages > 0 || extended => ZoneState::Closed,
+            _ if pages > 0 || extended || holds_area => ZoneState::Closed,
             _ => ZoneState::Empty,
         };
         if let Some(table) = self.table_mut(id.volume) {
             table.set_state(id.zone, state);
+        }
+        if self.zone(id).zrwa {
+            if !state.is_active() {
+                self.end_area(id, cx);
+            }
+            // Its write pointer may be another one than the record says.
+            self.record(id, cx);
         }
         if let Some(window) = self.zone(id).window {
             if self.windows[usize::from(window)].pages.is_empty() {
@@ -252,6 +283,10 @@ impl Zones {
                 != LogicalPage::NONE
         {
             return Found::InPlace;
+        }
+        if !end.is_multiple_of(self.striping.unit_pages) && end != layout.pages_of_zone() {
+            // The rest of the unit is still to be written.
+            return Found::Partly;
         }
         let Some(volume) = cx.volumes.get(id.volume) else { return Found::Partly };
         let mut pages = unit * self.striping.unit_pages..end;
@@ -326,7 +361,8 @@ impl Zones {
                     cx.storage.record(Record::Buffer { set: mapped.flash().id().0, spare });
                 }
             }
-            self.push(index, WindowPage { slot: spare.slot, version: spare.version });
+            let is_hole = self.durable && spare.slot == Slot::NONE;
+            self.push(index, WindowPage { slot: spare.slot, version: spare.version, is_hole });
             held += 1;
         }
         held
@@ -334,6 +370,7 @@ impl Zones {
 
     /// Goes on when all sets have recovered: plots that hold nothing are erased.
     pub fn resume<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+        self.begin_ages(now, mapped, cx);
         let dirty = self.plots.sort(mapped.flash(), &self.striping);
         for plot in dirty {
             if !self.erase(now, plot, mapped, cx) {
@@ -357,6 +394,7 @@ impl Zones {
                 continue;
             }
             self.fail_waiting(now, id, crate::answer::Fault::ReadOnly, cx);
+            self.end_area(id, cx);
             if let Some(table) = self.table_mut(id.volume) {
                 table.set_state(id.zone, state);
             }

@@ -2,10 +2,11 @@
 
 use super::striping::Plot;
 use crate::config::PAGE;
+use crate::config::ZoneAging;
 use crate::storage::Io;
 use crate::volume::VolumeId;
-use crate::zone::{ZoneLayout, ZoneState};
-use media::Slot;
+use crate::zone::{ZoneFault, ZoneLayout, ZoneState};
+use media::{Nanos, Slot};
 use std::collections::VecDeque;
 
 /// Which zone.
@@ -37,6 +38,16 @@ pub(super) struct Zone {
     pub floor: u32,
     /// The host's descriptor extension; empty if none is set.
     pub extension: Box<[u8]>,
+    /// Whether it has a Zone Random Write Area.
+    pub zrwa: bool,
+    /// When it became active, or full.
+    pub since: Nanos,
+    /// What the set recommends, or did by itself.
+    pub finish_recommended: bool,
+    pub reset_recommended: bool,
+    pub finished_by_set: bool,
+    /// The write pointer, in pages, that the record of a zone with such an area vouches for.
+    pub committed: u32,
 }
 
 impl Zone {
@@ -52,6 +63,12 @@ impl Zone {
             opened: 0,
             floor: 0,
             extension: Box::default(),
+            zrwa: false,
+            committed: 0,
+            since: Nanos::ZERO,
+            finish_recommended: false,
+            reset_recommended: false,
+            finished_by_set: false,
         }
     }
 }
@@ -63,20 +80,83 @@ pub(super) struct ZoneTable {
     pub zones: Vec<Zone>,
     pub open: u32,
     pub active: u32,
+    /// Zones with a Zone Random Write Area.
+    pub zrwas: u32,
     /// How many times a write opened a zone.
     pub opened: u64,
+    /// The time of what changes states now.
+    pub now: Nanos,
+    /// When the next zone may come of age, and what makes it so.
+    pub next_age: Nanos,
+    pub aging: ZoneAging,
 }
 
 impl ZoneTable {
-    pub fn new(layout: ZoneLayout) -> ZoneTable {
-        ZoneTable { layout, zones: vec![Zone::empty(); layout.zones as usize], open: 0, active: 0, opened: 0 }
+    pub fn new(layout: ZoneLayout, aging: ZoneAging) -> ZoneTable {
+        let zones = vec![Zone::empty(); layout.zones as usize];
+        ZoneTable {
+            layout,
+            zones,
+            open: 0,
+            active: 0,
+            zrwas: 0,
+            opened: 0,
+            now: Nanos::ZERO,
+            next_age: Nanos::MAX,
+            aging,
+        }
     }
 
     /// Sets the state of a zone, and counts what it takes.
+    #[inline]
     pub fn set_state(&mut self, zone: u32, state: ZoneState) {
         let old = std::mem::replace(&mut self.zones[zone as usize].state, state);
         self.open = self.open + u32::from(state.is_open()) - u32::from(old.is_open());
         self.active = self.active + u32::from(state.is_active()) - u32::from(old.is_active());
+        if state != old && self.aging.is_on() {
+            self.begins_anew(zone, old);
+        }
+    }
+
+    /// A zone may have become active, or full, or neither: then its age begins anew.
+    #[cold]
+    fn begins_anew(&mut self, zone: u32, old: ZoneState) {
+        let now = self.now;
+        let zone = &mut self.zones[zone as usize];
+        let kind = |state: ZoneState| (state.is_active(), state == ZoneState::Full);
+        if kind(zone.state) == kind(old) {
+            return;
+        }
+        zone.since = now;
+        (zone.finish_recommended, zone.reset_recommended) = (false, false);
+        zone.finished_by_set &= zone.state == ZoneState::Full;
+        let next = zone.next_age(&self.aging);
+        self.next_age = self.next_age.min(next);
+    }
+
+    /// Gives a zone a Zone Random Write Area, or takes it.
+    pub fn set_zrwa(&mut self, zone: u32, zrwa: bool) {
+        let old = std::mem::replace(&mut self.zones[zone as usize].zrwa, zrwa);
+        self.zrwas = self.zrwas + u32::from(zrwa) - u32::from(old);
+    }
+
+    /// Takes what a zone needs to go to a state by a write: the drive closes another one for it.
+    #[inline]
+    pub fn write_to(&mut self, zone: u32, next: ZoneState) -> Result<(), ZoneFault> {
+        let state = self.zones[zone as usize].state;
+        if !state.is_active() && self.active >= self.layout.max_active {
+            return Err(ZoneFault::TooManyActive);
+        }
+        if !state.is_open() {
+            if self.open >= self.layout.max_open {
+                let closed = self.closable().ok_or(ZoneFault::TooManyOpen)?;
+                self.set_state(closed, ZoneState::Closed);
+            }
+            self.opened += 1;
+            self.zones[zone as usize].opened = self.opened;
+        }
+        self.set_state(zone, next);
+        Ok(())
     }
 
     /// The state of a zone as it outlives power. A zone that is full because it is written to its end is full only if that end is there.
@@ -96,9 +176,16 @@ impl ZoneTable {
 /// A page of a window.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct WindowPage {
+    /// [`Slot::NONE`] in a hole.
     pub slot: Slot,
+    /// 0 in a hole that the write pointer has not passed.
     pub version: u64,
+    /// Whether it was never written: it reads as zeros, and takes no memory.
+    pub is_hole: bool,
 }
+
+/// A page of a Zone Random Write Area that was not written yet.
+pub(super) const HOLE: WindowPage = WindowPage { slot: Slot::NONE, version: 0, is_hole: true };
 
 /// What became of a unit that has left the window.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -123,8 +210,12 @@ pub(super) struct Window {
     pub strays: u32,
     /// Pages from the begin of unit `settled` on.
     pub pages: VecDeque<WindowPage>,
-    /// Of those, pages that count against the pool: the others are on flash, too.
+    /// How many of them, at their end, are in the Zone Random Write Area: the write pointer has not passed them.
+    pub loose: u32,
+    /// Pages that count against the pool: those that are no holes.
     pub charged: u32,
+    /// Pages that are the window's own: a unit, and a Zone Random Write Area if it took memory for one.
+    pub claim: u32,
     /// Commands that wait until so many pages of the zone are settled, in the order of their pages.
     pub waiters: VecDeque<(Io, u32)>,
     /// Pages of the zone that are durable: the last of them are in the page-mapped part of the set, too, for a host that flushed.
@@ -149,7 +240,13 @@ impl Window {
     /// Pages that were not sent.
     #[inline]
     pub fn unsent(&self, unit_pages: u32) -> u32 {
-        (self.pages.len() as u32).saturating_sub(self.sent.len() as u32 * unit_pages)
+        self.ordered().saturating_sub(self.sent.len() as u32 * unit_pages)
+    }
+
+    /// Pages that the write pointer has passed.
+    #[inline]
+    pub fn ordered(&self) -> u32 {
+        self.pages.len() as u32 - self.loose
     }
 
     /// A page of the zone, if it is in the window.
@@ -165,7 +262,9 @@ impl Window {
         self.sent.clear();
         self.strays = 0;
         self.pages.clear();
+        self.loose = 0;
         self.charged = 0;
+        self.claim = 0;
         self.waiters.clear();
         self.strayed = 0;
         self.ready = false;

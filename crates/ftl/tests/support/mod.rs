@@ -105,7 +105,10 @@ impl Store {
     #[allow(dead_code, reason = "some tests ask")]
     pub fn audit(&self, found: Vec<Slot>) -> Result<(), String> {
         let mut references = vec![0; self.slots.len()];
-        found.into_iter().for_each(|slot| references[slot.0 as usize] += 1);
+        found
+            .into_iter()
+            .filter(|&slot| slot != Slot::NONE)
+            .for_each(|slot| references[slot.0 as usize] += 1);
         match (0..self.slots.len()).find(|&slot| references[slot] != self.references[slot]) {
             Some(slot) => Err(format!(
                 "slot {slot} has {} references, and {} are there",
@@ -135,11 +138,17 @@ impl Storage for Store {
         Some(Slot(slot))
     }
     fn retain(&mut self, slot: Slot) {
+        if slot == Slot::NONE {
+            return;
+        }
         let count = &mut self.references[slot.0 as usize];
         assert!(*count > 0 || self.counting, "slot {} is retained, which is free", slot.0);
         *count += 1;
     }
     fn release(&mut self, slot: Slot) {
+        if slot == Slot::NONE {
+            return;
+        }
         let count = &mut self.references[slot.0 as usize];
         *count = count.checked_sub(1).unwrap_or_else(|| panic!("slot {} released too often", slot.0));
         if *count == 0 {

@@ -340,7 +340,14 @@ impl World {
             }
             // A property, mostly the one that enables the controller.
             2 => {
-                let value = Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).into_bits().get().into();
+                let value = Cc::new()
+                    .with_en(true)
+                    .with_css(Cc::CSS_SETS)
+                    .with_iosqes(6)
+                    .with_iocqes(4)
+                    .into_bits()
+                    .get()
+                    .into();
                 let (offset, value) = match script.byte() {
                     0..200 => (PropertyOffset::CC, value),
                     other => (PropertyOffset(u32::from(other & 0x3F) * 4), script.number(4)),

@@ -84,7 +84,8 @@ impl Transport for SimTransport {
         };
         let (world, queues) = (self.world.clone(), RefCell::default());
         let association = Rc::new(Association { world, drive: self.drive, controller, queues });
-        self.set_cc(controller, Cc::new().with_en(true)).map_err(|status| refused("Property Set", status))?;
+        self.set_cc(controller, Cc::new().with_en(true).with_css(Cc::CSS_SETS))
+            .map_err(|status| refused("Property Set", status))?;
         let cap = Cap::from_bits(U64::new(self.property(controller, PropertyOffset::CAP, true)?));
         let admin = SimQueue::new(association.clone(), 0, ADMIN_DEPTH);
         self.association = Some(association);
@@ -117,7 +118,7 @@ impl Transport for SimTransport {
     fn shutdown(&mut self, _admin: &mut SimQueue) -> Result<(), Error> {
         let Some(association) = &self.association else { return Ok(()) };
         let controller = association.controller;
-        let cc = Cc::new().with_en(true).with_shn(Shn::NORMAL);
+        let cc = Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_shn(Shn::NORMAL);
         self.set_cc(controller, cc).map_err(|status| refused("Property Set", status))?;
         loop {
             let bits = self.property(controller, PropertyOffset::CSTS, false)? as u32;

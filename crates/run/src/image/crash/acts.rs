@@ -9,7 +9,7 @@ use nvme::admin::{
     SanitizeAction, SecureErase,
 };
 use nvme::copy::{Copy, CopySource};
-use nvme::identify::{ControllerList, Flbas, NamespaceCreate};
+use nvme::identify::{ControllerList, Flbas, NamespaceCreate, Znsco, ZonedCreate};
 use nvme::io::Blocks;
 use nvme::log::{LogId, OcpSmart, SanitizeOperationStatus, SanitizeStatus};
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -265,6 +265,9 @@ impl World {
         new.flbas = Flbas::from_format_index(made.format).with_mtelba(made.size > 4096);
         new.nmic.set_shrns(true);
         new.nvmsetid.set(made.set);
+        if made.zoned && self.setup.area[0] > 0 {
+            new.set_zoned(&ZonedCreate { znsco: Znsco::new().with_azr(true), ..ZonedCreate::default() });
+        }
         let csi = if made.zoned { nvme::Csi::ZONED } else { nvme::Csi::NVM };
         let create = NamespaceManagement { nsid: 0, sel: NamespaceManagementSelect::CREATE, csi };
         let command = AdminCommand::NamespaceManagement(create).into();

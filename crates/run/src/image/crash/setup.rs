@@ -39,6 +39,8 @@ pub(super) struct Setup {
     pub spaces: Vec<NamespaceSpec>,
     /// Whether the first set has zones, and there is a zoned namespace.
     pub zoned: bool,
+    /// Pages of a Zone Random Write Area, and those that are committed together; 0 without areas.
+    pub area: [usize; 2],
 }
 
 const SPACE_BYTES: usize = 1 << 20;
@@ -93,7 +95,12 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
         ["256KiB", "512KiB"][rng.below(2) as usize],
         nand(rng, nand_page, handles),
     );
-    let toml = if zoned { with_zones(&toml, rng) } else { toml };
+    // What is in an area must outlive power.
+    let area = match zoned && protected && rng.below(3) > 0 {
+        true => [[2, 1], [4, 1], [4, 2]][rng.below(3) as usize],
+        false => [0, 0],
+    };
+    let toml = if zoned { with_zones(&toml, area, rng) } else { toml };
     let options = ImageOptions {
         host_sync: rng.below(4) > 0,
         checkpoint_bytes: [2048, 16 << 10, 64 << 10, 1 << 20][rng.below(4) as usize],
@@ -102,13 +109,21 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
     let flushes = rng.below(4) > 0;
     let in_turn = flushes && rng.below(3) == 0;
     let atomic = if atomic == "16KiB" { 16 << 10 } else { 4096 };
-    Setup { toml, options, protected, volatile, flushes, in_turn, atomic, spaces, zoned }
+    Setup { toml, options, protected, volatile, flushes, in_turn, atomic, spaces, zoned, area }
 }
 
 /// The first set gets zones, and the room for them.
-fn with_zones(toml: &str, rng: &mut Rng) -> String {
+fn with_zones(toml: &str, [pages, granularity]: [usize; 2], rng: &mut Rng) -> String {
     let dies = rng.below(3);
-    let room = format!("capacity = \"8MiB\"\nzone = {{ active = {ZONES}, dies = {dies} }}");
+    let areas = match pages {
+        0 => String::new(),
+        _ => format!(
+            ", zrwa = 2, zrwa_size = \"{}KiB\", zrwa_granularity = \"{}KiB\"",
+            pages * 4,
+            granularity * 4
+        ),
+    };
+    let room = format!("capacity = \"8MiB\"\nzone = {{ active = {ZONES}, dies = {dies}{areas} }}");
     toml.replacen("capacity = \"2MiB\"", &room, 1)
 }
 

@@ -16,6 +16,8 @@ pub(super) struct ReportedZone {
     /// Blocks from its begin to its write pointer, if it has one.
     pub written: Option<usize>,
     pub capacity: usize,
+    /// Whether it has a Zone Random Write Area.
+    pub zrwa: bool,
 }
 
 /// The zones of a namespace, as its hosts know them.
@@ -29,17 +31,30 @@ pub(super) struct Zones {
     pub next: Vec<Option<usize>>,
     /// Whether the host ever finished the zone.
     pub finished: Vec<bool>,
+    /// Whether the host ever opened the zone with a Zone Random Write Area.
+    pub with_area: Vec<bool>,
+    /// Whether it has one now, as far as `next` is known.
+    pub zrwa: Vec<bool>,
 }
 
 impl Zones {
     pub(super) fn new(size: usize, capacity: usize) -> Zones {
-        Zones { size, capacity, next: vec![None; ZONES], finished: vec![false; ZONES] }
+        let no = || vec![false; ZONES];
+        Zones { size, capacity, next: vec![None; ZONES], finished: no(), with_area: no(), zrwa: no() }
     }
 
     /// The host must ask the drive for the write pointer of the zone of a block.
     pub(super) fn forget(&mut self, lba: usize) {
         self.next[lba / self.size] = None;
     }
+}
+
+/// Whether a zone that was opened with a Zone Random Write Area of so many blocks can be as the drive reports it: nothing lies behind its
+/// area, or behind its write pointer if it has none any more.
+pub(super) fn check_area(blocks: &[Option<Value>], zone: &ReportedZone, area: usize) -> Result<(), String> {
+    let end = zone.written.unwrap_or(zone.capacity) + if zone.zrwa { area } else { 0 };
+    let behind = blocks.iter().skip(end).position(|value| !matches!(value, Some(Value::Zeros(_))));
+    behind.map_or(Ok(()), |block| Err(format!("block {} is written", end + block)))
 }
 
 /// Whether a zone with these blocks can be as the drive reports it.
@@ -75,11 +90,17 @@ pub(super) fn check_zone(
 fn a_zone_that_cannot_be_is_found() {
     let written = |version, lba| Some(Value::Stamp { version, space: 3, lba });
     let empty = Some(Value::Zeros(0));
-    let reported = |state, written| ReportedZone { state, written, capacity: 3 };
+    let reported = |state, written| ReportedZone { state, written, capacity: 3, zrwa: false };
     let open = |written| reported(ZoneState::IMPLICITLY_OPENED, Some(written));
     let two = [written(5, 0), written(7, 1), empty, empty];
     assert_eq!(check_zone(&two, &open(2), false), Ok(()));
     assert_eq!(check_zone(&two, &reported(ZoneState::FULL, None), true), Ok(()));
+    // Behind the area, and behind the write pointer without one.
+    let ahead = [empty, empty, written(5, 2), empty];
+    let area = ReportedZone { zrwa: true, ..open(0) };
+    assert_eq!(check_area(&ahead, &area, 3), Ok(()));
+    assert!(check_area(&ahead, &area, 2).is_err() && check_area(&ahead, &open(0), 3).is_err());
+    assert_eq!(check_area(&ahead, &reported(ZoneState::FULL, None), 0), Ok(()));
     // The write pointer, a hole, and two lives.
     assert!(check_zone(&two, &open(1), false).is_err() && check_zone(&two, &open(3), false).is_err());
     assert!(check_zone(&[written(5, 0), empty, written(7, 2), empty], &open(1), false).is_err());

@@ -3,7 +3,7 @@
 use super::oracle::{Space, Value, stamp};
 use super::setup::NamespaceSpec;
 use super::world::{World, WorldCommand};
-use super::zone_oracle::{ReportedZone, ZONES, Zones, check_zone};
+use super::zone_oracle::{ReportedZone, ZONES, Zones, check_area, check_zone};
 use nvme::admin::Identify;
 use nvme::identify::{Cns, ZonedNamespace};
 use nvme::zerocopy::FromBytes;
@@ -71,6 +71,12 @@ impl World {
         }
         let idle = self.spaces[index].is_idle(begin, size);
         let Some(next) = self.write_pointer(index, zone, idle) else { return self.advance() };
+        if self.zones.as_ref().is_some_and(|zones| zones.zrwa[zone])
+            && (6..34).contains(&kind)
+            && next < capacity
+        {
+            return self.write_area(index, zone, next, kind);
+        }
         let version = self.tick();
         match kind {
             // A full zone is reset before it is written.
@@ -113,10 +119,62 @@ impl World {
                 }
                 self.manage_zone(nsid, zone, ZoneSendAction::FINISH, WorldCommand::Other);
             }
+            37 if idle && next == 0 && self.setup.area[0] > 0 => {
+                if let Some(zones) = &mut self.zones {
+                    (zones.with_area[zone], zones.next[zone]) = (true, None);
+                }
+                let begin = (zone * size) as u64;
+                let open = ZoneManagementSend::new(nsid, ZoneSendAction::OPEN, begin);
+                let command = ZoneManagementSend { zrwa: true, ..open };
+                self.submit(1, command.into(), Vec::new(), WorldCommand::Other);
+            }
             37 => self.manage_zone(nsid, zone, ZoneSendAction::OPEN, WorldCommand::Other),
             38 => self.manage_zone(nsid, zone, ZoneSendAction::CLOSE, WorldCommand::Other),
             _ => self.advance(),
         }
+    }
+
+    /// Writes somewhere into the Zone Random Write Area of a zone, or behind it, or commits a part of it.
+    fn write_area(&mut self, index: usize, zone: usize, next: usize, kind: u64) {
+        let Some((size, capacity)) = self.zones.as_ref().map(|zones| (zones.size, zones.capacity)) else {
+            return;
+        };
+        let [area, granularity] = self.setup.area;
+        let (nsid, id) = (self.spaces[index].nsid, self.spaces[index].id);
+        let commit = kind < 9;
+        if commit {
+            let steps = 1 + self.rng.below((area / granularity) as u64) as usize;
+            let pointer = (next + steps * granularity).min(capacity);
+            if let Some(zones) = &mut self.zones {
+                // The area of a full zone is gone, and the host asks what is left.
+                zones.next[zone] = Some(pointer).filter(|pointer| *pointer < capacity);
+            }
+            let last = (zone * size + pointer - 1) as u64;
+            let command = ZoneManagementSend::new(nsid, ZoneSendAction::FLUSH_ZRWA, last);
+            return self.submit(1, command.into(), Vec::new(), WorldCommand::Other);
+        }
+        let within = next + self.rng.below(2 * area as u64) as usize;
+        let end = capacity.min(next + 2 * area);
+        let count = (1 + self.rng.below(3) as usize).min(end.saturating_sub(within));
+        let first = zone * size + within;
+        if count == 0 || !self.spaces[index].is_idle(first, count) {
+            return self.advance();
+        }
+        let version = self.tick();
+        let behind = (within + count).saturating_sub(next + area);
+        if let Some(zones) = &mut self.zones {
+            zones.next[zone] = Some(next + behind.next_multiple_of(granularity));
+        }
+        let durable = kind < 12;
+        let mut command = Command::write(nsid, first as u64, count as u32);
+        if durable {
+            command.cdw12.set(command.cdw12.get() | 1 << 30);
+        }
+        let lbas = first..first + count;
+        let data = lbas.clone().flat_map(|lba| stamp(id, lba, version, 4096)).collect();
+        let values = lbas.map(|lba| Value::Stamp { version, space: id, lba }).collect();
+        let what = WorldCommand::Change { space: index, first, values, durable, source: None };
+        self.submit(1, command, data, what);
     }
 
     fn manage_zone(&mut self, nsid: u32, zone: usize, action: ZoneSendAction, what: WorldCommand) {
@@ -135,6 +193,7 @@ impl World {
         }
         let reported = if idle { self.report(index).ok()?[zone] } else { return None };
         let next = Some(reported.written.unwrap_or(reported.capacity));
+        self.zones.as_mut()?.zrwa[zone] = reported.zrwa;
         self.zones.as_mut()?.next[zone] = next;
         next
     }
@@ -161,6 +220,7 @@ impl World {
             state: zone.state(),
             written: zone.write_pointer().map(|wp| (wp - zone.zslba.get()) as usize),
             capacity: zone.zcap.get() as usize,
+            zrwa: zone.za.zrwav(),
         });
         Ok(zones.collect())
     }
@@ -174,8 +234,11 @@ impl World {
             let begin = number * zones.size;
             let blocks: Vec<Option<Value>> =
                 (begin..begin + zones.size).map(|lba| self.spaces[index].known(lba)).collect();
-            check_zone(&blocks, zone, zones.finished[number])
-                .map_err(|what| format!("zone {number} of namespace {}: {what}, {zone:?}", index + 1))?;
+            let sound = match zones.with_area[number] {
+                true => check_area(&blocks, zone, self.setup.area[0]),
+                false => check_zone(&blocks, zone, zones.finished[number]),
+            };
+            sound.map_err(|what| format!("zone {number} of namespace {}: {what}, {zone:?}", index + 1))?;
         }
         Ok(())
     }

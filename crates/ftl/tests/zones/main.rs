@@ -4,14 +4,19 @@
 //!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test zones      (a campaign)
 //!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test zones                     (repeats one seed)
 
+mod areas;
+mod config;
+mod model;
+#[path = "../support/mod.rs"]
 mod support;
 
+use config::random_config;
 use ftl::{
-    Answer, CompletedIo, Config, Extent, Fault, Ftl, GcConfig, Io, PAGE, PlacementConfig, SetConfig, SetId,
-    Source, VolumeId, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneTarget,
-    ZonesConfig,
+    Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, PAGE, SetId, Source, VolumeId, ZoneAction,
+    ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneTarget,
 };
-use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
+use media::{Nanos, Rng};
+use model::Model;
 use std::collections::BTreeMap;
 use support::{SECTOR, Store};
 
@@ -21,91 +26,32 @@ fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
     of[rng.below(of.len() as u64) as usize]
 }
 
-fn random_config(rng: &mut Rng) -> Config {
-    let cell = pick(rng, &[Cell::Slc, Cell::Tlc]);
-    let (planes, sense_pages) = (pick(rng, &[1, 2]), pick(rng, &[1, 4]));
-    let unit_pages = planes * sense_pages * pick(rng, &[1, cell.bits()]);
-    let dies = pick(rng, &[1, 2, 4]);
-    let geometry = Geometry {
-        dies,
-        channels: 1,
-        planes,
-        superblocks: 40 + rng.below(16) as u32,
-        units_per_block: (64 / (unit_pages * dies)).max(2),
-        unit_pages,
-        sense_pages,
-        in_place: false,
-        rated_cycles: 100_000,
-    };
-    let timing = match rng.below(4) {
-        0 => NandTiming::default(),
-        _ => NandTiming {
-            sense: Nanos(40_000).into(),
-            program: Nanos(300_000),
-            erase: Nanos(2_000_000),
-            channel_bytes_per_second: 400_000_000,
-            suspend: Nanos(5_000),
-            resume: Nanos(5_000),
-            max_suspends: pick(rng, &[0, 2]),
-        },
-    };
-    let reserve = (9 + rng.below(4) as u32) * geometry.pages_per_superblock();
-    // A granule for each zone at least, whose superblocks are smaller: the set says that it has more than its chips, as a small model
-    // must.
-    let capacity_pages = (geometry.pages() as u32 - reserve).next_multiple_of(256);
-    let per_billion = pick(rng, &[0, 0, 3_000_000, 20_000_000]);
-    let active = 1 + rng.below(4) as u32;
-    Config {
-        sets: vec![SetConfig::Nand {
-            nand: NandConfig { geometry: geometry.clone(), cell, timing, durable: true },
-            capacity_pages: capacity_pages.min(geometry.pages() as u32 - 8 * geometry.pages_per_superblock())
-                / 256
-                * 256,
-            gc: GcConfig { wear_gap: pick(rng, &[3, 100]), ..GcConfig::default() },
-            placement: PlacementConfig::default(),
-            zones: ZonesConfig {
-                dies: pick(rng, &[0, 1]).min(dies),
-                active,
-                buffer_pages: active * unit_pages + rng.below(40) as u32,
-            },
-        }],
-        buffer_pages: unit_pages * 4 + 8,
-        protected: rng.below(2) == 0,
-        energy_bytes: 1 << 30,
-        // As many as whole groups of them fill a program unit.
-        atomic_pages: pick(rng, &[1, 1 << unit_pages.trailing_zeros()]),
-        durable: true,
-        faults: FaultPlan {
-            seed: rng.next_u64(),
-            program_failures: per_billion,
-            erase_failures: per_billion,
-            slow_operations: pick(rng, &[0, 200_000_000]),
-            slow_factor: 5,
-            ..FaultPlan::default()
-        },
-    }
-}
-
-/// A zone as the host sees it.
-#[derive(Clone, Debug, Default)]
-struct Model {
-    /// Sectors that were written since the last reset, acknowledged or not.
-    sectors: Vec<u32>,
-    /// How many of them are acknowledged, and how many must be there after any loss of power.
-    acknowledged: usize,
-    promised: usize,
-    /// How many times it was reset or finished: writes that were under way then may fail.
-    ended: u32,
-    /// How many times it was reset.
-    resets: u32,
-}
-
 #[derive(Clone, Debug)]
 enum InFlight {
-    Write { zone: usize, end: usize, ended: u32, resets: u32, durable: bool },
-    Flush { promises: Vec<(usize, usize, u32)> },
+    Write {
+        zone: usize,
+        end: usize,
+        ended: u32,
+        resets: u32,
+        durable: bool,
+    },
+    /// A write to an area, or a commit (of no pages).
+    Area {
+        zone: usize,
+        first: usize,
+        count: usize,
+        pointer: u32,
+        ended: u32,
+        resets: u32,
+    },
+    Flush {
+        promises: Vec<(usize, usize, u32)>,
+    },
     Manage,
-    Mapped { page: u64, value: u32 },
+    Mapped {
+        page: u64,
+        value: u32,
+    },
 }
 
 struct Run {
@@ -126,6 +72,8 @@ struct Run {
     next: u32,
     saved: Vec<u8>,
     cuts: u32,
+    /// Pages of areas that were written, that were written again, and commits of the host.
+    area_pages: [u64; 3],
     worn_out: bool,
 }
 
@@ -141,6 +89,9 @@ impl Run {
             // Not whole units.
             _ => (support.capacity / u64::from(PAGE) * 3 / 4).max(1) * u64::from(PAGE),
         };
+        let granule = support.zrwa.map_or(1, |zrwa| u64::from(zrwa.granularity)) * u64::from(PAGE);
+        let capacity = (capacity / granule).max(1) * granule;
+        let zrwa = support.zrwa.filter(|zrwa| u64::from(zrwa.pages) <= capacity / u64::from(PAGE));
         let granules = ftl.set_info(SET).unwrap().unallocated_bytes >> 20;
         let layout = ZoneLayout {
             zones: (2 + rng.below(6) as u32).min(granules as u32 - 1).max(1),
@@ -148,6 +99,7 @@ impl Run {
             capacity,
             max_active: support.active,
             max_open: 1 + rng.below(support.active.into()) as u32,
+            zrwa,
         };
         let volume = ftl
             .create_zoned(SET, layout, &mut store)
@@ -174,6 +126,7 @@ impl Run {
             next: 1,
             saved,
             cuts: 0,
+            area_pages: [0; 3],
             worn_out: false,
         }
     }
@@ -197,34 +150,31 @@ impl Run {
 
     /// What the specification says of a write, given the states before it.
     fn expected(&self, zone: usize, at: u64, bytes: u64) -> Result<ZoneState, ZoneFault> {
+        let ZoneLayout { size, capacity, .. } = self.layout;
         let states = self.states();
-        let ZoneLayout { size, capacity, max_active, max_open, .. } = self.layout;
         if at + bytes > size {
             return Err(ZoneFault::Boundary);
         }
         states[zone].after(ZoneEvent::Write)?;
-        if at != self.zones[zone].sectors.len() as u64 * u64::from(SECTOR) {
-            return Err(ZoneFault::InvalidWrite);
-        }
+        let pointer = self.pointer_after(zone, at, bytes).ok_or(ZoneFault::InvalidWrite)?;
         if at + bytes > capacity {
             return Err(ZoneFault::Boundary);
         }
-        let active = states.iter().filter(|s| s.is_active()).count() as u32;
-        let open = states.iter().filter(|s| s.is_open()).count() as u32;
-        if !states[zone].is_active() && active == max_active {
-            return Err(ZoneFault::TooManyActive);
-        }
-        if !states[zone].is_open() && open == max_open && !states.contains(&ZoneState::ImplicitlyOpened) {
-            return Err(ZoneFault::TooManyOpen);
-        }
-        states[zone].after(if at + bytes == capacity { ZoneEvent::Fill } else { ZoneEvent::Write })
+        self.expected_state(zone, pointer)
     }
 
     fn write(&mut self) {
         let zone = self.rng.below(self.zones.len() as u64) as usize;
         let append = self.rng.below(3) == 0;
         let mut sectors = 8 * (1 + self.rng.below(16));
-        let wp = self.zones[zone].sectors.len() as u64;
+        let has_area = self.info(zone).zrwa;
+        let wp = match &self.zones[zone].area {
+            Some(area) if has_area => {
+                let reach = 2 * self.layout.zrwa.unwrap().pages;
+                8 * (u64::from(area.pointer) + self.rng.below(reach.into()))
+            }
+            _ => self.zones[zone].pointer() / u64::from(SECTOR),
+        };
         let left = (self.layout.capacity / u64::from(SECTOR)).saturating_sub(wp);
         if self.rng.below(12) > 0 && left > 0 {
             sectors = sectors.min(left);
@@ -236,6 +186,7 @@ impl Run {
         let bytes = sectors * u64::from(SECTOR);
         let expected = match (append, self.states()[zone].after(ZoneEvent::Write)) {
             (true, Err(fault)) => Err(fault),
+            (true, _) if has_area => Err(ZoneFault::InvalidOperation),
             (true, _) if at + bytes > self.layout.capacity => Err(ZoneFault::Boundary),
             _ => self.expected(zone, at, bytes),
         };
@@ -243,6 +194,7 @@ impl Run {
         let resets = self.zones[zone].resets;
         self.store.host_writes(Io(io), io);
         let base = zone as u64 * self.layout.size;
+        let pointer = self.pointer_after(zone, at, bytes).unwrap_or(0);
         let answer = match append {
             true => match self.ftl.append_at(self.volume, base, bytes as u32) {
                 Ok(start) => {
@@ -277,6 +229,20 @@ impl Run {
             (_, Answer::Failed(Fault::ReadOnly)) => self.worn_out = true,
             (Ok(state), Answer::At(_) | Answer::Later) => {
                 assert_eq!(self.info(zone).state, state, "seed {}", self.seed);
+                let (first, count) = ((at / u64::from(PAGE)) as usize, (bytes / u64::from(PAGE)) as usize);
+                if let Some(area) = &mut self.zones[zone].area {
+                    area.pointer = (pointer / u64::from(PAGE)) as u32;
+                    let again = area.pages.iter().skip(first).take(count).filter(|p| p.as_slice() != [0]);
+                    self.area_pages[1] += again.count() as u64;
+                    self.area_pages[0] += count as u64;
+                    area.write(first, count, io);
+                    let pointer = area.pointer;
+                    self.in_flight.insert(io, InFlight::Area { zone, first, count, pointer, ended, resets });
+                    if matches!(answer, Answer::At(_)) {
+                        self.ended(io);
+                    }
+                    return;
+                }
                 self.zones[zone].sectors.extend(std::iter::repeat_n(io, sectors as usize));
                 let end = self.zones[zone].sectors.len();
                 self.in_flight.insert(io, InFlight::Write { zone, end, ended, resets, durable });
@@ -299,6 +265,12 @@ impl Run {
                     }
                 }
             }
+            Some(InFlight::Area { zone, first, count, pointer, resets, .. }) => {
+                let model = &mut self.zones[zone];
+                if let Some(area) = model.area.as_mut().filter(|_| model.resets == resets) {
+                    area.acknowledge(first, count, io, pointer);
+                }
+            }
             Some(InFlight::Flush { promises }) => {
                 for (zone, end, resets) in promises {
                     let model = &mut self.zones[zone];
@@ -316,8 +288,10 @@ impl Run {
     fn failed(&mut self, io: u32, fault: Fault) {
         match (self.in_flight.remove(&io), fault) {
             (_, Fault::ReadOnly) => self.worn_out = true,
-            (Some(InFlight::Write { zone, ended, .. }), Fault::Zone(_))
-                if self.zones[zone].ended != ended => {}
+            (
+                Some(InFlight::Write { zone, ended, .. } | InFlight::Area { zone, ended, .. }),
+                Fault::Zone(_),
+            ) if self.zones[zone].ended != ended => {}
             (command, fault) => panic!("seed {}: {command:?} fails: {fault}", self.seed),
         }
     }
@@ -343,7 +317,9 @@ impl Run {
         let zone = self.rng.below(self.zones.len() as u64) as usize;
         let all = self.rng.below(6) == 0;
         let extension = [self.rng.next_u64() as u8; 8];
+        let areas = self.layout.zrwa.is_some();
         let action = match self.rng.below(12) {
+            0..2 if areas => ZoneAction::OpenWithZrwa,
             0..3 => ZoneAction::Open,
             3..6 => ZoneAction::Close,
             6 | 7 => ZoneAction::Finish,
@@ -351,8 +327,13 @@ impl Run {
             _ if all => ZoneAction::TakeOffline,
             _ => ZoneAction::Extend(&extension),
         };
+        self.manage_as(zone, all, action);
+    }
+
+    fn manage_as(&mut self, zone: usize, all: bool, action: ZoneAction<'_>) {
         let event = match action {
-            ZoneAction::Open => ZoneEvent::Open,
+            ZoneAction::Open | ZoneAction::OpenWithZrwa => ZoneEvent::Open,
+            ZoneAction::Commit(_) => ZoneEvent::Write,
             ZoneAction::Close => ZoneEvent::Close,
             ZoneAction::Finish => ZoneEvent::Fill,
             ZoneAction::Reset => ZoneEvent::Reset,
@@ -379,10 +360,16 @@ impl Run {
         if let Answer::Failed(fault) = answer {
             self.in_flight.remove(&io);
             assert_eq!(self.states(), before, "seed {}", self.seed);
-            let expected = before[zone].after(event);
+            let expected = before[zone].after(event).and_then(|state| match action {
+                ZoneAction::OpenWithZrwa => self.may_have_area(zone).map(|()| state),
+                _ => Ok(state),
+            });
+            let of_areas = matches!(fault, Fault::Zone(ZoneFault::NoZrwa | ZoneFault::InvalidOperation));
             let too_many = matches!(fault, Fault::Zone(ZoneFault::TooManyOpen | ZoneFault::TooManyActive));
             assert!(
-                too_many || (!all && expected.map_err(Fault::Zone) == Err(fault)),
+                too_many
+                    || (all && of_areas && action == ZoneAction::OpenWithZrwa)
+                    || (!all && expected.map_err(Fault::Zone) == Err(fault)),
                 "seed {}: {action:?} of {:?}: {fault}",
                 self.seed,
                 before[zone]
@@ -417,6 +404,15 @@ impl Run {
             ZoneAction::Reset | ZoneAction::TakeOffline => {
                 *model = Model { ended: model.ended + 1, resets: model.resets + 1, ..Model::default() };
             }
+            ZoneAction::OpenWithZrwa => {
+                // One that was closed for others is none of those that were meant.
+                let info = self.ftl.zone(self.volume, zone as u32).unwrap();
+                assert!(info.zrwa || info.state == ZoneState::Closed, "seed {}", self.seed);
+                if info.zrwa {
+                    model.area.get_or_insert_default();
+                }
+            }
+            ZoneAction::Finish if model.area.is_some() => model.ended += 1,
             ZoneAction::Finish => {
                 model.ended += 1;
                 assert!(written >= model.acknowledged, "seed {}", self.seed);
@@ -457,6 +453,20 @@ impl Run {
         }
         let found = self.read_sectors(self.volume, zone as u64 * self.layout.size, sectors);
         let model = &self.zones[zone];
+        if let Some(area) = &model.area {
+            for (i, values) in found.chunks(8).enumerate() {
+                assert!(
+                    values == [values[0]; 8] && area.may_hold(i, values[0]),
+                    "seed {}: page {i} of zone {zone} ({:?}) holds {values:?}, not {:?}",
+                    self.seed,
+                    self.info(zone),
+                    area.pages.get(i)
+                );
+            }
+            let (pointer, info) = (u64::from(area.pointer) * u64::from(PAGE), self.info(zone));
+            assert!(!info.state.is_active() || info.written == pointer, "seed {}: {info:?}", self.seed);
+            return;
+        }
         for (i, &value) in found.iter().enumerate() {
             let written = model.sectors.get(i).copied();
             let right = match written {
@@ -572,6 +582,9 @@ impl Run {
         }
         let sectors = (self.layout.size / u64::from(SECTOR)) as usize;
         let found = self.read_sectors(self.volume, zone as u64 * self.layout.size, sectors);
+        if self.zones[zone].area.is_some() {
+            return self.check_area_after_cut(zone, before, kept, &found);
+        }
         let model = &self.zones[zone];
         // Zeros are nobody's value.
         let len = found.iter().position(|&value| value == 0).unwrap_or(sectors);
@@ -630,6 +643,7 @@ impl Run {
                 break;
             }
             match self.rng.below(100) {
+                0..6 if self.layout.zrwa.is_some() => self.open_with_area(),
                 0..45 => self.write(),
                 45..55 => self.write_mapped(),
                 55..62 => {
@@ -637,6 +651,7 @@ impl Run {
                     self.check_zone(zone);
                     self.check_mapped();
                 }
+                62..65 if self.layout.zrwa.is_some() => self.commit(),
                 62..72 => self.manage(),
                 72..76 => self.flush(),
                 76..94 => self.pass_time(false),
@@ -660,12 +675,16 @@ fn random_operations_and_power_cuts() {
         return;
     }
     let rounds: u64 = std::env::var("TRANCHE_MODEL_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(60);
-    let (mut cuts, mut worn_out) = (0, 0);
+    let (mut cuts, mut worn_out, mut area_pages) = (0, 0, [0; 3]);
     for seed in 0..rounds {
         let mut run = Run::new(seed);
         run.go(3000);
         cuts += run.cuts;
         worn_out += u32::from(run.worn_out);
+        area_pages.iter_mut().zip(run.area_pages).for_each(|(all, one)| *all += one);
     }
+    let [written, again, commits] = area_pages;
+    assert!(written > 0 && again > 0 && commits > 0, "{area_pages:?}");
     println!("{rounds} drives with zones, {cuts} power cuts and kills, {worn_out} drives worn out");
+    println!("{written} pages written to areas, {again} of them again, {commits} commits");
 }

@@ -1,0 +1,174 @@
+//! What zoned namespaces are, as `tranche ns` and `tranche id` say it and ask for it.
+
+use crate::connect::Connected;
+use anyhow::{Result, bail};
+use clap::Args;
+use device::LbaFormat;
+use nvme::identify::{IdentifyNamespace, Znsco, ZonedCreate, ZonedNamespace};
+use nvme::{NSID_ALL, Status, U32};
+use serde::Serialize;
+use std::fmt;
+use units::format_size;
+
+/// The zones of a namespace that is to be created.
+#[derive(Args, Debug)]
+pub struct NewZones {
+    /// Make it a zoned namespace: each zone is written from its begin to its end, and erased as a whole (docs/howto/zones.md)
+    #[arg(long)]
+    pub zoned: bool,
+    /// Zones that may be active at once, that is written in part [default: `zone.share` of the drive's TOML, which is 14, or what is left]
+    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_active: Option<u32>,
+    /// Zones that may be open at once [default: as --max-active]
+    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    pub max_open: Option<u32>,
+    /// Zones that may have a Zone Random Write Area at once: the blocks behind their write pointers can be written again (docs/howto/zones.md)
+    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    pub zrwa: Option<u32>,
+}
+
+/// What to say of a namespace without zones.
+pub fn not_zoned(nsid: u32) -> String {
+    format!("namespace {nsid} has no zones (`tranche ns create --zoned` makes one that has)")
+}
+
+/// The zones of a namespace in short.
+#[derive(Serialize, Clone, Copy, Debug)]
+#[serde(rename_all = "PascalCase")]
+pub struct Shape {
+    /// How many.
+    count: u64,
+    /// Bytes from one to the next.
+    size: u64,
+    /// Bytes of each that can be written.
+    capacity: u64,
+    /// Most active zones; without limit if absent.
+    max_active: Option<u32>,
+    /// Most open zones; without limit if absent.
+    max_open: Option<u32>,
+}
+
+impl Shape {
+    /// Of a namespace, or `None` if what is said of it makes no sense.
+    pub fn of(ns: &IdentifyNamespace, zoned: &ZonedNamespace) -> Option<Self> {
+        let block = u64::from(ns.format().data_bytes()?);
+        let zone = zoned.lbafe[usize::from(ns.flbas.format_index())].zsze.get();
+        let count = ns.nsze.get().checked_div(zone).filter(|count| *count > 0)?;
+        Some(Self {
+            count,
+            size: zone.saturating_mul(block),
+            capacity: (ns.ncap.get() / count).saturating_mul(block),
+            max_active: zoned.max_active(),
+            max_open: zoned.max_open(),
+        })
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} of {}", self.count, format_size(self.size))
+    }
+}
+
+/// What there is to say of Zone Random Write Areas.
+fn areas(ns: &IdentifyNamespace, zoned: &ZonedNamespace) -> String {
+    let (zones, block) = (zoned.zrwa_resources(), ns.format().data_bytes().unwrap_or(0));
+    let size = format_size(u64::from(zoned.zrwas.get()) * u64::from(block));
+    if zones == 0 { String::new() } else { format!("; {zones} may have a random write area of {size}") }
+}
+
+/// What `tranche id` says of a namespace's zones.
+pub fn words(ns: &IdentifyNamespace, zoned: &ZonedNamespace) -> String {
+    let limit = |limit: Option<u32>| limit.map_or_else(|| "all".to_owned(), |zones| zones.to_string());
+    match Shape::of(ns, zoned) {
+        Some(zones) => format!(
+            "{zones}, {} of each writable; {} may be active, {} open{}",
+            format_size(zones.capacity),
+            limit(zones.max_active),
+            limit(zones.max_open),
+            areas(ns, zoned)
+        ),
+        None => "their size makes no sense".to_owned(),
+    }
+}
+
+/// What the drive says of the zones of namespaces that are to be created.
+pub fn of_new(host: &mut Connected) -> Result<ZonedNamespace> {
+    if !host.has_zones()? {
+        bail!("this drive has no zones (`zone` of a NAND set in its TOML gives them)");
+    }
+    Ok(host.identify_zoned_namespace(NSID_ALL)?)
+}
+
+/// The first LBA format that zones can have.
+pub fn first_format(zoned: &ZonedNamespace) -> u8 {
+    let first = zoned.lbafe.iter().position(|extension| extension.zsze.get() > 0);
+    first.and_then(|first| u8::try_from(first).ok()).unwrap_or(0)
+}
+
+/// Bytes of a zone on the default NVM Set; 0 if the format has no zones there.
+fn zone_bytes(zoned: &ZonedNamespace, index: u8, block: u64) -> u64 {
+    zoned.lbafe[usize::from(index)].zsze.get().saturating_mul(block)
+}
+
+/// Checks what a zoned namespace is to be, as far as the drive has said what can be.
+pub fn check(zoned: &ZonedNamespace, formats: &[LbaFormat], index: u8, size: u64, set: u16) -> Result<()> {
+    let possible = formats.iter().zip(&zoned.lbafe).filter(|(_, extension)| extension.zsze.get() > 0);
+    let possible: Vec<String> = possible.map(|(format, _)| format.to_string()).collect();
+    let format = formats[usize::from(index)];
+    match zone_bytes(zoned, index, format.data.into()) {
+        // Of another set the drive says nothing in advance.
+        0 if possible.is_empty() && set == 0 => {
+            bail!("the default NVM Set has no zones (--nvm-set names another)")
+        }
+        0 if possible.is_empty() => Ok(()),
+        0 => bail!("the LBA format {format} has no zones (--lba takes {})", possible.join(", ")),
+        zone if set == 0 && !size.is_multiple_of(zone) => {
+            let (less, more) = (size / zone * zone, size.next_multiple_of(zone));
+            let choices = [less, more].into_iter().filter(|size| *size > 0).map(format_size);
+            bail!(
+                "--size {} is no whole number of zones, which have {} each; {} is",
+                format_size(size),
+                format_size(zone),
+                choices.collect::<Vec<_>>().join(" or ")
+            )
+        }
+        _ => Ok(()),
+    }
+}
+
+/// What Namespace Management asks for.
+pub fn asked(zones: &NewZones) -> Result<ZonedCreate> {
+    let (active, open) = (zones.max_active.unwrap_or(0), zones.max_open.unwrap_or(0));
+    if active > 0 && open > active {
+        bail!("--max-open {open} is more than --max-active {active}: open zones are active, too");
+    }
+    let areas = zones.zrwa.unwrap_or(0);
+    if active > 0 && areas > active {
+        bail!("--zrwa {areas} is more than --max-active {active}: zones with an area are active");
+    }
+    Ok(ZonedCreate {
+        znsco: Znsco::new().with_azr(areas > 0),
+        rar: U32::new(active),
+        ror: U32::new(open),
+        rnumzrwa: U32::new(areas),
+    })
+}
+
+/// What to say when a zoned namespace could not be created, beside what is said of any; `None` if its zones have no part in it.
+pub fn not_created(zoned: &ZonedNamespace, index: u8, block: u64, error: &host::Error) -> Option<String> {
+    let status = error.status()?;
+    if status.is(Status::NAMESPACE_INSUFFICIENT_CAPACITY) {
+        return Some("or too few zones may still be active there (--max-active asks for fewer; `zone.active` in the drive's TOML gives more)".to_owned());
+    }
+    if status.is(Status::ZRWA_RESOURCES_UNAVAILABLE) {
+        let left = zoned.zrwa_resources();
+        return Some(format!(
+            "the default NVM Set has {left} Zone Random Write Areas left (`zone.zrwa` in the drive's TOML gives them)"
+        ));
+    }
+    status.is(Status::INVALID_FIELD).then(|| {
+        let zone = format_size(zone_bytes(zoned, index, block));
+        format!("or it has no zones, or no Zone Random Write Areas, or --size is no whole number of them (those of the default NVM Set have {zone} each)")
+    })
+}
