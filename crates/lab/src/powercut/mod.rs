@@ -326,7 +326,7 @@ impl Field<'_> {
         }
         counts.rounds += 1;
         mounted.power_is_back()?;
-        mounted.mount(&self.scratch, base.layout()).context("mounting after the power cut")?;
+        mounted.mount(self.scratch, base.layout()).context("mounting after the power cut")?;
         let torn = pages::torn_pages(&place.data, self.server.vendor)?;
         counts.torn_pages += torn;
         counts.rounds_torn += u32::from(torn > 0);
