@@ -8,7 +8,6 @@ use workload::lsm::{
 };
 
 use super::{
-    super::published,
     drive::{Chips, Layout},
     fitted,
 };
@@ -16,6 +15,7 @@ use crate::{
     control::Control,
     counters::{Counters, NamespaceCounts},
     results::{Percentiles, Point, Run},
+    zoned::published,
 };
 
 /// Host NQN of the database.
