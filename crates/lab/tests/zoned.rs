@@ -6,7 +6,7 @@ use std::path::Path;
 
 use lab::control::Control;
 use lab::profile;
-use lab::zoned::{Options, Part, run, run_on};
+use lab::zoned::{Options, Part, live, run, run_on};
 use serde_json::Value;
 
 fn study(directory: &Path, options: Options) -> (Value, String) {
@@ -67,8 +67,9 @@ fn only_a_log_without_flush_and_without_protection_loses_records() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let error = run(&Options { live: true, ..Options::default() }, &Control::default()).unwrap_err();
-    assert!(error.to_string().contains("not there yet"), "{error}");
+    let live = live::Options { rows: 1, out: "/nonexistent/zoned".into(), ..live::Options::default() };
+    let error = run(&Options { live: Some(live), ..Options::default() }, &Control::default()).unwrap_err();
+    assert!(error.to_string().contains("--rows is 1"), "{error}");
     let none = run(&Options { drive: "tlc-3.84t".into(), ..Options::default() }, &Control::default());
     assert!(none.unwrap_err().to_string().contains("has no table zone"));
     let missing = Some("/nonexistent/db_bench".into());

@@ -90,8 +90,6 @@ pub struct Config {
     pub write_limit: u64,
     /// See [`Config::write_limit`].
     pub writer: bool,
-    /// Whether data is flushed where RocksDB syncs a file: at the end of each table.
-    pub sync: bool,
     /// Seed of every choice.
     pub seed: u64,
 }
@@ -136,7 +134,6 @@ impl Config {
             cache: 8 << 20,
             write_limit: 0,
             writer: true,
-            sync: false,
             seed,
         }
     }
