@@ -1,5 +1,6 @@
 //! Slices of the study of zones: the published chips with a small fraction of their capacity.
 
+#[allow(dead_code)]
 mod common;
 
 use std::path::Path;
