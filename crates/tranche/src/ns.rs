@@ -281,6 +281,25 @@ fn done(output: Output, nsid: u32, what: &str) -> Result<()> {
     }
 }
 
+/// A namespace, with the controllers that it is attached to; `None` if it is not there.
+fn described(host: &mut Connected, nsid: u32) -> Result<Option<(IdentifyNamespace, Vec<u16>)>> {
+    // Others may delete it between two questions, and make another one with its number.
+    const TRIES: u32 = 5;
+    for attempt in 1.. {
+        let answers = match host.identify_allocated(nsid) {
+            Ok(ns) => host.namespace_controllers(nsid).map(|holders| (ns, holders)),
+            Err(error) => Err(error),
+        };
+        match answers {
+            Ok(both) => return Ok(Some(both)),
+            Err(_) if !host.allocated_namespaces()?.contains(&nsid) => break,
+            Err(error) if attempt == TRIES => return Err(error.into()),
+            Err(_) => {}
+        }
+    }
+    Ok(None)
+}
+
 fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> Result<()> {
     let active = host.active_namespaces()?;
     let nsids = if attached { active.clone() } else { host.allocated_namespaces()? };
@@ -290,16 +309,8 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
     let mut rows = Vec::new();
     let mut more = Vec::new();
     for nsid in nsids {
-        let described = match host.identify_allocated(nsid) {
-            Ok(ns) => host.namespace_controllers(nsid).map(|holders| (ns, holders)),
-            Err(error) => Err(error),
-        };
-        let (ns, holders) = match described {
-            Ok(both) => both,
-            // Somebody has deleted it since it was listed.
-            Err(_) if !host.allocated_namespaces()?.contains(&nsid) => continue,
-            Err(error) => return Err(error.into()),
-        };
+        // Somebody may have deleted it since it was listed.
+        let Some((ns, holders)) = described(host, nsid)? else { continue };
         shown.add(&controller, nsid, &ns, &format!("{address}#{nsid}"));
         let block = ns.format().data_bytes().unwrap_or(0);
         // What the sizes count, and what is beside it.

@@ -441,6 +441,7 @@ fn profiles_are_complete() {
         "zn540-1t",
         "zn540-2t",
         "zn540-4t",
+        "zn540-lab",
     ];
     let list = out(&["profile", "list"]);
     assert_eq!(list.lines().map(|l| l.split_whitespace().next().unwrap()).collect::<Vec<_>>(), names);
