@@ -1,6 +1,6 @@
 //! Records go to the log, and become durable.
 //!
-//! One append to the log is under way at a time. Whoever syncs meanwhile adds records to those that wait, and the next append takes them all.
+//! One append to the log is under way at a time. Programs that sync meanwhile add records to those that wait. The next append takes them all.
 
 use crate::device::ZoneDevice;
 use crate::error::Error;

@@ -1,7 +1,7 @@
 //! Data of files on its way to zones: appends that have begun, and whose places the log does not know yet.
 //!
 //! A file's appends *land* in the order in which they began: their places are recorded. So the log never knows of a size whose bytes it does
-//! not know. Whoever needs to know where blocks lie lets them land first.
+//! not know. A caller that needs to know where blocks lie lets them land first.
 
 use std::collections::VecDeque;
 
