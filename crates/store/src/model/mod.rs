@@ -3,6 +3,7 @@
 //! One seed: `TRANCHE_STORE_SEED=7 cargo test --profile suite -p store model`. Many: `TRANCHE_STORE_ROUNDS=5000`.
 
 mod oracle;
+mod threads;
 mod world;
 
 use world::World;
