@@ -14,6 +14,7 @@ use serde_json::json;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 /// Commands under way at once.
 const DEPTH: u16 = 4;
@@ -44,8 +45,11 @@ pub enum Zone {
     Write(Write),
     /// Move the write pointer of a zone with a Zone Random Write Area: what it passes cannot be written again
     Flush(Flush),
-    /// List zones that the drive changed by itself since this was asked last
-    Changed(Of),
+    /// Wait until the drive changes zones by itself, and list them
+    ///
+    /// A drive tells each host what has changed since the host connected: worn zones become read only, and some drives finish zones that stay open
+    /// for too long.
+    Changed(Changed),
     /// Give an empty zone a descriptor extension: bytes of yours that its report shows. The zone is closed then
     SetExtension(SetExtension),
 }
@@ -201,6 +205,19 @@ impl State {
     }
 }
 
+/// `tranche zone changed`.
+#[derive(Args, Debug)]
+pub struct Changed {
+    /// Wait no longer than this; an empty list says that nothing has changed [default: without end]
+    #[arg(long = "for", value_name = "TIME", value_parser = units::parse_time)]
+    time: Option<u64>,
+    #[command(flatten)]
+    of: Of,
+}
+
+/// How often a drive is asked for zones that have changed.
+const LOOK: Duration = Duration::from_millis(100);
+
 /// `tranche zone`.
 pub fn zone(command: &Zone, output: Output) -> Result<()> {
     let (action, change) = match command {
@@ -209,7 +226,7 @@ pub fn zone(command: &Zone, output: Output) -> Result<()> {
         Zone::SetExtension(options) => return set_extension(options, output),
         Zone::Write(options) => return write(options, output),
         Zone::Flush(options) => return flush(options, output),
-        Zone::Changed(of) => return changed(of, output),
+        Zone::Changed(options) => return changed(options, output),
         Zone::Open(Open { action, zrwa: true }) => return open_with_areas(action, output),
         Zone::Open(Open { action, zrwa: false }) => (ZoneSendAction::OPEN, action),
         Zone::Close(change) => (ZoneSendAction::CLOSE, change),
@@ -474,10 +491,18 @@ fn flush(options: &Flush, output: Output) -> Result<()> {
     print_pointer(&mut queue, &ns, options.zone, output)
 }
 
-fn changed(of: &Of, output: Output) -> Result<()> {
-    let (mut host, ns) = find(of)?;
+fn changed(options: &Changed, output: Output) -> Result<()> {
+    let (mut host, ns) = find(&options.of)?;
     let nsid = ns.namespace.nsid;
-    let changed = host.changed_zones(nsid)?;
+    let begun = Instant::now();
+    let changed = loop {
+        let changed = host.changed_zones(nsid)?;
+        let is_over = options.time.is_some_and(|time| begun.elapsed() >= Duration::from_nanos(time));
+        if is_over || changed.as_ref().is_none_or(|zones| !zones.is_empty()) {
+            break changed;
+        }
+        std::thread::sleep(LOOK);
+    };
     let zones: Option<Vec<u64>> =
         changed.map(|zones| zones.iter().map(|zslba| zslba / ns.zone_blocks).collect());
     match (output, zones) {

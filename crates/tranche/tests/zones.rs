@@ -242,7 +242,7 @@ fn a_zone_has_a_random_write_area() {
         .map(|block| [(5, 2), (22, 4)].iter().find(|(at, _)| *at == block).map_or(0, |(_, byte)| *byte))
         .collect();
     assert!(read.chunks(4096).zip(expected).all(|(block, byte)| block == [byte; 4096]));
-    assert_eq!(drive.good(&["zone", "changed"]), "no zone has changed");
+    assert_eq!(drive.good(&["zone", "changed", "--for", "0s"]), "no zone has changed");
 }
 
 #[test]
@@ -367,4 +367,42 @@ fn the_script_of_the_page_about_zones_runs() {
     // The table that the page shows is what the script printed.
     let shown = page.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
     assert!(said.contains(shown), "{said}");
+}
+
+/// The drive has lost so many blocks that its set keeps no zone writable: a host sees it in reports and in the Changed Zone List, reads what is
+/// there, and can take zones offline. The directory of zones shows the same.
+#[test]
+fn zones_of_a_worn_drive_are_read_only_and_can_be_taken_offline() {
+    let drive = Drive::start();
+    drive.good(&["ns", "create", "--attach", "--size", "8MiB", "--zoned"]);
+    let first = drive.good(&["zone", "append", "0", "data"]);
+    assert_eq!(first, "0");
+    let told = Command::new(TRANCHE)
+        .args(["zone", "changed", "--for", "20s", "--output", "json"])
+        .env("TRANCHE_ON", &drive.on)
+        .stdout(Stdio::piped())
+        .spawn()
+        .unwrap();
+    // It has asked once before the zones wear out.
+    std::thread::sleep(std::time::Duration::from_millis(300));
+    drive.good(&["fault", "erase-failure"]);
+    let worn = |drive: &Drive| drive.zones("1")[0].0 == "READONLY";
+    for round in 0.. {
+        assert!(round < 500, "the set does not wear out: {:?}", drive.zones("4"));
+        let written = drive.run(&["zone", "append", "1", "data"], &[]);
+        let reset = drive.run(&["zone", "reset", "1"], &[]);
+        if worn(&drive) {
+            break;
+        }
+        assert!(written.status.success() || reset.status.success() || round < 2, "{:?}", drive.zones("4"));
+    }
+    drive.good(&["fault", "clear"]);
+    let told = told.wait_with_output().unwrap();
+    let changed: Value = serde_json::from_slice(&told.stdout).unwrap();
+    assert!(!changed["changed"].as_array().unwrap().is_empty(), "{changed}");
+    drive.bad(4, &["zone", "append", "0", "data"], "Zone Is Read Only");
+    drive.bad(4, &["zone", "reset", "0"], "Invalid Zone State Transition");
+    drive.good(&["zone", "offline", "0"]);
+    assert_eq!(drive.zones("1")[0].0, "OFFLINE");
+    drive.bad(4, &["zone", "append", "0", "data"], "Zone Is Offline");
 }

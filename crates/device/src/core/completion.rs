@@ -270,6 +270,8 @@ impl Core {
                     traffic.reads += 1;
                     traffic.read_bytes += bytes;
                 }
+                // A reset of zones erases, and can wear out the set.
+                self.requests.wear |= entry.kind == CommandKind::Other && ns.zones.is_some();
             }
         }
     }
