@@ -100,6 +100,9 @@ $b ip link set lo up
 $b ip addr add 10.0.2.15/24 dev eth0
 $b ip link set eth0 up
 $b ip route add default via 10.0.2.2
+# When random numbers are ready, the kernel patches its own code. Emulated processors that run this code meanwhile can die of it (TCG with threads). So that
+# happens before the command.
+$b dd if=/dev/random of=/dev/null bs=1 count=1 2>/dev/null
 # What to do comes as a file of its own, appended to this file system.
 $b cp /command /new/tmp/command
 echo
