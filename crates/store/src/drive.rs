@@ -126,40 +126,43 @@ impl<Q> NamespaceZones<Q> {
 
 /// An append on a queue of its own.
 struct QueuedAppend<Q> {
+    target: Target,
+    pool: Arc<Pool<Q>>,
+    progress: Mutex<Progress<Q>>,
+}
+
+/// Where an append goes, and how long it is.
+#[derive(Clone, Copy)]
+struct Target {
     zoned: Zoned,
     zone: u32,
     /// Length in logical blocks.
     blocks: u64,
-    pool: Arc<Pool<Q>>,
-    progress: Mutex<Progress<Q>>,
 }
+
+/// What came of an append: where the data lies; or why not, and the data.
+type Ended = Result<Vec<Run>, (DeviceError, Vec<u8>)>;
 
 enum Progress<Q> {
     /// Its commands were sent.
     Sent(IoQueue<Q>, Appends),
     /// It has ended.
-    Ended(Result<Vec<Run>, DeviceError>, Vec<u8>),
+    Ended(Ended),
 }
 
 impl<Q> std::fmt::Debug for QueuedAppend<Q> {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-        f.debug_struct("QueuedAppend")
-            .field("zone", &self.zone)
-            .field("blocks", &self.blocks)
-            .finish_non_exhaustive()
+        f.debug_struct("QueuedAppend").finish_non_exhaustive()
     }
 }
 
-impl<Q: Queue> QueuedAppend<Q> {
-    fn progress(&self) -> MutexGuard<'_, Progress<Q>> {
-        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
-    }
-
-    /// Waits for the end of appends on a queue.
-    fn end(&self, queue: &mut IoQueue<Q>, mut appends: Appends) -> Progress<Q> {
-        let lbas = queue.end_appends(&mut appends).map_err(|error| of_zone(self.zone, &error));
-        let data = if lbas.is_err() { appends.into_data() } else { Vec::new() };
-        Progress::Ended(lbas.map(|lbas| self.runs(&lbas)), data)
+impl Target {
+    /// Waits for the end of an append on a queue.
+    fn end<Q: Queue>(&self, queue: &mut IoQueue<Q>, mut appends: Appends) -> Ended {
+        match queue.end_appends(&mut appends) {
+            Ok(lbas) => Ok(self.runs(&lbas)),
+            Err(error) => Err((of_zone(self.zone, &error), appends.into_data())),
+        }
     }
 
     fn runs(&self, lbas: &[u64]) -> Vec<Run> {
@@ -170,28 +173,33 @@ impl<Q: Queue> QueuedAppend<Q> {
     }
 }
 
+impl<Q> QueuedAppend<Q> {
+    fn progress(&self) -> MutexGuard<'_, Progress<Q>> {
+        self.progress.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
 impl<Q: Queue + Send> Append for QueuedAppend<Q> {
     fn wait(&self) -> Result<Vec<Run>, DeviceError> {
         let mut progress = self.progress();
-        if let Progress::Ended(result, _) = &*progress {
-            return result.clone();
-        }
-        let broken = Err(DeviceError::Failed("waiting for an append did not end".into()));
-        let sent = std::mem::replace(&mut *progress, Progress::Ended(broken, Vec::new()));
-        if let Progress::Sent(mut queue, appends) = sent {
-            *progress = self.end(&mut queue, appends);
-            self.pool.give_back(queue);
-        }
-        match &*progress {
-            Progress::Ended(result, _) => result.clone(),
-            Progress::Sent(..) => unreachable!("it has just ended"),
-        }
+        let lost = Progress::Ended(Err((DeviceError::Failed("its end is not known".into()), Vec::new())));
+        let ended = match std::mem::replace(&mut *progress, lost) {
+            Progress::Sent(mut queue, appends) => {
+                let ended = self.target.end(&mut queue, appends);
+                self.pool.give_back(queue);
+                ended
+            }
+            Progress::Ended(ended) => ended,
+        };
+        let result = ended.clone().map_err(|(error, _)| error);
+        *progress = Progress::Ended(ended);
+        result
     }
 
     fn take_back(&self) -> Vec<u8> {
         match &mut *self.progress() {
-            Progress::Ended(_, data) => std::mem::take(data),
-            Progress::Sent(..) => Vec::new(),
+            Progress::Ended(Err((_, data))) => std::mem::take(data),
+            Progress::Ended(Ok(_)) | Progress::Sent(..) => Vec::new(),
         }
     }
 }
@@ -265,27 +273,25 @@ impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
     fn begin_append(&self, zone: u32, data: &[u8], durable: bool) -> Arc<dyn Append> {
         let (zoned, start) = (self.zoned, self.start(zone));
         let blocks = (data.len() / (zoned.namespace.block_size as usize).max(1)) as u64;
-        let failed = Progress::Ended(Err(DeviceError::Failed("it was not begun".into())), Vec::new());
-        let mut append =
-            QueuedAppend { zoned, zone, blocks, pool: Arc::clone(&self.pool), progress: Mutex::new(failed) };
+        let target = Target { zoned, zone, blocks };
+        let failed = |error: &Error| Progress::Ended(Err((of_zone(zone, error), data.to_vec())));
         let progress = match self.pool.keep() {
             Some(mut queue) => match queue.begin_appends(&zoned, start, data, durable) {
                 Ok(appends) => Progress::Sent(queue, appends),
                 Err(error) => {
                     self.pool.give_back(queue);
-                    Progress::Ended(Err(of_zone(zone, &error)), data.to_vec())
+                    failed(&error)
                 }
             },
             None => {
                 let ended = self.with(|queue| {
                     let appends = queue.begin_appends(&zoned, start, data, durable)?;
-                    Ok(append.end(queue, appends))
+                    Ok(target.end(queue, appends))
                 });
-                ended.unwrap_or_else(|error| Progress::Ended(Err(of_zone(zone, &error)), data.to_vec()))
+                ended.map_or_else(|error| failed(&error), Progress::Ended)
             }
         };
-        append.progress = Mutex::new(progress);
-        Arc::new(append)
+        Arc::new(QueuedAppend { target, pool: Arc::clone(&self.pool), progress: Mutex::new(progress) })
     }
 
     fn reset(&self, zone: u32) -> Result<(), DeviceError> {
