@@ -91,16 +91,21 @@ mod tests {
     use crate::{Attributes, FormatOptions, NewKind, Placement};
 
     #[test]
-    fn they_say_the_same_as_one_after_the_other() {
+    fn they_say_what_was_written() {
         let shape = Shape { block: 512, zone_blocks: 64, zones: 64, open: 6, append_blocks: 16 };
         let device = Simulated::new(shape, 48, 1);
         Store::format(&device, &FormatOptions::default(), [1; 16], 0).unwrap();
         let store = Store::open(&device, Placement::default()).unwrap();
         let file = store.create(Ino::ROOT, b"file", NewKind::File, Attributes::default()).unwrap().ino;
+        let mut contents = Vec::new();
         for seed in 0..40 {
             let mut rng = Rng::new(seed);
             let data: Vec<u8> = (0..1 + rng.below(40_000)).map(|_| rng.below(256) as u8).collect();
-            store.write(file, rng.below(200_000), &data, 1).unwrap();
+            let offset = rng.below(200_000);
+            store.write(file, offset, &data, 1).unwrap();
+            let at = offset as usize;
+            contents.resize(contents.len().max(at + data.len()), 0);
+            contents[at..at + data.len()].copy_from_slice(&data);
             if seed % 3 == 0 {
                 store.sync(file).unwrap();
             }
@@ -112,6 +117,9 @@ mod tests {
                 .collect();
             store.read_many(file, &mut reads).unwrap();
             for read in reads {
+                let from = contents.len().min(read.offset as usize);
+                let expected = &contents[from..contents.len().min(from + read.buffer.len())];
+                assert_eq!(&read.buffer[..read.length], expected, "seed {seed}");
                 let mut alone = vec![7; read.buffer.len()];
                 let length = store.read(file, read.offset, &mut alone).unwrap();
                 assert_eq!((length, alone.as_slice()), (read.length, &*read.buffer), "seed {seed}");
