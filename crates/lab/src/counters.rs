@@ -261,6 +261,14 @@ impl Serialize for NamespaceCounts {
     }
 }
 
+/// Years until a medium's rated cycles are used up (`endurance` in bytes), writing at this rate without pause; `None` if that is not known.
+#[expect(clippy::cast_precision_loss, reason = "an estimate")]
+pub(crate) fn lifetime_years(endurance: u128, written: u64, seconds: f64) -> Option<f64> {
+    const YEAR: f64 = 365.25 * 86_400.0;
+    let rate = written as f64 / seconds.max(1e-9);
+    (endurance > 0 && rate > 0.0).then(|| endurance as f64 / rate / YEAR)
+}
+
 #[cfg(test)]
 mod tests {
     use nvme::log::latency_bucket;

@@ -24,7 +24,7 @@ pub use self::variants::{Family, Variant, layout};
 use crate::{
     Findings,
     control::{Control, Progress},
-    counters::{NamespaceCounts, total, total_on_flash},
+    counters::{NamespaceCounts, lifetime_years, total, total_on_flash},
     cpu,
     drive::Program,
     figure::{show, show_size},
@@ -457,8 +457,10 @@ impl<'a> Study<'a> {
         run.metrics = metrics(window.new_orders(), window.length.as_secs_f64(), &namespaces);
         #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
         run.metrics.insert("retries".into(), window.retries as f64);
+        let written = total(namespaces.iter().filter(|namespace| namespace.set == 1));
         run.metrics.extend(
-            lifetime_years(endurance, &namespaces, run.seconds).map(|y| ("lifetime_years".into(), y)),
+            lifetime_years(endurance, written.media_bytes_written, run.seconds)
+                .map(|years| ("lifetime_years".into(), years)),
         );
         run.namespaces = namespaces;
         Ok(run)
@@ -535,15 +537,6 @@ fn metrics(new_orders: u64, seconds: f64, namespaces: &[NamespaceCounts]) -> BTr
         ]);
     }
     metrics
-}
-
-/// Years until the rated cycles are used up, writing at this rate without pause.
-#[expect(clippy::cast_precision_loss, reason = "an estimate")]
-fn lifetime_years(endurance: u128, namespaces: &[NamespaceCounts], seconds: f64) -> Option<f64> {
-    const YEAR: f64 = 365.25 * 86_400.0;
-    let written = total(namespaces.iter().filter(|namespace| namespace.set == 1)).media_bytes_written;
-    let rate = written as f64 / seconds.max(1e-9);
-    (endurance > 0 && rate > 0.0).then(|| endurance as f64 / rate / YEAR)
 }
 
 /// Of transactions in the order of [`TransactionKind::ALL`], and of commits, in microseconds.

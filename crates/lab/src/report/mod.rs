@@ -55,6 +55,16 @@ pub struct Report<'a> {
     pub sections: Vec<Section>,
 }
 
+/// What a terminal shows of a report: the tables of its sections, the answer, the notes, and where the page is.
+pub(crate) fn terminal_text(sections: &[Section], answer: &str, notes: &[String], page: &Path) -> String {
+    let tables: String = sections
+        .iter()
+        .filter_map(|section| Some(format!("{}\n{}\n", section.heading, section.table.as_ref()?.text())))
+        .collect();
+    let notes: String = notes.iter().map(|note| format!("- {note}\n")).collect();
+    format!("{tables}{answer}\n\n{notes}\nreport: {}", page.display())
+}
+
 /// A point for reading: "8 threads".
 pub fn show_point(point: Option<&Point>) -> String {
     match point {

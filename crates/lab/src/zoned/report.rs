@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{Options, published};
 use crate::{
     figure::{show, show_size},
-    report::{Headline, Report, Section, Table},
+    report::{Headline, Report, Section, Table, terminal_text},
     results::{Point, Results, points},
 };
 
@@ -364,10 +364,5 @@ pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
 
 /// The tables and the answer, for a terminal.
 pub(super) fn text(results: &Results, page: &Path) -> String {
-    let tables: String = sections(results)
-        .iter()
-        .filter_map(|section| Some(format!("{}\n{}\n", section.heading, section.table.as_ref()?.text())))
-        .collect();
-    let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
-    format!("{tables}{}\n\n{notes}\nreport: {}", answer(results), page.display())
+    terminal_text(&sections(results), &answer(results), &results.notes, page)
 }

@@ -19,7 +19,7 @@ use super::published;
 use crate::{
     Findings,
     control::{Control, Progress},
-    counters::{NamespaceCounts, total_on_flash},
+    counters::{NamespaceCounts, lifetime_years, total_on_flash},
     cpu,
     drive::Program,
     figure::{show, show_size},
@@ -457,7 +457,6 @@ fn metrics(
     engine: Option<Engine>,
     endurance: u128,
 ) -> BTreeMap<String, f64> {
-    const YEAR: f64 = 365.25 * 86_400.0;
     let flash = total_on_flash(namespaces);
     let (media, host) = (flash.media_bytes_written as f64, flash.host_bytes_written as f64);
     let (transactions, seconds) = (measured.transactions.max(1) as f64, measured.seconds.max(1e-9));
@@ -473,9 +472,8 @@ fn metrics(
     // A load that only reads writes next to nothing: ratios of that say nothing.
     if load != Load::ReadOnly && host > 0.0 {
         metrics.insert("drive_write_amplification", media / host);
-        if endurance > 0 && media > 0.0 {
-            metrics.insert("lifetime_years", endurance as f64 / (media / seconds) / YEAR);
-        }
+        let years = lifetime_years(endurance, flash.media_bytes_written, measured.seconds);
+        metrics.extend(years.map(|years| ("lifetime_years", years)));
         if let Some(engine) = engine.filter(|engine| engine.given > 0) {
             metrics.insert("engine_write_amplification", engine.written as f64 / engine.given as f64);
         }
