@@ -42,19 +42,7 @@ cat >"$dir/drive.toml" <<TOML
 [drive]
 timing = false
 
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "6GiB"
-spare = "25%"
-channels = 4
-dies = 4
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 768
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 14 }
+$(one_set 6GiB 25% 'zone = { active = 14 }' 768)
 
 [[namespace]]
 size = "2GiB"

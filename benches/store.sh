@@ -41,7 +41,7 @@ g++ -std=c++17 -O2 -o "$dir/stream" "$here/../plugins/rocksdb/benches/stream.cc"
 # Zones of 24 MiB.
 {
     printf '[drive]\ntiming = false\n\n'
-    one_set 3GiB 25% 'zone = { active = 14 }' | sed 's/^pages_per_block.*/pages_per_block = 192/'
+    one_set 3GiB 25% 'zone = { active = 14 }' 192
 } >"$dir/drive.toml"
 serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --unix "$dir/socket" "$dir/drive.toml"
 export TRANCHE_ON="unix://$dir/socket"

@@ -22,7 +22,7 @@ serve() {
     [ -n "$on" ] || fail "the drive does not start: $(tail -3 "$said")"
 }
 
-# one_set CAPACITY SPARE [KEYS]: an NVM Set of NAND in a drive's TOML, with further keys of it.
+# one_set CAPACITY SPARE [KEYS [PAGES]]: an NVM Set of NAND in a drive's TOML, with further keys of it and so many pages in a block.
 one_set() {
     cat <<TOML
 [[set]]
@@ -34,7 +34,7 @@ channels = 4
 dies = 4
 planes = 2
 nand_page = "16KiB"
-pages_per_block = 48
+pages_per_block = ${4-48}
 rated_cycles = 3000
 timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
 ${3-}
