@@ -9,7 +9,7 @@ use media::disk::geometry::{Geometry, GeometryConfig, HeadOrder, Skew, Sparing, 
 use media::disk::mechanism::{Mechanism, OnCylinder, Positioning, SeekTable};
 use media::disk::service::{Model, Overheads};
 use media::disk::spindle::{Angle, Spindle};
-use media::disk::{Op, Request};
+use media::disk::{Op, ReadsFirst, Request};
 use media::{Nanos, Rng};
 use std::time::Instant;
 
@@ -72,7 +72,17 @@ fn rate(scheduling: Scheduling, depth: usize) -> f64 {
     while start.elapsed().as_millis() < 1_000 {
         for _ in 0..1_000 {
             let op = if rng.below(4) == 0 { Op::Write } else { Op::Read };
-            disk.submit(now, Request { id: done, op, block: rng.below(places) * 8, count: 8, force: false });
+            disk.submit(
+                now,
+                Request {
+                    id: done,
+                    op,
+                    block: rng.below(places) * 8,
+                    count: 8,
+                    force: false,
+                    reads_first: ReadsFirst::Nothing,
+                },
+            );
             while disk.outstanding() >= depth {
                 now = disk.next_event().unwrap();
                 disk.poll(now, &mut completions);

@@ -44,6 +44,9 @@ pub enum ConfigError {
         /// Kind of cell.
         cell: &'static str,
     },
+    /// The figures of a disk contradict each other.
+    #[error(transparent)]
+    Disk(#[from] crate::disk::DiskError),
 }
 
 /// `value` within `1..=max`.

@@ -4,7 +4,7 @@ use super::cache::{CacheConfig, Lookup};
 use super::geometry::Place;
 use super::mechanism::{Access, Before, SlowSectors};
 use super::service::{Model, State};
-use super::types::{Completion, DiskError, Op, Request};
+use super::types::{Completion, DiskError, Op, ReadsFirst, Request};
 use crate::time::Nanos;
 
 /// Which waiting request is next.
@@ -43,6 +43,8 @@ struct Waiting {
     place: Place,
     /// When the controller can begin with it.
     ready: Nanos,
+    /// Which request of the disk it is.
+    order: u64,
 }
 
 /// What the arm does.
@@ -59,6 +61,8 @@ struct Work {
 /// What a power cut left.
 #[derive(Clone, Default, PartialEq, Eq, Debug)]
 pub struct PowerCut {
+    /// The write that was under way.
+    pub under_way: Option<u64>,
     /// Blocks of the write under way that are on the platters: first block and number.
     pub written: Option<(u64, u32)>,
     /// The block that was under the head: neither old nor new, and it cannot be read until it is written again.
@@ -70,10 +74,12 @@ pub struct PowerCut {
 /// Revolutions that a read of an unreadable block takes before it fails.
 const RETRIES: u32 = 8;
 /// Revolutions that a reassigned block takes: to its spare track, and back.
-const REASSIGNED: u32 = 2;
+pub const REASSIGNED: u32 = 2;
 
 /// A disk. It holds no contents.
-#[derive(Debug)]
+///
+/// Requests for the same blocks keep their order if one of them writes.
+#[derive(Clone, Debug)]
 pub struct Disk {
     model: Model,
     state: State,
@@ -87,8 +93,14 @@ pub struct Disk {
     work: Option<Work>,
     /// Completions that are to come, not sorted: there are few.
     due: Vec<Completion>,
-    /// Flushes, and how many buffered writes each still waits for.
-    flushes: Vec<(u64, usize)>,
+    /// Flushes. Each waits for the buffered writes before this order.
+    flushes: Vec<(u64, u64)>,
+    /// Buffered writes that have reached the platters, and that the owner was not told of.
+    landed: Vec<u64>,
+    /// Blocks that were reassigned, and that the owner was not told of.
+    reassigned: Vec<u64>,
+    /// Order of the next request.
+    next_order: u64,
     /// The controller serves one command of the buffer at a time.
     controller: Nanos,
     /// Unreadable blocks, sorted.
@@ -116,6 +128,9 @@ impl Disk {
             work: None,
             due: Vec::new(),
             flushes: Vec::new(),
+            landed: Vec::new(),
+            reassigned: Vec::new(),
+            next_order: 0,
             controller: Nanos::ZERO,
             unreadable: Vec::new(),
         })
@@ -145,16 +160,23 @@ impl Disk {
         let Request { op, block, count, .. } = request;
         assert!(count > 0 && block + u64::from(count) <= self.blocks(), "blocks {block} + {count}");
         self.advance(now);
+        self.next_order += 1;
         let buffered = match op {
             Op::Read => self.finds(now, block, count),
-            Op::Write => !request.force && self.has_room(count),
+            // The buffer must not overtake a write of the same blocks that waits for the platters.
+            Op::Write => {
+                !request.force
+                    && self.has_room(count)
+                    && !self.awaits_write(block, count)
+                    && self.unreadable_of(&request).is_none()
+            }
         };
         if buffered {
             self.answer(now, request);
         } else {
             let command = self.model.overheads.command[op as usize][0][self.state.before.op as usize];
             let place = self.model.mechanism.geometry.place(block);
-            self.waiting.push(Waiting { request, place, ready: now + command });
+            self.waiting.push(Waiting { request, place, ready: now + command, order: self.next_order });
         }
         if self.work.is_none() {
             self.start(now);
@@ -164,10 +186,10 @@ impl Disk {
     /// Completes `id` when all writes that are in the buffer at `now` are on the platters.
     pub fn flush(&mut self, now: Nanos, id: u64) {
         self.advance(now);
-        let under_way = usize::from(self.work.is_some_and(|w| !w.answers));
-        match self.dirty.len() + under_way {
-            0 => self.due.push(Completion { id, at: now, hit: false, failed: None }),
-            writes => self.flushes.push((id, writes)),
+        if self.dirty.is_empty() && self.work.is_none_or(|w| w.answers) {
+            self.due.push(Completion { id, at: now, hit: false, failed: None });
+        } else {
+            self.flushes.push((id, self.next_order));
         }
         if self.work.is_none() {
             self.start(now);
@@ -194,13 +216,71 @@ impl Disk {
         completions[from..].sort_by_key(|c| c.at);
     }
 
+    /// Whether writes are complete when they are in the buffer.
+    #[inline]
+    pub fn has_write_cache(&self) -> bool {
+        self.model.write_cache
+    }
+
+    /// Appends the numbers of writes that were complete when they were in the buffer, and that are on the platters now.
+    #[inline]
+    pub fn take_landed(&mut self, landed: &mut Vec<u64>) {
+        landed.append(&mut self.landed);
+    }
+
+    /// Appends the blocks that could not be read, and that a write has reassigned to spares. Each takes [`REASSIGNED`] revolutions more.
+    #[inline]
+    pub fn take_reassigned(&mut self, reassigned: &mut Vec<u64>) {
+        reassigned.append(&mut self.reassigned);
+    }
+
+    /// Whether a block cannot be read.
+    #[inline]
+    pub fn is_unreadable(&self, block: u64, count: u32) -> bool {
+        let at = self.unreadable.partition_point(|&b| b < block);
+        self.unreadable.get(at).is_some_and(|&b| b < block + u64::from(count))
+    }
+
+    /// The first block that a request must read and that cannot be read.
+    fn unreadable_of(&self, request: &Request) -> Option<u64> {
+        if self.unreadable.is_empty() {
+            return None;
+        }
+        let Request { op, block, count, reads_first, .. } = *request;
+        let end = block + u64::from(count);
+        let first_in = |from: u64, to: u64| {
+            let at = self.unreadable.partition_point(|&b| b < from);
+            self.unreadable.get(at).copied().filter(|&b| b < to)
+        };
+        match (op, reads_first) {
+            (Op::Read, _) | (Op::Write, ReadsFirst::All) => first_in(block, end),
+            (Op::Write, ReadsFirst::Nothing) => None,
+            (Op::Write, ReadsFirst::Ends { first, last }) => {
+                first_in(block, block + u64::from(first)).or_else(|| first_in(end - u64::from(last), end))
+            }
+        }
+    }
+
+    /// Blocks that cannot be read until they are written again, in their order.
+    pub fn unreadable(&self) -> &[u64] {
+        &self.unreadable
+    }
+
+    /// Blocks that take more revolutions, in their order.
+    pub fn slow_sectors(&self) -> &[SlowSectors] {
+        &self.model.mechanism.slow
+    }
+
     /// Power is lost. Requests that have no completion yet never get one.
     pub fn power_cut(&mut self, now: Nanos) -> PowerCut {
         self.advance(now);
         let mut cut = PowerCut::default();
-        if let Some(work) = self.work.filter(|w| w.request.op == Op::Write) {
+        // A write that will fail, because it must read what cannot be read, writes nothing.
+        let writes = |w: &Work| w.request.op == Op::Write && self.unreadable_of(&w.request).is_none();
+        if let Some(work) = self.work.filter(writes) {
             let done = self.done(&work, now);
-            let Request { block, count, .. } = work.request;
+            let Request { id, block, count, .. } = work.request;
+            cut.under_way = Some(id);
             cut.written = (done > 0).then_some((block, done));
             let next = block + u64::from(done);
             if done < count && self.is_under_head(&work, done, now) {
@@ -217,6 +297,7 @@ impl Disk {
         self.dirty.clear();
         self.due.clear();
         self.flushes.clear();
+        self.landed.clear();
         self.state.cache.clear();
         cut
     }
@@ -239,6 +320,11 @@ impl Disk {
         slow.insert(at, sectors);
     }
 
+    /// Blocks can be read again: they were written without the arm.
+    pub fn make_readable(&mut self, block: u64, count: u32) {
+        self.unreadable.retain(|&b| b < block || b >= block + u64::from(count));
+    }
+
     fn mark(&mut self, block: u64) {
         if let Err(at) = self.unreadable.binary_search(&block) {
             self.unreadable.insert(at, block);
@@ -248,9 +334,22 @@ impl Disk {
     /// Whether the buffer answers a read: it has the blocks, or buffered writes have them.
     fn finds(&self, now: Nanos, block: u64, count: u32) -> bool {
         let end = block + u64::from(count);
-        let has =
-            |w: &Waiting| w.request.block <= block && end <= w.request.block + u64::from(w.request.count);
-        self.dirty.iter().any(has) || self.state.cache.lookup(now, block, count) == Lookup::Hit
+        // A block that was written in part is not whole before the disk has read it.
+        let has = |w: &Waiting| {
+            let r = &w.request;
+            r.reads_first == ReadsFirst::Nothing && r.block <= block && end <= r.block + u64::from(r.count)
+        };
+        self.dirty.iter().any(has)
+            || (!self.is_unreadable(block, count)
+                && self.state.cache.lookup(now, block, count) == Lookup::Hit)
+    }
+
+    /// Whether a write of one of the blocks waits for the platters, and the host for it.
+    fn awaits_write(&self, block: u64, count: u32) -> bool {
+        let end = block + u64::from(count);
+        let hits = |r: &Request| r.op == Op::Write && r.block < end && block < r.block + u64::from(r.count);
+        self.work.is_some_and(|w| w.answers && hits(&w.request))
+            || self.waiting.iter().any(|w| hits(&w.request))
     }
 
     fn has_room(&self, count: u32) -> bool {
@@ -268,7 +367,7 @@ impl Disk {
         self.due.push(Completion { id, at, hit: true, failed: None });
         if op == Op::Write {
             let place = self.model.mechanism.geometry.place(block);
-            self.dirty.push(Waiting { request, place, ready: at });
+            self.dirty.push(Waiting { request, place, ready: at, order: self.next_order });
             self.dirty_blocks += u64::from(count);
         } else if self.work.is_none() {
             self.model.account(&mut self.state, now, op, (block, count), true);
@@ -289,21 +388,17 @@ impl Disk {
     fn end(&mut self, work: &Work) {
         let Request { id, op, block, count, .. } = work.request;
         let end = block + u64::from(count);
-        let mut failed = None;
-        if !self.unreadable.is_empty() {
+        let failed = self.unreadable_of(&work.request);
+        if !self.unreadable.is_empty() && op == Op::Write && failed.is_none() {
             let (from, to) = (
                 self.unreadable.partition_point(|&b| b < block),
                 self.unreadable.partition_point(|&b| b < end),
             );
-            match op {
-                Op::Read => failed = self.unreadable[from..to].first().copied(),
-                Op::Write => {
-                    let reassigned: Vec<u64> = self.unreadable.drain(from..to).collect();
-                    for first in reassigned {
-                        self.slow_down(SlowSectors { first, count: 1, revolutions: REASSIGNED });
-                    }
-                }
+            let reassigned: Vec<u64> = self.unreadable.drain(from..to).collect();
+            for &first in &reassigned {
+                self.slow_down(SlowSectors { first, count: 1, revolutions: REASSIGNED });
             }
+            self.reassigned.extend(reassigned);
         }
         if work.answers {
             let over = if op == Op::Read { work.access.bus_end } else { work.access.end };
@@ -312,33 +407,34 @@ impl Disk {
             return;
         }
         self.dirty_blocks -= u64::from(count);
-        let mut at_end = Vec::new();
-        self.flushes.retain_mut(|(id, writes)| {
-            *writes -= 1;
-            if *writes == 0 {
-                at_end.push(*id);
+        self.landed.push(id);
+        if self.flushes.is_empty() {
+            return;
+        }
+        let oldest = self.dirty.iter().map(|w| w.order).min().unwrap_or(u64::MAX);
+        let (at, due) = (work.access.end, &mut self.due);
+        self.flushes.retain(|&(id, before)| {
+            let waits = oldest <= before;
+            if !waits {
+                due.push(Completion { id, at, hit: false, failed: None });
             }
-            *writes > 0
+            waits
         });
-        let at = work.access.end;
-        self.due.extend(at_end.into_iter().map(|id| Completion { id, at, hit: false, failed: None }));
     }
 
     /// The arm is free at `now`: it begins with what is next.
     fn start(&mut self, now: Nanos) {
         // Hosts wait for requests, so buffered writes come after them, unless the buffer is half full or a flush waits.
-        // A write to the platters must not be undone by an older one that is still in the buffer.
-        let older = |w: &Waiting| w.request.op == Op::Write && overlaps(&self.dirty, w);
+        // A write to the platters must not be undone by an older one that is still in the buffer, and a read must not miss it.
+        let older = |w: &Waiting| overtakes(&self.dirty, w);
         let pressed = self.dirty_blocks * 2 > self.write_buffer
             || !self.flushes.is_empty()
             || (!self.dirty.is_empty() && self.waiting.iter().any(older));
-        let host =
-            if pressed && !self.dirty.is_empty() { None } else { self.choose(&self.waiting, now, false) };
+        let host = if pressed && !self.dirty.is_empty() { None } else { self.choose(&self.waiting, now) };
         let (waiting, answers) = match host {
             Some(i) => (self.waiting.swap_remove_kept(i, self.scheduling), true),
-            None => match self.choose(&self.dirty, now, true) {
-                // Buffered writes stay in order: a later one may write the same blocks.
-                Some(i) => (self.dirty.remove(i), false),
+            None => match self.choose(&self.dirty, now) {
+                Some(i) => (self.dirty.swap_remove_kept(i, self.scheduling), false),
                 None => return,
             },
         };
@@ -348,21 +444,22 @@ impl Disk {
         self.state.cache.stop(from);
         let bus = self.model.overheads.block;
         let mut access = self.model.mechanism.access(from, &before, op, (block, count), bus);
-        if op == Op::Read && !self.unreadable.is_empty() {
-            let at = self.unreadable.partition_point(|&b| b < block);
-            if self.unreadable.get(at).is_some_and(|&b| b < block + u64::from(count)) {
-                let retries = Nanos(self.model.mechanism.spindle.revolution().0 * u64::from(RETRIES));
-                access.end += retries;
-                access.bus_end += retries;
-            }
+        let mut turns = u32::from(waiting.request.reads_first != ReadsFirst::Nothing);
+        if self.unreadable_of(&waiting.request).is_some() {
+            turns += RETRIES;
+        }
+        if turns > 0 {
+            let time = Nanos(self.model.mechanism.spindle.revolution().0 * u64::from(turns));
+            access.end += time;
+            access.bus_end += time;
         }
         self.work = Some(Work { request: waiting.request, answers, from, before, access });
         self.model.account(&mut self.state, access.end, op, (block, count), false);
     }
 
-    /// The index of the next one of a list. Of buffered writes, `in_order` lets none overtake an older one with the same blocks.
+    /// The index of the next one of a list. None overtakes an older one for the same blocks.
     #[inline]
-    fn choose(&self, list: &[Waiting], now: Nanos, in_order: bool) -> Option<usize> {
+    fn choose(&self, list: &[Waiting], now: Nanos) -> Option<usize> {
         let Scheduling::Sptf { age } = self.scheduling else {
             return (!list.is_empty()).then_some(0);
         };
@@ -373,7 +470,7 @@ impl Disk {
             let reach = self.model.mechanism.reach(from, &self.state.before, op, block, waiting.place);
             let waited = now.since(waiting.ready).0 * u64::from(age) / 256;
             let cost = (from + reach).since(now).0.cast_signed() - waited.cast_signed();
-            if best.is_none_or(|b| cost < b.0) && !(in_order && overlaps(&list[..i], waiting)) {
+            if best.is_none_or(|b| cost < b.0) && !overtakes(list, waiting) {
                 best = Some((cost, i));
             }
         }
@@ -392,7 +489,12 @@ impl Disk {
 
     fn end_of(&self, work: &Work, count: u32) -> Nanos {
         let range = (work.request.block, count);
-        self.model.mechanism.access(work.from, &work.before, work.request.op, range, Nanos::ZERO).end
+        let end =
+            self.model.mechanism.access(work.from, &work.before, work.request.op, range, Nanos::ZERO).end;
+        match work.request.reads_first {
+            ReadsFirst::Nothing => end,
+            _ => end + self.model.mechanism.spindle.revolution(),
+        }
     }
 
     /// Whether the block behind `done` ones is just being written.
@@ -403,11 +505,13 @@ impl Disk {
     }
 }
 
-/// Whether one of `earlier` has a block of `waiting`.
-fn overlaps(earlier: &[Waiting], waiting: &Waiting) -> bool {
+/// Whether `waiting` would overtake an older one of the list that has a block of it, and one of the two writes.
+fn overtakes(list: &[Waiting], waiting: &Waiting) -> bool {
     let end = |r: &Request| r.block + u64::from(r.count);
     let r = &waiting.request;
-    earlier.iter().any(|e| e.request.block < end(r) && r.block < end(&e.request))
+    let hits = |e: &Waiting| e.request.block < end(r) && r.block < end(&e.request);
+    let writes = |e: &Waiting| r.op == Op::Write || e.request.op == Op::Write;
+    list.iter().any(|e| e.order < waiting.order && hits(e) && writes(e))
 }
 
 /// Taking one of a list whose order matters only where the first one is served first.

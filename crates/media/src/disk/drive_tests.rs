@@ -1,4 +1,5 @@
 use super::*;
+use crate::disk::ReadsFirst;
 use crate::disk::cache::{Extent, ReadAhead};
 use crate::disk::geometry::{Geometry, GeometryConfig, HeadOrder, Skew, Sparing, ZoneConfig};
 use crate::disk::mechanism::{Mechanism, OnCylinder, Positioning, SeekTable};
@@ -48,7 +49,7 @@ fn config() -> DiskConfig {
 }
 
 fn request(id: u64, op: Op, block: u64, count: u32) -> Request {
-    Request { id, op, block, count, force: false }
+    Request { id, op, block, count, force: false, reads_first: ReadsFirst::Nothing }
 }
 
 fn run(disk: &mut Disk, until: u64) -> Vec<Completion> {
@@ -219,4 +220,109 @@ fn every_request_ends_once_whatever_comes() {
         seen.dedup();
         assert_eq!(seen.len(), before, "seed {seed}: a request ended twice");
     }
+}
+
+#[test]
+fn a_flush_waits_for_what_came_before_it_and_for_nothing_else() {
+    let mut config = config();
+    (config.model.write_cache, config.write_buffer) = (true, 100);
+    config.scheduling = Scheduling::Sptf { age: 0 };
+    let mut disk = Disk::new(config).unwrap();
+    // The arm is busy near block 1900 while the buffer fills: a far block first, near ones after the flush.
+    disk.submit(Nanos(0), request(0, Op::Read, 1900, 1));
+    disk.submit(Nanos(0), request(1, Op::Write, 10, 1));
+    disk.flush(Nanos(0), 2);
+    for id in 3..8 {
+        disk.submit(Nanos(0), request(id, Op::Write, 1900 + id * 2, 1));
+    }
+    let (mut order, mut landed) = (Vec::new(), Vec::new());
+    while let Some(at) = disk.next_event() {
+        let mut all = Vec::new();
+        disk.poll(at, &mut all);
+        disk.take_landed(&mut landed);
+        let flushed = all.iter().any(|c| c.id == 2);
+        order.append(&mut landed);
+        if flushed {
+            assert!(order.contains(&1), "complete before its write was on the platters: {order:?}");
+            order.push(2);
+        }
+    }
+    assert_eq!(order.len(), 7, "{order:?}");
+    assert_ne!(order[0], 1, "the near ones are first, else this shows nothing");
+}
+
+#[test]
+fn requests_for_the_same_blocks_keep_their_order() {
+    for seed in 0..200 {
+        let mut rng = Rng::new(seed);
+        let mut config = config();
+        config.scheduling = Scheduling::Sptf { age: 0 };
+        (config.model.write_cache, config.write_buffer) = (rng.below(2) == 0, 1 + rng.below(64));
+        let mut disk = Disk::new(config).unwrap();
+        let mut asked: Vec<Request> = Vec::new();
+        let (mut now, mut all, mut landed, mut ends) = (Nanos(0), Vec::new(), Vec::new(), Vec::new());
+        let mut step = |disk: &mut Disk, at: Nanos| {
+            disk.poll(at, &mut all);
+            disk.take_landed(&mut landed);
+            // A buffered write ends when it lands.
+            ends.append(&mut landed);
+            ends.extend(all.drain(..).filter(|c: &Completion| !c.hit).map(|c| c.id));
+        };
+        for id in 0..120 {
+            let op = if rng.below(3) == 0 { Op::Read } else { Op::Write };
+            let force = rng.below(3) == 0;
+            let ask = Request { force, ..request(id, op, rng.below(60), 1 + rng.below(8) as u32) };
+            disk.submit(now, ask);
+            asked.push(ask);
+            now += Nanos(rng.below(4 * MS));
+            while let Some(at) = disk.next_event().filter(|at| *at <= now) {
+                step(&mut disk, at);
+            }
+        }
+        while let Some(at) = disk.next_event() {
+            step(&mut disk, at);
+        }
+        let writes: Vec<&Request> =
+            ends.iter().map(|id| &asked[*id as usize]).filter(|r| r.op == Op::Write).collect();
+        assert_eq!(writes.len(), asked.iter().filter(|r| r.op == Op::Write).count(), "seed {seed}");
+        for (i, later) in writes.iter().enumerate() {
+            let end = |r: &Request| r.block + u64::from(r.count);
+            let overtaken =
+                writes[i..].iter().find(|r| r.id < later.id && r.block < end(later) && later.block < end(r));
+            assert_eq!(overtaken, None, "seed {seed}: overtaken by {later:?}");
+        }
+    }
+}
+
+#[test]
+fn the_buffer_never_gives_what_the_platters_cannot() {
+    let mut config = config();
+    (config.model.write_cache, config.write_buffer) = (true, 100);
+    let mut disk = Disk::new(config).unwrap();
+    disk.grow_defect(20);
+    let mut now = 0;
+    for id in 0..3 {
+        disk.submit(Nanos(now), request(id, Op::Read, 18, 4));
+        let read = run(&mut disk, u64::MAX)[0];
+        assert_eq!((read.failed, read.hit), (Some(20), false), "read {id}");
+        now = read.at.0;
+    }
+    // A write of a part of the block does not make it readable, and no read finds it in the buffer.
+    disk.submit(
+        Nanos(now),
+        Request {
+            reads_first: ReadsFirst::Ends { first: true, last: false },
+            ..request(3, Op::Write, 20, 1)
+        },
+    );
+    disk.submit(Nanos(now), request(4, Op::Read, 20, 1));
+    let all = run(&mut disk, u64::MAX);
+    assert_eq!(
+        all.iter().map(|c| c.failed).collect::<Vec<_>>(),
+        [Some(20); 2],
+        "nothing is promised that cannot be kept"
+    );
+    disk.submit(Nanos(now * 10), request(5, Op::Write, 20, 1));
+    disk.submit(Nanos(now * 10), request(6, Op::Read, 20, 1));
+    assert_eq!(run(&mut disk, u64::MAX)[1].failed, None, "it is written as a whole");
 }

@@ -6,15 +6,17 @@
 //!
 //! The parts, from the platters up: [`spindle`] says which angle is under the heads, [`geometry`] where a
 //! block lies (in zones, or by a [`tree`] of patterns), [`mechanism`] how long the arm and the heads take to get there and over it, [`cache`] what
-//! the buffer holds, [`service`] how one request goes from the command to the completion. [`drive`] is a disk with a queue.
+//! the buffer holds, [`service`] how one request goes from the command to the completion. [`drive`] is a disk with a queue. [`shape`]
+//! makes one of the figures of a data sheet.
 
 pub mod cache;
 pub mod drive;
 pub mod geometry;
 pub mod mechanism;
 pub mod service;
+pub mod shape;
 pub mod spindle;
 pub mod tree;
 mod types;
 
-pub use types::{Completion, DiskError, MOST_CYLINDERS, Op, Request};
+pub use types::{Completion, DiskError, MOST_CYLINDERS, Op, ReadsFirst, Request};

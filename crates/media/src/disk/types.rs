@@ -27,6 +27,23 @@ pub enum Op {
     Write = 1,
 }
 
+/// Blocks of a write that the disk reads and writes a revolution later.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub enum ReadsFirst {
+    /// None: all are written as a whole.
+    #[default]
+    Nothing,
+    /// Those that the write has in part: its first block, its last one, or both.
+    Ends {
+        /// The first block.
+        first: bool,
+        /// The last block.
+        last: bool,
+    },
+    /// All: the write depends on what is there.
+    All,
+}
+
 /// A request.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Request {
@@ -40,6 +57,8 @@ pub struct Request {
     pub count: u32,
     /// A write that must be on the platters when it is complete (Force Unit Access).
     pub force: bool,
+    /// What the disk must read of it before it writes.
+    pub reads_first: ReadsFirst,
 }
 
 /// How a request ended.
