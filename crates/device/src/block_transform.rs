@@ -213,6 +213,22 @@ impl BlockTransform {
         self.stamp(spare);
     }
 
+    /// Takes the spare bytes of a part of a page from another slot, `from`: metadata and marks of whole sectors of 512 bytes. Neither
+    /// says how large its blocks are. A block of which both have a part gets parts of both metadata, as its data.
+    pub fn splice_spare(onto: &mut [u8; SPARE], from: &[u8; SPARE], bytes: Range<u32>) {
+        if onto[STAMP] != from[STAMP] {
+            // What an earlier user of the slot left.
+            onto[MARKS] = 0;
+        }
+        let at = |byte: u32| byte as usize * MARKS / PAGE as usize;
+        let metadata = at(bytes.start)..at(bytes.end);
+        onto[metadata.clone()].copy_from_slice(&from[metadata]);
+        for sector in bytes.start / 512..bytes.end / 512 {
+            onto[MARKS] = onto[MARKS] & !(1 << sector) | from[MARKS] & (1 << sector);
+        }
+        onto[STAMP].copy_from_slice(&from[STAMP]);
+    }
+
     /// Puts a piece's blocks into a slot. `host` is the part of the host's buffer that [`host_range`](BlockTransform::host_range) names. It
     /// is empty if the blocks come from no host. `page` and `spare` hold the rest of the slot's contents. If the piece is a
     /// whole page, they may hold anything.

@@ -319,12 +319,6 @@ impl Drive {
         self.core.ftl.prefetch_place(ns.volume, lba << ns.shift);
     }
 
-    /// Makes an NVM Set that is written in place answer reads so much later than its medium says, as a disk would. For tests.
-    #[cfg(feature = "late-reads")]
-    pub fn answer_reads_later(&mut self, set: u16, by: Nanos) {
-        self.core.ftl.answer_reads_later(ftl::SetId((set - 1) as u8), by);
-    }
-
     /// Runs everything that is due.
     #[inline]
     pub(crate) fn pump<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {

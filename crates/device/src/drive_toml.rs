@@ -3,6 +3,7 @@
 use crate::config::{Config, Identity, Link};
 use crate::config_error::ConfigError;
 use crate::datasheet::DataSheetTable;
+use crate::disk_table::DiskTable;
 use crate::lba_format::LbaFormat;
 use crate::namespace_table::{self, NamespaceTable};
 use crate::quantity::{Percent, Rate, Size, Time};
@@ -100,6 +101,7 @@ enum SetTable {
     Nand(NandTable),
     Dram(MemoryTable),
     Pmem(MemoryTable),
+    Disk(Box<DiskTable>),
 }
 
 /// Reads a file. An error has the line of the key or value that is wrong.
@@ -299,7 +301,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         return Err(ConfigError::value(
             "number of [[set]] tables",
             0,
-            "at least one NVM Set, as [[set]] with media = \"nand\", \"dram\" or \"pmem\"",
+            "at least one NVM Set, as [[set]] with media = \"nand\", \"dram\", \"pmem\" or \"disk\"",
         ));
     }
     let buffer_pages = pages("drive.write_buffer", d.write_buffer.0)?;
@@ -311,6 +313,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         .iter()
         .map(|set| match set {
             SetTable::Dram(m) => m.capacity.map_or(0, |c| c.0),
+            SetTable::Disk(disk) => disk.volatile_bytes(),
             _ => 0,
         })
         .sum();
@@ -370,6 +373,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
                     m.capacity.ok_or_else(|| ConfigError::value(key("capacity"), "not given", "a size"))?;
                 memory(&m, MemoryKind::Pmem, capacity.0, d.durable, &key)?
             }
+            SetTable::Disk(disk) => disk.build(key)?,
         });
     }
     let lba_formats = match (d.lba_formats, d.lba_sizes) {

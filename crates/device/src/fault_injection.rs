@@ -150,6 +150,7 @@ fn plan_fault(core: &Core, set: usize, c: &FaultInjection, plan: &mut FaultPlan)
         }
         (FaultKind::LOST_WRITE, _) => plan.lost_writes = chance,
         (FaultKind::MISDIRECTED_WRITE, _) => plan.misdirected_writes = chance,
+        (FaultKind::WEAK_PAGE, _) => plan.weak_pages = chance,
         (FaultKind::SLOW, _) => {
             if c.param < 2 {
                 return Err(Failure::field(52));

@@ -424,10 +424,11 @@ fn nvm_namespace(core: &Core, ns: Option<&Namespace>) -> NvmNamespace {
 fn independent_namespace(core: &Core, ns: &Namespace) -> IndependentNamespace {
     let set = U16::new(u16::from(ns.set.0) + 1);
     let info = core.ftl.set_info(ns.set);
-    // Bit 3: identifiers are not reused; bit 5: what is written in place needs no volatile write cache.
-    let uncached = info.is_some_and(|info| info.media != MediaKind::Nand);
+    // Bit 3: identifiers are not reused; bit 4: the medium turns; bit 5: what is written in place needs no volatile write cache.
+    let uncached = info.is_some_and(|info| matches!(info.media, MediaKind::Dram | MediaKind::Pmem));
+    let rotational = info.is_some_and(|info| info.media == MediaKind::Disk);
     IndependentNamespace {
-        nsfeat: 1 << 3 | u8::from(uncached) << 5,
+        nsfeat: 1 << 3 | u8::from(rotational) << 4 | u8::from(uncached) << 5,
         nmic: Nmic::new().with_shrns(ns.shared),
         rescap: RESCAP,
         anagrpid: U32::new(ANA_GROUP),

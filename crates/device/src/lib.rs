@@ -26,6 +26,7 @@ mod config_error;
 mod contents;
 mod core;
 mod datasheet;
+mod disk_table;
 mod drive;
 mod drive_toml;
 mod fault_injection;

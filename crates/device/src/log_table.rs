@@ -15,6 +15,8 @@ pub(crate) enum LogRequirement {
     Placement,
     /// Zoned namespaces.
     Zones,
+    /// A hard disk.
+    Disk,
 }
 
 /// What a row says of a log.
@@ -78,6 +80,7 @@ pub(crate) const LOGS: &[LogInfo] = &[
     log(LogId::SUPPORTED_CAPACITY_CONFIGURATIONS),
     log(LogId::FEATURE_EFFECTS),
     log(LogId::MI_EFFECTS),
+    with(LogRequirement::Disk, LogId::ROTATIONAL_MEDIA),
     with(LogRequirement::Placement, LogId::FDP_CONFIGURATIONS),
     with(LogRequirement::Placement, LogId::RUH_USAGE),
     with(LogRequirement::Placement, LogId::FDP_STATISTICS),

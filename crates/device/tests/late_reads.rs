@@ -1,9 +1,8 @@
-//! Reads that the translation layer answers later, as it will those of a medium that does not know their end when it is asked: memory
-//! is told to behave so.
+//! Reads that the translation layer answers later: a hard disk does not know their end when it is asked.
 
 mod common;
 
-use common::{Bench, pattern};
+use common::{Bench, ON_DISK, TIMED, pattern};
 use media::Nanos;
 use nvme::admin::{AdminCommand, DeviceSelfTest, FaultInjection, FaultKind};
 use nvme::copy::{Copy, CopySource};
@@ -11,14 +10,13 @@ use nvme::io::Blocks;
 use nvme::log::{LogId, SelfTestLog, SelfTestOutcome};
 use nvme::{Command, IoCommand, NSID_ALL, Status};
 
-/// How much later than the medium says reads of namespace 2 are answered.
+/// Namespace 2 is on a disk. The least that a request takes there.
 const LATER: Nanos = Nanos(3_000_000);
 const BLOCK: usize = 4096;
 
-/// A drive whose namespace 2 answers reads later, with 16 blocks of data in it.
+/// A drive whose namespace 2 is on a disk, with 16 blocks of data in it.
 fn late() -> (Bench, Vec<u8>) {
-    let mut b = Bench::with_namespaces(&[]);
-    b.drive.answer_reads_later(2, LATER);
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
     let data = pattern(1, 16 * BLOCK);
     b.write(2, 0, 16, &data);
     (b, data)
@@ -124,9 +122,9 @@ fn a_copy_writes_nothing_before_all_of_its_reads_have_ended_well() {
     // What is written to the destination while the sources are read is overwritten.
     let io = begin_copy(&mut b, &[(8, 1), (0, 1)], 100);
     let between = pattern(4, 2 * BLOCK);
-    b.write(2, 100, 2, &between);
+    let write = b.submit(b.controller, 1, &Command::write(2, 100, 2), &between);
     assert!(!b.done.contains_key(&io));
-    assert_eq!(b.wait(io).0.status(), Status::SUCCESS);
+    assert_eq!([b.wait(write).0.status(), b.wait(io).0.status()], [Status::SUCCESS; 2]);
     let copied = [&data[8 * BLOCK..9 * BLOCK], &data[..BLOCK]].concat();
     assert_eq!(b.read(2, 100, 2), copied);
     // Power takes a Copy that reads.

@@ -106,6 +106,8 @@ pub enum MediaKind {
     Dram,
     /// Persistent memory.
     Pmem,
+    /// A hard disk.
+    Disk,
 }
 
 /// State of a set.

@@ -3,6 +3,7 @@
 use crate::placement::Placement;
 use crate::victim::GcPolicy;
 use crate::zone::ZrwaLayout;
+use media::disk::shape::DiskShape;
 use media::{FaultPlan, Geometry, MemoryConfig, NandConfig, Nanos};
 use serde::Deserialize;
 
@@ -53,6 +54,15 @@ pub enum SetConfig {
         memory: MemoryConfig,
         /// Whether it loses its contents without capacitors (DRAM).
         volatile: bool,
+    },
+    /// A hard disk, written in place.
+    Disk {
+        /// The disk.
+        shape: DiskShape,
+        /// Logical pages offered, from its first sector on.
+        capacity_pages: u32,
+        /// Whether requests take time. Otherwise they end at once.
+        timed: bool,
     },
 }
 
@@ -251,8 +261,21 @@ impl SetConfig {
         match self {
             SetConfig::Nand { capacity_pages, .. } => *capacity_pages,
             SetConfig::Memory { memory, .. } => memory.pages,
+            SetConfig::Disk { capacity_pages, .. } => *capacity_pages,
         }
     }
+}
+
+/// Pages of writes that a disk may work on beside its buffer, before the next one waits.
+const DISK_PAGES_UNDER_WAY: u64 = 8192;
+
+/// Pages that a disk's buffer of writes touches.
+fn disk_buffer_pages(shape: &DiskShape) -> u64 {
+    if !shape.write_cache {
+        return 0;
+    }
+    let pages = u128::from(shape.write_buffer) * u128::from(shape.sector_bytes) / u128::from(PAGE);
+    u64::try_from(pages).unwrap_or(u64::MAX)
 }
 
 impl Config {
@@ -266,8 +289,24 @@ impl Config {
         let of_zones = self.sets.iter().map(|set| match set {
             SetConfig::Nand { zones, .. } => zones.all_pages(),
             SetConfig::Memory { .. } => 0,
+            // A page with several writes under way has contents for each, and for what is on the platters.
+            SetConfig::Disk { shape, .. } => 2 * disk_buffer_pages(shape) + DISK_PAGES_UNDER_WAY,
         });
         u64::from(self.buffer_pages) + of_zones.sum::<u64>()
+    }
+
+    fn check_disk(&self, shape: &DiskShape, capacity_pages: u32) -> Result<(), media::ConfigError> {
+        shape.config()?;
+        let pages = shape.sectors() * u64::from(shape.sector_bytes) / u64::from(PAGE);
+        let range = |what, value, rule| Err(media::ConfigError::Range { what, value, rule });
+        if shape.write_buffer > 1 << 28 {
+            return range("sectors of the write buffer", shape.write_buffer, "at most 2^28");
+        }
+        if u64::from(capacity_pages) > pages || capacity_pages < GRANULE_PAGES {
+            let rule = "at least 1 MiB, and no more than heads, cylinders and sectors make";
+            return range("capacity of the disk in pages", capacity_pages.into(), rule);
+        }
+        Ok(())
     }
 
     /// The faults of one set.
@@ -351,6 +390,15 @@ impl Config {
                     if *volatile {
                         saved += u64::from(memory.pages);
                     }
+                }
+                SetConfig::Disk { shape, capacity_pages, .. } => {
+                    self.check_disk(shape, *capacity_pages)
+                        .map_err(|error| ConfigError::Media { set: i as u32 + 1, error })?;
+                    if atomic > 1 && !self.protected {
+                        let rule = "a disk writes sector by sector, and nothing finishes a write for it: 1 is possible without protection";
+                        return range("atomic write unit in pages", atomic.into(), rule);
+                    }
+                    saved += disk_buffer_pages(shape);
                 }
             }
         }

@@ -14,11 +14,10 @@ pub(crate) enum Event {
     Gathered(u32),
     /// The erase of one block should have ended.
     Erased(Unit),
+    /// The disk has something to do.
+    Disk,
     /// A zone may have come of age.
     ZonesAged,
-    /// A read that is answered later has ended.
-    #[cfg(any(test, feature = "late-reads"))]
-    Read(crate::storage::Io),
 }
 
 /// The drive's queue of events, of all sets.

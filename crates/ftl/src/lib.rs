@@ -11,7 +11,7 @@
 //! running drive does not allocate: tables are made at start, and lists are reused. What allocates is rare: recovery, volumes, purges,
 //! and what tests ask for.
 //!
-//! Imports point down only. `layer` has requests, volumes, events and saving. `sets` has the kinds of sets: `page_mapped` and `memory`.
+//! Imports point down only. `layer` has requests, volumes, events and saving. `sets` has the kinds of sets: `nand_set`, `memory` and `disk`.
 //! Their contract is `set`. Below are the mechanism `flash`, the policies `victim` and `placement`, and configuration, answers and storage.
 //!
 //! Not modelled: the flash that a real drive spends on its own tables. The map is rebuilt from the spare
@@ -22,9 +22,8 @@ mod broadcast;
 mod compare;
 mod config;
 mod context;
+mod disk;
 mod flash;
-#[cfg(any(test, feature = "late-reads"))]
-mod late;
 mod layer;
 mod lost;
 mod memory;
@@ -52,7 +51,7 @@ pub use config::{
 pub use layer::Ftl;
 pub use layer::persist::{LoadError, Restorer};
 pub use properties::{SetCost, SetProperties, WindowProperties};
-pub use storage::{Io, NoContents, Piece, Record, Section, Storage, StorageError};
+pub use storage::{Io, NoContents, Piece, Record, Section, SectorState, Storage, StorageError};
 pub use victim::GcPolicy;
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 pub use zone::{

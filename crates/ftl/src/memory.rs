@@ -3,8 +3,6 @@
 use crate::answer::{Answer, CompletedIo, Fault, MediaKind, SetInfo, SetStats, WriteHistory};
 use crate::compare::{match_before, matches};
 use crate::config::{GRANULE_PAGES, PAGE};
-#[cfg(any(test, feature = "late-reads"))]
-use crate::context::Event;
 use crate::context::SetContext;
 use crate::lost::{LOST, LostPages};
 use crate::set::{AfterCut, NvmSet};
@@ -42,27 +40,12 @@ pub(crate) struct MemorySet {
     waiting: VecDeque<Write>,
     pub lost: LostPages,
     pub stats: SetStats,
-    /// Reads that are to be answered later.
-    #[cfg(any(test, feature = "late-reads"))]
-    pub late: crate::late::LateReads,
 }
 
 impl MemorySet {
     pub fn new(id: SetId, memory: Faulty<Memory>, durable: bool, volatile: bool, atomic: u32) -> MemorySet {
         let (group, waiting, stats) = (Vec::new(), VecDeque::new(), SetStats::default());
-        MemorySet {
-            id,
-            memory,
-            durable,
-            volatile,
-            atomic,
-            group,
-            waiting,
-            lost: LostPages::default(),
-            stats,
-            #[cfg(any(test, feature = "late-reads"))]
-            late: Default::default(),
-        }
+        MemorySet { id, memory, durable, volatile, atomic, group, waiting, lost: LostPages::default(), stats }
     }
 
     fn spare(&self, page: u32) -> Option<Spare> {
@@ -251,17 +234,7 @@ impl NvmSet for MemorySet {
         cx: &mut SetContext<'_, S>,
         visit: V,
     ) -> Answer {
-        let answer = self.read_extent(now, volume, extent, cx, visit).into();
-        #[cfg(any(test, feature = "late-reads"))]
-        let answer = self.late.answer(now, _io, answer, self.id, cx.events);
-        answer
-    }
-
-    #[cfg(any(test, feature = "late-reads"))]
-    fn handle<S: Storage>(&mut self, now: Nanos, event: Event, cx: &mut SetContext<'_, S>) {
-        if let Event::Read(io) = event {
-            cx.done.extend(self.late.take(now, io));
-        }
+        self.read_extent(now, volume, extent, cx, visit).into()
     }
 
     fn write<S: Storage>(&mut self, now: Nanos, mut write: Write, cx: &mut SetContext<'_, S>) -> Answer {
@@ -321,8 +294,6 @@ impl NvmSet for MemorySet {
     fn power_cut<S: Storage>(&mut self, now: Nanos, saved: bool, cx: &mut SetContext<'_, S>) -> AfterCut {
         self.memory.power_cut(now);
         self.waiting.clear();
-        #[cfg(any(test, feature = "late-reads"))]
-        self.late.clear();
         let lossy = self.volatile && !saved;
         if lossy {
             self.memory.inner_mut().lose_contents();

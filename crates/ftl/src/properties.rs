@@ -2,6 +2,7 @@
 
 use crate::answer::MediaKind;
 use crate::config::{GRANULE_PAGES, GcConfig, PAGE, SetConfig};
+use media::disk::shape::{DiskShape, SeekTimes};
 use media::memory::Bandwidth;
 use media::{Cell, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};
 
@@ -65,6 +66,8 @@ pub struct SetProperties {
     pub overwrite_time: Nanos,
     /// What deterministic windows are on it; none on a set whose latency collection does not disturb.
     pub window: Option<WindowProperties>,
+    /// Revolutions per minute of a disk; 0 of what does not turn.
+    pub rpm: u32,
 }
 
 impl SetProperties {
@@ -85,6 +88,7 @@ impl SetProperties {
         erase_time: Nanos::ZERO,
         overwrite_time: Nanos::ZERO,
         window: None,
+        rpm: 0,
     };
 }
 
@@ -120,6 +124,7 @@ impl SetConfig {
                     erase_time: erase_time(nand),
                     overwrite_time: overwrite_time(nand),
                     window: Some(window(nand, *capacity_pages, gc)),
+                    rpm: 0,
                 }
             }
             SetConfig::Memory { memory, .. } => SetProperties {
@@ -144,7 +149,9 @@ impl SetConfig {
                         / u64::from(memory.banks.max(1)),
                 ),
                 window: None,
+                rpm: 0,
             },
+            SetConfig::Disk { shape, .. } => properties_of_disk(shape),
         }
     }
 
@@ -157,6 +164,7 @@ impl SetConfig {
                 memory.write_latency = Nanos::ZERO;
                 memory.bytes_per_second = Bandwidth::default();
             }
+            SetConfig::Disk { timed, .. } => *timed = false,
         }
     }
 
@@ -208,6 +216,32 @@ fn cost_of_memory(memory: &MemoryConfig) -> SetCost {
         read_page: shared(read, 1),
         write_page: shared(memory.write_latency, memory.banks).max(shared(write, 1)),
         latency: memory.read_latency.max(memory.write_latency) + read.max(write),
+    }
+}
+
+fn properties_of_disk(shape: &DiskShape) -> SetProperties {
+    let raw_pages = shape.sectors() * u64::from(shape.sector_bytes) / u64::from(PAGE);
+    let half_turn = 30_000_000_000 / u64::from(shape.rpm.max(1));
+    let access = |seek: &SeekTimes| Nanos(seek.average.0 + half_turn + shape.overhead.0);
+    // The middle of the disk.
+    let page = transfer(shape.sustained_bytes_per_second(shape.zones / 2));
+    SetProperties {
+        media: MediaKind::Disk,
+        raw_pages,
+        channels: 1,
+        units: 1,
+        planes: 1,
+        rpm: shape.rpm,
+        cost: SetCost {
+            access: shared(access(&shape.read_seek), 1),
+            // A request of 1 MiB is one access.
+            access_pages: 256,
+            read_page: shared(page, 1),
+            write_page: shared(Nanos(access(&shape.write_seek).0 / 256), 1).max(shared(page, 1)),
+            latency: access(&shape.read_seek) + page,
+        },
+        overwrite_time: Nanos(page.0.saturating_mul(raw_pages)),
+        ..SetProperties::NONE
     }
 }
 

@@ -2,6 +2,7 @@
 
 use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, WriteHistory};
 use crate::context::{Event, SetContext};
+use crate::disk::DiskSet;
 use crate::lost::LostPages;
 use crate::memory::MemorySet;
 use crate::nand_set::NandSet;
@@ -24,4 +25,5 @@ use std::ops::Range;
 pub(crate) enum Set {
     Nand(NandSet),
     Memory(MemorySet),
+    Disk(DiskSet),
 }

@@ -2,6 +2,7 @@
 //! the process.
 
 use media::{Page, Slot, Spare, Unit};
+use std::ops::Range;
 
 /// A host command in flight. Its submitter chooses the number, which identifies the host's buffer.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Debug)]
@@ -69,6 +70,18 @@ pub trait Storage {
         io: Io,
         piece: Piece,
         slot: Slot,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError>;
+    /// A part of another slot, `from`, into a slot; the rest of the page is copied from `base`, or zeros. A medium that changes less than a page
+    /// at a time asks for this when a power cut leaves a part of a write. `bytes` are whole sectors of 512 bytes.
+    ///
+    /// # Errors
+    /// As for [`store`](Storage::store).
+    fn splice(
+        &mut self,
+        slot: Slot,
+        from: Slot,
+        bytes: Range<u32>,
         base: Option<Slot>,
     ) -> Result<(), StorageError>;
     /// Slot to host buffer; `None` is a page that was never written or was deallocated: zeros.
@@ -148,6 +161,17 @@ pub enum Record<'a> {
         /// What.
         spare: Spare,
     },
+    /// Sectors of a disk can be read no more, or (`readable`) again, or they take more revolutions from now on.
+    Sectors {
+        /// NVM Set, from 0.
+        set: u8,
+        /// First sector of the disk.
+        first: u64,
+        /// How many.
+        count: u32,
+        /// What they are from now on.
+        state: SectorState,
+    },
     /// Pages `first..first + count` of a medium that is written in place were given up; some may have held nothing.
     Clear {
         /// NVM Set, from 0.
@@ -200,6 +224,17 @@ pub enum Record<'a> {
     },
 }
 
+/// What sectors of a disk are. See [`Record::Sectors`].
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SectorState {
+    /// Readable.
+    Good,
+    /// Unreadable until they are written again.
+    Unreadable,
+    /// So many revolutions more for each request that touches one; 0 is none more.
+    Slow(u32),
+}
+
 /// Kinds of [`Record::Section`].
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 #[repr(u8)]
@@ -225,6 +260,9 @@ impl Storage for NoContents {
         Ok(())
     }
     fn store_zeros(&mut self, _: Io, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
+        Ok(())
+    }
+    fn splice(&mut self, _: Slot, _: Slot, _: Range<u32>, _: Option<Slot>) -> Result<(), StorageError> {
         Ok(())
     }
     fn load(&mut self, _: Io, _: Piece, _: Option<Slot>) -> Result<(), StorageError> {

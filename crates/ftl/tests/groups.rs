@@ -41,6 +41,15 @@ impl Storage for Few {
     ) -> Result<(), StorageError> {
         self.store(io, piece, slot, base)
     }
+    fn splice(
+        &mut self,
+        _: Slot,
+        _: Slot,
+        _: std::ops::Range<u32>,
+        _: Option<Slot>,
+    ) -> Result<(), StorageError> {
+        Ok(())
+    }
     fn load(&mut self, _: Io, _: Piece, _: Option<Slot>) -> Result<(), StorageError> {
         Ok(())
     }

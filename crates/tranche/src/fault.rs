@@ -40,6 +40,8 @@ pub enum Fault {
     LostWrite(Chance),
     /// Programs land elsewhere, by chance
     MisdirectedWrite(Chance),
+    /// What is written cannot be read until it is written again, by chance: weak pages of flash, grown defects of a disk
+    WeakPage(Chance),
     /// Operations are slow, by chance
     Slow {
         /// How many times as long they take: 2 or more
@@ -149,6 +151,7 @@ impl Fault {
             Fault::StuckDie { die, nvm_set, target } => (plain(FaultKind::STUCK_DIE, *nvm_set, *die), target),
             Fault::LostWrite(c) => (by_chance(FaultKind::LOST_WRITE, c, 0), &c.target),
             Fault::MisdirectedWrite(c) => (by_chance(FaultKind::MISDIRECTED_WRITE, c, 0), &c.target),
+            Fault::WeakPage(c) => (by_chance(FaultKind::WEAK_PAGE, c, 0), &c.target),
             Fault::Slow { factor, chance } => (by_chance(FaultKind::SLOW, chance, *factor), &chance.target),
             Fault::HostDiskFull(d) => {
                 (FaultInjection { count: d.count, ..plain(FaultKind::HOST_DISK_FULL, 0, 0) }, &d.target)

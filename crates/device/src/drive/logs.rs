@@ -9,7 +9,7 @@ use crate::firmware;
 use crate::health::smart;
 use crate::keys;
 use crate::log_table::{self, LOGS, LogRequirement};
-use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of};
+use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of, rotational};
 use crate::persistent_event_log::{self, PersistentLogReport};
 use crate::ports;
 use crate::predictable_latency;
@@ -173,6 +173,7 @@ impl Drive {
             LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
             LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry.log(&self.core, c.lid),
             LogId::ENDURANCE_GROUP => smart::endurance_group(&self.core, c.lsi)?.as_bytes().to_vec(),
+            LogId::ROTATIONAL_MEDIA => rotational::log(&self.core, c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;
                 let mut log = (groups.len() as u64).to_le_bytes().to_vec();
@@ -228,5 +229,6 @@ fn has_log(core: &Core, lid: LogId) -> bool {
         LogRequirement::Windows => predictable_latency::is_supported(core),
         LogRequirement::Placement => core.has_placement(),
         LogRequirement::Zones => zones::are_supported(core),
+        LogRequirement::Disk => rotational::is_supported(core),
     })
 }

@@ -58,7 +58,11 @@ fn inventory(core: &Core) -> Value {
         .map(|(id, info)| {
             json!({
                 "nvmsetid": u16::from(id.0) + 1,
-                "media": if info.media == MediaKind::Nand { "nand" } else { "memory" },
+                "media": match info.media {
+                    MediaKind::Nand => "nand",
+                    MediaKind::Dram | MediaKind::Pmem => "memory",
+                    MediaKind::Disk => "disk",
+                },
                 "capacity_bytes": info.capacity_bytes,
                 "unallocated_bytes": info.unallocated_bytes,
                 "raw_bytes": info.raw_bytes,

@@ -47,6 +47,30 @@ capacity = "8MiB"
 timing = { read = "1us", write = "1us", bandwidth = "4GB/s" }
 "#;
 
+/// The set 2 of [`SMALL`], and a hard disk in its place: 13 MiB. A request takes 3 ms, and little more.
+pub const ON_DISK: (&str, &str) = (
+    r#"
+media = "dram"
+capacity = "8MiB"
+timing = { read = "1us", write = "1us", bandwidth = "4GB/s" }
+"#,
+    r#"
+media = "disk"
+rpm = 1000000
+heads = 2
+cylinders = 200
+zones = 2
+outer_sectors = 80
+inner_sectors = 50
+read_seek = ["5us", "10us", "20us"]
+overhead = "3ms"
+buffer = { segments = 0 }
+"#,
+);
+
+/// With the times of media and link.
+pub const TIMED: (&str, &str) = ("[drive]\n", "[drive]\ntiming = true\n");
+
 /// The same with changes: `(from, to)`.
 pub fn small(changes: &[(&str, &str)]) -> Config {
     let mut text = SMALL.to_owned();
@@ -257,6 +281,26 @@ impl Storage for Memory {
         base: Option<Slot>,
     ) -> Result<(), StorageError> {
         self.put(io, piece, slot, base, false)
+    }
+    fn splice(
+        &mut self,
+        slot: Slot,
+        from: Slot,
+        bytes: std::ops::Range<u32>,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError> {
+        let look = |slot: Slot| {
+            let held = &self.slots[slot.0 as usize];
+            (held.page.clone(), held.spare)
+        };
+        let (mut page, mut spare) = base.map_or((vec![0; 4096].into(), [0; SPARE]), look);
+        let (newer, beside) = look(from);
+        let range = bytes.start as usize..bytes.end as usize;
+        page[range.clone()].copy_from_slice(&newer[range]);
+        BlockTransform::splice_spare(&mut spare, &beside, bytes);
+        let held = &mut self.slots[slot.0 as usize];
+        (held.page, held.spare) = (page, spare);
+        Ok(())
     }
     fn load(&mut self, io: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError> {
         if self.fail {

@@ -75,7 +75,9 @@ impl Bench {
                 Event::Erased(unit) => {
                     assert!(self.flash.erased(self.now, unit, &mut self.events, &mut NoContents));
                 }
-                Event::Gathered(_) | Event::Read(_) | Event::ZonesAged => panic!("no set stands above this"),
+                Event::Gathered(_) | Event::ZonesAged | Event::Disk => {
+                    panic!("no set stands above this")
+                }
             }
         }
         all

@@ -30,6 +30,7 @@ use crate::broadcast::BroadcastCommands;
 use crate::compare::matches;
 use crate::config::{Config, ConfigError, GRANULE_PAGES, PAGE, SetConfig};
 use crate::context::EventQueue;
+use crate::disk::DiskSet;
 use crate::lost::LOST;
 use crate::memory::MemorySet;
 use crate::nand_set::NandSet;
@@ -122,6 +123,11 @@ impl Ftl {
                 SetConfig::Memory { memory, volatile } => {
                     let memory = memory_of(i, memory_config(memory, &config), plan)?;
                     MemorySet::new(id, memory, config.durable, *volatile, config.atomic_pages).into()
+                }
+                SetConfig::Disk { shape, capacity_pages, timed } => {
+                    DiskSet::new(id, shape, *capacity_pages, *timed, config.durable, plan)
+                        .map_err(|error| ConfigError::Media { set: i as u32 + 1, error: error.into() })?
+                        .into()
                 }
             });
         }
@@ -665,14 +671,6 @@ impl Ftl {
     /// page: for tests.
     pub fn references(&self) -> Vec<Slot> {
         self.sets.iter().flat_map(NvmSet::references).collect()
-    }
-
-    /// Makes a set that is written in place answer its reads so much later than its medium says, as a disk would. For tests.
-    #[cfg(any(test, feature = "late-reads"))]
-    pub fn answer_reads_later(&mut self, set: SetId, by: Nanos) {
-        if let Some(Set::Memory(set)) = self.sets.get_mut(usize::from(set.0)) {
-            set.late.by = Some(by);
-        }
     }
 
     /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.

@@ -6,7 +6,8 @@
 
 use super::{Ftl, HostBytes};
 use crate::answer::SetStats;
-use crate::config::{Config, ConfigError};
+use crate::config::{Config, ConfigError, SetConfig};
+use crate::disk::DiskSet;
 use crate::nand_set::NandSet;
 use crate::set::NvmSet;
 use crate::sets::Set;
@@ -124,6 +125,7 @@ impl Ftl {
             match set {
                 Set::Nand(set) => set.mapped.nand().save(out),
                 Set::Memory(set) => set.memory.save(out),
+                Set::Disk(set) => set.save(out),
             }
             let len = (out.len() - at - 8) as u64;
             out[at..at + 8].copy_from_slice(&len.to_le_bytes());
@@ -133,7 +135,7 @@ impl Ftl {
                     out.extend(set.mapped.trimmed().iter().flat_map(|w| w.to_le_bytes()));
                     put_spares(out, &saved(i, set));
                 }
-                Set::Memory(_) => {
+                Set::Memory(_) | Set::Disk(_) => {
                     put(out, &[]);
                     put(out, &[]);
                 }
@@ -141,7 +143,7 @@ impl Ftl {
         }
         let writers = |set: &Set| match set {
             Set::Nand(set) => set.mapped.writers(),
-            Set::Memory(_) => Vec::new(),
+            Set::Memory(_) | Set::Disk(_) => Vec::new(),
         };
         let writers: Vec<Vec<u8>> = self.sets.iter().map(writers).collect();
         let zoned = self.volumes.iter().any(|(_, volume)| volume.zones.is_some());
@@ -196,7 +198,7 @@ impl Ftl {
         ftl.volumes.decode(volumes).map_err(malformed)?;
         ftl.match_zones()?;
         let mut buffers = Vec::new();
-        for (i, [_, trimmed, saved]) in parts.into_iter().enumerate() {
+        for (i, &[_, trimmed, saved]) in parts.iter().enumerate() {
             match &mut ftl.sets[i] {
                 Set::Nand(NandSet { mapped: set, .. }) => {
                     if trimmed.len() != set.trimmed().len() * 8 {
@@ -210,6 +212,9 @@ impl Ftl {
                     set.set_trimmed(&words);
                 }
                 Set::Memory(_) => {}
+                Set::Disk(set) => {
+                    set.load(parts[i][0]).map_err(|error| malformed(format!("NVM Set {}: {error}", i + 1)))?
+                }
             }
             let stats = stats.get(i).copied().unwrap_or_default();
             ftl.sets[i].restore_stats(stats);
@@ -233,7 +238,7 @@ impl Ftl {
             let zones = cursor.part()?;
             match &mut ftl.sets[i] {
                 Set::Nand(set) => set.zones.load(zones).map_err(malformed)?,
-                Set::Memory(_) => {}
+                Set::Memory(_) | Set::Disk(_) => {}
             }
         }
         Ok(Restorer { ftl, buffers })
@@ -299,6 +304,11 @@ impl Restorer {
                     set.drop_map();
                 }
                 Set::Memory(set) => set.memory.reset(plan),
+                Set::Disk(set) => {
+                    if let SetConfig::Disk { shape, .. } = &ftl.config.sets[i] {
+                        set.park(shape, plan);
+                    }
+                }
             }
         }
         let by_page = |saved: Vec<Spare>| saved.into_iter().map(|s| (s.page.0, s)).collect();
@@ -331,6 +341,7 @@ impl Restorer {
             | Record::Place { set, .. }
             | Record::Clear { set, .. }
             | Record::Zone { set, .. }
+            | Record::Sectors { set, .. }
             | Record::Trim { set, .. } => set,
         };
         let media = |error| LoadError::Media { set: u32::from(number) + 1, error };
@@ -387,6 +398,22 @@ impl Restorer {
             (Set::Memory(set), Record::Clear { first, count, .. }) => {
                 if !set.apply_clear(*first, *count) {
                     return Err(malformed(format!("there are no {count} pages from page {first} on")));
+                }
+            }
+            (Set::Disk(set), Record::Place { page, spare, .. }) => {
+                self.ftl.version = self.ftl.version.max(spare.version);
+                if !set.apply_page(page.0, DiskSet::slot_of_record(spare)) {
+                    return Err(malformed(format!("there is no page {}", page.0)));
+                }
+            }
+            (Set::Disk(set), Record::Clear { first, count, .. }) => {
+                if !set.apply_clear(*first, *count) {
+                    return Err(malformed(format!("there are no {count} pages from page {first} on")));
+                }
+            }
+            (Set::Disk(set), Record::Sectors { first, count, state, .. }) => {
+                if !set.apply_sectors((*first, *count), *state) {
+                    return Err(malformed(format!("there are no {count} sectors from sector {first} on")));
                 }
             }
             _ => {

@@ -1,14 +1,17 @@
-//! A set that answers reads later, as a disk will.
+//! A set that answers reads later: a disk.
 
 use super::*;
 use crate::layer::persist::Restorer;
 use crate::storage::{NoContents, StorageError};
 use media::MemoryKind;
+use media::disk::cache::CacheConfig;
+use media::disk::drive::Scheduling;
+use media::disk::shape::{DiskShape, SeekTimes};
 
 const SET: SetId = SetId(0);
 const LATER: u64 = 5000;
 
-/// 1 MiB of persistent memory, read in 100 ns and, if `late`, answered 5 us after that.
+/// A small disk, of which a request takes [`LATER`] at least; or as much persistent memory.
 fn drive(late: bool, faults: FaultPlan) -> (Ftl, VolumeId) {
     let memory = MemoryConfig {
         kind: MemoryKind::Pmem,
@@ -20,8 +23,31 @@ fn drive(late: bool, faults: FaultPlan) -> (Ftl, VolumeId) {
         rated_cycles: u32::MAX,
         durable: true,
     };
+    let seek = SeekTimes { track: Nanos(1_000), average: Nanos(10_000), full: Nanos(20_000) };
+    let shape = DiskShape {
+        rpm: 100_000,
+        heads: 1,
+        cylinders: 100,
+        zones: 1,
+        outer_sectors: 60,
+        inner_sectors: 60,
+        sector_bytes: 512,
+        read_seek: seek,
+        write_seek: seek,
+        head_switch: [Nanos(1_000); 2],
+        overhead: Nanos(LATER),
+        link: 0,
+        cache: CacheConfig { segments: 0, ..CacheConfig::default() },
+        write_cache: false,
+        write_buffer: 0,
+        scheduling: Scheduling::Fcfs,
+    };
+    let set = match late {
+        true => SetConfig::Disk { shape, capacity_pages: 512, timed: true },
+        false => SetConfig::Memory { memory, volatile: false },
+    };
     let config = Config {
-        sets: vec![SetConfig::Memory { memory, volatile: false }],
+        sets: vec![set],
         buffer_pages: 0,
         protected: true,
         energy_bytes: 0,
@@ -30,9 +56,6 @@ fn drive(late: bool, faults: FaultPlan) -> (Ftl, VolumeId) {
         faults,
     };
     let mut ftl = Ftl::new(config).expect("a good configuration");
-    if late {
-        ftl.answer_reads_later(SET, Nanos(LATER));
-    }
     let volume = ftl.create(SET, 1 << 20, &mut NoContents).expect("space");
     (ftl, volume)
 }
@@ -45,6 +68,7 @@ fn page(number: u64) -> Extent {
 fn write(ftl: &mut Ftl, volume: VolumeId, now: Nanos) -> Nanos {
     match ftl.write(now, Io(0), volume, page(0), Source::Host, false, &mut NoContents) {
         Answer::At(at) => at,
+        Answer::Later => all_done(ftl)[0].at,
         answer => panic!("{answer:?}"),
     }
 }
@@ -121,6 +145,15 @@ impl Storage for Counting {
         Ok(())
     }
     fn store_zeros(&mut self, _: Io, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
+        Ok(())
+    }
+    fn splice(
+        &mut self,
+        _: Slot,
+        _: Slot,
+        _: std::ops::Range<u32>,
+        _: Option<Slot>,
+    ) -> Result<(), StorageError> {
         Ok(())
     }
     fn load(&mut self, _: Io, _: Piece, _: Option<Slot>) -> Result<(), StorageError> {

@@ -51,9 +51,7 @@ impl PageMappedSet {
                 self.gathered(chain);
                 true
             }
-            #[cfg(any(test, feature = "late-reads"))]
-            Event::Read(_) => false,
-            Event::ZonesAged => false,
+            Event::ZonesAged | Event::Disk => false,
             Event::Erased(unit) => self.flash.erased(now, unit, cx.events, cx.storage),
         }
     }

@@ -1,8 +1,9 @@
 //! Contents for tests: a sector is the number of the write that made it. Slots are counted strictly.
 
-use ftl::{Io, PAGE, Piece, Record, Section, Storage, StorageError};
+use ftl::{Io, PAGE, Piece, Record, Section, SectorState, Storage, StorageError};
 use media::{Page, Slot, Spare, Unit};
 use std::collections::BTreeMap;
+use std::ops::Range;
 
 pub const SECTOR: u32 = 512;
 const PER_PAGE: usize = (PAGE / SECTOR) as usize;
@@ -24,6 +25,7 @@ pub enum Kept {
     Trim(u8, u32, u32, u64, bool),
     Zone(u8, u16, u32, Vec<u8>),
     Section(Section, Vec<u8>),
+    Sectors(u8, u64, u32, SectorState),
 }
 
 impl Kept {
@@ -41,6 +43,7 @@ impl Kept {
             Record::Trim { set, first, count, version, gone } => Kept::Trim(set, first, count, version, gone),
             Record::Zone { set, volume, zone, bytes } => Kept::Zone(set, volume, zone, bytes.to_vec()),
             Record::Section { kind, bytes } => Kept::Section(kind, bytes.to_vec()),
+            Record::Sectors { set, first, count, state } => Kept::Sectors(set, first, count, state),
         }
     }
 
@@ -58,6 +61,7 @@ impl Kept {
             Kept::Trim(set, first, count, version, gone) => Record::Trim { set, first, count, version, gone },
             Kept::Zone(set, volume, zone, ref bytes) => Record::Zone { set, volume, zone, bytes },
             Kept::Section(kind, ref bytes) => Record::Section { kind, bytes },
+            Kept::Sectors(set, first, count, state) => Record::Sectors { set, first, count, state },
         }
     }
 }
@@ -182,6 +186,24 @@ impl Storage for Store {
         base: Option<Slot>,
     ) -> Result<(), StorageError> {
         self.fill(0, piece, slot, base);
+        Ok(())
+    }
+    fn splice(
+        &mut self,
+        slot: Slot,
+        from: Slot,
+        bytes: Range<u32>,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError> {
+        assert_eq!(self.references[slot.0 as usize], 1, "splice to slot {}, which is not new", slot.0);
+        let of = |slot: Slot| {
+            assert!(self.references[slot.0 as usize] > 0, "splice of slot {} that is free", slot.0);
+            self.slots[slot.0 as usize]
+        };
+        let (mut page, from) = (base.map_or([0; PER_PAGE], of), of(from));
+        let sectors = (bytes.start / SECTOR) as usize..(bytes.end / SECTOR) as usize;
+        page[sectors.clone()].copy_from_slice(&from[sectors]);
+        self.slots[slot.0 as usize] = page;
         Ok(())
     }
     fn load(&mut self, _: Io, piece: Piece, slot: Option<Slot>) -> Result<(), StorageError> {

@@ -453,6 +453,8 @@ open_enum! {
         HOST_DISK_FULL = 0x09 => "host disk full",
         /// The host's disk under the drive's image fails.
         HOST_DISK_ERROR = 0x0A => "host disk error",
+        /// What is written cannot be read until it is written again.
+        WEAK_PAGE = 0x0B => "weak page",
         /// A port takes another Asymmetric Namespace Access state, `param`; the port's identifier stands in the
         /// place of the NVM Set Identifier, 0 for all.
         PORT_ANA = 0x10 => "ANA state of a port",

@@ -65,6 +65,8 @@ open_enum! {
         FEATURE_EFFECTS = 0x12 => "Feature Identifiers Supported and Effects",
         /// NVMe-MI Commands Supported and Effects: 256 entries as in [`CommandEffects`], then zeros, 4,096 bytes.
         MI_EFFECTS = 0x13 => "NVMe-MI Commands Supported and Effects",
+        /// [`RotationalMedia`], by the Endurance Group Identifier in LSI.
+        ROTATIONAL_MEDIA = 0x16 => "Rotational Media Information",
         /// Changed Allocated Namespace List.
         CHANGED_ALLOCATED_NAMESPACES = 0x1C => "Changed Allocated Namespace List",
         /// [`FdpConfigurationsHeader`](crate::fdp::FdpConfigurationsHeader), by the Endurance Group Identifier in LSI.

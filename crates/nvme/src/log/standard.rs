@@ -43,6 +43,28 @@ wire! {
         pub lpver: u8,
     }
 
+    /// Rotational Media Information (Base 5.1.12.1.22, LID 16h), of an Endurance Group whose medium turns.
+    pub struct RotationalMedia[512] {
+        /// Endurance Group Identifier.
+        pub endgid: U16,
+        /// Number of Actuators.
+        pub numa: U16,
+        /// Nominal Rotational Speed in revolutions per minute; 0 if it is not reported.
+        pub nrs: U16,
+        /// Reserved.
+        pub rsvd6: [u8; 2],
+        /// Spinup Count: how often the medium began to turn.
+        pub spinc: U32,
+        /// Failed Spinup Count.
+        pub fspinc: U32,
+        /// Load Count: how often the heads were loaded.
+        pub ldc: U32,
+        /// Failed Load Count.
+        pub fldc: U32,
+        /// Reserved.
+        pub rsvd24: [u8; 488],
+    }
+
     /// SMART / Health Information (Base 5.1.12.1.3, LID 02h).
     pub struct SmartHealth[512] {
         /// Critical Warning.

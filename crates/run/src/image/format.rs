@@ -6,7 +6,7 @@
 use crate::memory::SLOT as PAGE;
 use crc_fast::{CrcAlgorithm, checksum};
 use device::SPARE as SPARE_BYTES;
-use ftl::{Record, Section};
+use ftl::{Record, Section, SectorState};
 use media::{LogicalPage, Nanos, Page, Slot, Spare, Unit};
 
 /// The version that this program writes, and the newest that it reads. Version 1 had no spare bytes beside contents; up to
@@ -450,6 +450,17 @@ pub(crate) fn encode(record: &Record<'_>, out: &mut Vec<u8>) {
             out.extend_from_slice(&len.to_le_bytes());
             out.extend_from_slice(&bytes[..usize::from(len)]);
         }
+        Record::Sectors { set, first, count, state } => {
+            head(out, 17, set, count);
+            out.extend_from_slice(&first.to_le_bytes());
+            let (kind, revolutions) = match state {
+                SectorState::Good => (0, 0),
+                SectorState::Unreadable => (1, 0),
+                SectorState::Slow(revolutions) => (2, revolutions),
+            };
+            out.push(kind);
+            out.extend_from_slice(&revolutions.to_le_bytes());
+        }
         Record::Section { kind, bytes } => {
             head(out, 8, kind as u8, bytes.len() as u32);
             out.extend_from_slice(bytes);
@@ -545,6 +556,18 @@ impl<'a> Records<'a> {
                 let zone = self.u32()?;
                 let (volume, len) = (self.u16()?, self.u16()?);
                 Record::Zone { set, volume, zone, bytes: self.take(usize::from(len))? }
+            }
+            17 => {
+                let count = self.u32()?;
+                let rest = self.take(13)?;
+                let (first, revolutions) = (u64_at(rest, 0), u32_at(rest, 9));
+                let state = match rest[8] {
+                    0 => SectorState::Good,
+                    1 => SectorState::Unreadable,
+                    2 => SectorState::Slow(revolutions),
+                    kind => return Err(FormatError::Unknown { kind, at }),
+                };
+                Record::Sectors { set, first, count, state }
             }
             kind => return Err(FormatError::Unknown { kind, at }),
         })
@@ -657,6 +680,9 @@ mod tests {
             Record::Section { kind: Section::Controller, bytes: b"hello" },
             Record::Zone { set: 7, volume: 1023, zone: 1 << 20, bytes: &zone },
             Record::Zone { set: 0, volume: 0, zone: 0, bytes: &[] },
+            Record::Sectors { set: 2, first: 1 << 33, count: 7, state: SectorState::Unreadable },
+            Record::Sectors { set: 2, first: 3, count: 1, state: SectorState::Slow(9) },
+            Record::Sectors { set: 0, first: 0, count: 1, state: SectorState::Good },
         ];
         let salts = [(123, true), (123, false), (124, true)].map(|(value, heads)| Salt { value, heads });
         let mut out = Vec::new();

@@ -6,6 +6,7 @@ use crate::memory::SLOT;
 use device::{BlockAction, BlockError, BlockTransform, Contents, DriveKeyId, SPARE, WrappedKey};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
+use std::ops::Range;
 
 /// What a slot holds: its page, and the bytes beside it.
 pub(super) type SlotBytes = ([u8; SLOT], [u8; SPARE]);
@@ -185,6 +186,53 @@ impl Store {
             }
         }
         Ok((page, spare))
+    }
+
+    /// What a slot holds beside its page, if anything was written there.
+    fn beside(&self, slot: Slot) -> Result<Option<[u8; SPARE]>, StorageError> {
+        match self.spare(slot) {
+            Ok(spare) => Ok(Some(spare)),
+            Err(Unreadable::Other) => Ok(None),
+            Err(Unreadable::Failed) => Err(StorageError::Failed),
+        }
+    }
+
+    /// A part of one slot over another, as they lie there. Blocks that are encrypted are so with the same key and their LBA, in both.
+    pub(super) fn splice_slots(
+        &mut self,
+        slot: Slot,
+        from: Slot,
+        bytes: Range<u32>,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError> {
+        let (mut page, mut newer) = (ZEROS, ZEROS);
+        Store::fetch(&self.backing, base.unwrap_or(Slot::NONE), &mut page)?;
+        Store::fetch(&self.backing, from, &mut newer)?;
+        let range = bytes.start as usize..bytes.end as usize;
+        let part = newer.get(range.clone()).ok_or(StorageError::Failed)?;
+        page[range].copy_from_slice(part);
+        // Metadata of blocks that were never written is all ones, which no check of protection information looks at.
+        let older = base.map_or(Ok(None), |base| self.beside(base))?;
+        let newer = self.beside(from)?;
+        let beside = newer.map(|newer| {
+            let mut beside = older.unwrap_or([0xFF; SPARE]);
+            BlockTransform::splice_spare(&mut beside, &newer, bytes);
+            beside
+        });
+        match &mut self.backing {
+            Backing::None => Ok(()),
+            Backing::Memory { memory, spares, .. } => {
+                *memory.get_mut(slot).map_err(|_| StorageError::Failed)? = page;
+                if let Some(beside) = beside {
+                    *spares.get_mut(slot).map_err(|_| StorageError::Failed)? = beside;
+                }
+                Ok(())
+            }
+            Backing::Image(image) => {
+                image.writable()?;
+                image.write(slot, &page, beside.as_ref())
+            }
+        }
     }
 
     /// Puts blocks of the host's buffer, or zeros, into a slot, and the rest from `base`.

@@ -15,6 +15,7 @@ use device::{BlockError, BlockTransform, Config, SPARE};
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
 use nvme::Completion;
+use std::ops::Range;
 
 /// Where contents are.
 #[expect(clippy::large_enum_variant, reason = "a drive has one")]
@@ -493,6 +494,21 @@ impl ftl::Storage for Store {
             return self.put_blocks(io, piece, slot, base, false);
         }
         Store::put(&mut self.backing, &ZEROS[..piece.len as usize], piece.page, slot, base)
+    }
+
+    #[cold]
+    fn splice(
+        &mut self,
+        slot: Slot,
+        from: Slot,
+        bytes: Range<u32>,
+        base: Option<Slot>,
+    ) -> Result<(), StorageError> {
+        if self.dry || matches!(self.backing, Backing::None) {
+            return Ok(());
+        }
+        self.strike(true)?;
+        self.splice_slots(slot, from, bytes, base)
     }
 
     #[inline]

@@ -1,0 +1,119 @@
+//! A namespace on a hard disk: what hosts see of it, and what a power cut leaves.
+
+mod common;
+
+use common::{Bench, ON_DISK, TIMED, pattern};
+use media::Nanos;
+use nvme::admin::{FaultInjection, FaultKind};
+use nvme::identify::{Cns, IndependentNamespace};
+use nvme::log::{LogId, RotationalMedia, SupportedLogPages};
+use nvme::{Command, IoCommand, NSID_ALL, Status};
+
+const BLOCK: usize = 4096;
+
+fn log(b: &mut Bench, endgid: u16) -> (Status, Vec<u8>) {
+    let command = Command::get_log_page(LogId::ROTATIONAL_MEDIA, NSID_ALL, endgid, 0, 512);
+    let (completion, data) = b.admin(command, &[]);
+    (completion.status(), data)
+}
+
+#[test]
+fn hosts_see_that_the_medium_turns() {
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let nsfeat = |b: &mut Bench, nsid| {
+        let ns: IndependentNamespace = b.ask(Command::identify(Cns::INDEPENDENT_NAMESPACE, nsid));
+        ns.nsfeat
+    };
+    // Bit 4: rotational media; bit 5: no volatile write cache.
+    assert_eq!((nsfeat(&mut b, 1) & 0x30, nsfeat(&mut b, 2) & 0x30), (0, 1 << 4));
+    let (status, data) = log(&mut b, 2);
+    assert_eq!(status, Status::SUCCESS);
+    let log_page = <RotationalMedia as nvme::zerocopy::FromBytes>::read_from_bytes(&data).unwrap();
+    // A speed that does not fit is not reported.
+    assert_eq!((log_page.endgid.get(), log_page.numa.get(), log_page.nrs.get()), (2, 1, 0));
+    assert_eq!((log_page.spinc.get(), log_page.fspinc.get()), (1, 0));
+    for group in [0, 1, 3] {
+        assert!(log(&mut b, group).0.is(Status::INVALID_FIELD), "group {group} does not turn");
+    }
+    let has = |b: &mut Bench| {
+        let logs: SupportedLogPages = b.ask(Command::get_log_page(LogId::SUPPORTED, NSID_ALL, 0, 0, 1024));
+        logs.lid[usize::from(LogId::ROTATIONAL_MEDIA.0)].lsupp()
+    };
+    assert!(has(&mut b));
+    let mut without = Bench::with_namespaces(&[]);
+    assert!(!has(&mut without));
+    assert!(log(&mut without, 1).0.is(Status::INVALID_LOG_PAGE));
+    b.cut(true);
+    b.power_on();
+    let (_, data) = log(&mut b, 2);
+    assert_eq!(data[8], 2, "it began to turn twice");
+}
+
+#[test]
+fn a_power_cut_tears_a_block_on_a_drive_without_protection() {
+    let slow = (ON_DISK.0, ON_DISK.1.replace("rpm = 1000000", "rpm = 6000"));
+    let protect = |on: bool| format!("write_buffer = \"1MiB\"\npower_loss_protection = {on}");
+    let (mut torn, mut lost) = (0, 0);
+    for protected in [false, true] {
+        // A sector takes 125 us; the cut comes at different places.
+        for step in 0..24 {
+            let changes =
+                [TIMED, (slow.0, slow.1.as_str()), ("write_buffer = \"1MiB\"", &protect(protected))];
+            let mut b = Bench::with_namespaces(&changes);
+            let (old, new) = (pattern(1, 4 * BLOCK), pattern(2, 4 * BLOCK));
+            b.write(2, 0, 4, &old);
+            let id = b.controller;
+            b.submit(id, 1, &Command::write(2, 0, 4), &new);
+            let cut = b.now + Nanos(3_000_000 + 500_000 * step);
+            b.run_until(cut);
+            b.now = cut;
+            b.cut(true);
+            b.power_on();
+            for block in 0..4u32 {
+                let (status, data) = b.io(IoCommand::Read(nvme::io::Blocks::new(2, block.into(), 1)), &[]);
+                let at = block as usize * BLOCK..(block as usize + 1) * BLOCK;
+                if !status.is(Status::SUCCESS) {
+                    assert!(status.is(Status::UNRECOVERED_READ_ERROR), "{status:?}");
+                    lost += 1;
+                    assert!(!protected);
+                } else if data != old[at.clone()] && data != new[at.clone()] {
+                    torn += 1;
+                    assert!(!protected, "a protected drive tears nothing");
+                    // New sectors in front of old ones.
+                    let new = data.chunks(512).zip(new[at].chunks(512)).take_while(|(a, b)| a == b).count();
+                    assert!((1..8).contains(&new));
+                }
+            }
+        }
+    }
+    assert!(torn + lost > 0, "{torn} blocks torn, {lost} lost");
+}
+
+#[test]
+fn a_grown_defect_is_told_and_mended_by_a_write() {
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let data = pattern(5, BLOCK);
+    let weak = FaultInjection {
+        nsid: 0,
+        kind: FaultKind::WEAK_PAGE,
+        nvmsetid: 2,
+        count: 0,
+        one_in: 1,
+        param: 0,
+        lba: None,
+    };
+    b.admin_ok(weak, &[]);
+    b.write(2, 7, 1, &data);
+    let clear = FaultInjection { kind: FaultKind::CLEAR, ..weak };
+    b.admin_ok(clear, &[]);
+    for _ in 0..3 {
+        let (status, _) = b.io(IoCommand::Read(nvme::io::Blocks::new(2, 7, 1)), &[]);
+        assert!(status.is(Status::UNRECOVERED_READ_ERROR), "{status:?}");
+    }
+    b.cut(true);
+    b.power_on();
+    let (status, _) = b.io(IoCommand::Read(nvme::io::Blocks::new(2, 7, 1)), &[]);
+    assert!(status.is(Status::UNRECOVERED_READ_ERROR), "power mends nothing: {status:?}");
+    b.write(2, 7, 1, &data);
+    assert_eq!(b.read(2, 7, 1), data);
+}
