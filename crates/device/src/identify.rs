@@ -366,6 +366,13 @@ pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
     // A zone ends with the last block that is durable, without regard to atomic units.
     let atomic_bytes = if ns.zones.is_some() { PAGE.into() } else { core.config.atomic_bytes() };
     let atomic = in_blocks(atomic_bytes);
+    // A disk whose writes nothing saves tears between sectors. Less than a block cannot be said.
+    let sector = core.set_properties(ns.set).sector_bytes;
+    let atomic_over_power = match sector {
+        0 => atomic,
+        _ if core.config.ftl.protected => atomic,
+        _ => in_blocks(u64::from(sector).max(1 << ns.shift)),
+    };
     let set = U16::new(u16::from(ns.set.0) + 1);
     let used = core.ftl.allocated_bytes(ns.volume) >> ns.shift;
     IdentifyNamespace {
@@ -379,10 +386,10 @@ pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
         nmic: Nmic::new().with_shrns(ns.shared),
         // Atomic within units that are aligned to their size, for power failures and otherwise.
         nawun_z: atomic,
-        nawupf_z: atomic,
+        nawupf_z: atomic_over_power,
         nacwu_z: atomic,
         nabsn_z: atomic,
-        nabspf_z: atomic,
+        nabspf_z: atomic_over_power,
         nvmcap: U128::new(core.ftl.reserved_bytes(ns.volume).into()),
         npwg_z: page,
         npwa_z: page,

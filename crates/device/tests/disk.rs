@@ -5,7 +5,7 @@ mod common;
 use common::{Bench, ON_DISK, TIMED, pattern};
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
-use nvme::identify::{Cns, IndependentNamespace};
+use nvme::identify::{Cns, IdentifyNamespace, IndependentNamespace};
 use nvme::log::{LogId, RotationalMedia, SupportedLogPages};
 use nvme::{Command, IoCommand, NSID_ALL, Status};
 
@@ -87,6 +87,21 @@ fn a_power_cut_tears_a_block_on_a_drive_without_protection() {
         }
     }
     assert!(torn + lost > 0, "{torn} blocks torn, {lost} lost");
+}
+
+#[test]
+fn hosts_hear_what_a_power_cut_leaves_whole() {
+    let unprotected = ("write_buffer", "power_loss_protection = false\nwrite_buffer");
+    let sectors = |changes: &[(&str, &str)]| {
+        let mut b = Bench::with_namespaces(changes);
+        let ns: IdentifyNamespace = b.ask(Command::identify(Cns::NAMESPACE, 2));
+        (ns.nawupf_z.get(), ns.nabspf_z.get(), ns.nawun_z.get())
+    };
+    let small = ("[drive]\n", "[drive]\nlba_formats = [512]\n");
+    assert_eq!(sectors(&[ON_DISK, small]), (7, 7, 7), "capacitors save a page");
+    assert_eq!(sectors(&[ON_DISK, small, unprotected]), (0, 0, 7), "a sector");
+    assert_eq!(sectors(&[ON_DISK, unprotected]), (0, 0, 0));
+    assert_eq!(sectors(&[small, unprotected]), (7, 7, 7), "memory writes pages as a whole");
 }
 
 #[test]

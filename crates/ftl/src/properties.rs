@@ -68,6 +68,8 @@ pub struct SetProperties {
     pub window: Option<WindowProperties>,
     /// Revolutions per minute of a disk; 0 of what does not turn.
     pub rpm: u32,
+    /// Bytes that a power cut leaves whole if nothing saves what is under way: a sector of a disk; 0 of media that write pages as a whole.
+    pub sector_bytes: u32,
 }
 
 impl SetProperties {
@@ -89,6 +91,7 @@ impl SetProperties {
         overwrite_time: Nanos::ZERO,
         window: None,
         rpm: 0,
+        sector_bytes: 0,
     };
 }
 
@@ -125,6 +128,7 @@ impl SetConfig {
                     overwrite_time: overwrite_time(nand),
                     window: Some(window(nand, *capacity_pages, gc)),
                     rpm: 0,
+                    sector_bytes: 0,
                 }
             }
             SetConfig::Memory { memory, .. } => SetProperties {
@@ -150,6 +154,7 @@ impl SetConfig {
                 ),
                 window: None,
                 rpm: 0,
+                sector_bytes: 0,
             },
             SetConfig::Disk { shape, .. } => properties_of_disk(shape),
         }
@@ -232,6 +237,7 @@ fn properties_of_disk(shape: &DiskShape) -> SetProperties {
         units: 1,
         planes: 1,
         rpm: shape.rpm,
+        sector_bytes: shape.sector_bytes,
         cost: SetCost {
             access: shared(access(&shape.read_seek), 1),
             // A request of 1 MiB is one access.

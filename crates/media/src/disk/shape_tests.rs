@@ -138,3 +138,28 @@ fn a_disk_that_cannot_be_is_an_error() {
     let small = DiskShape { cylinders: 5, zones: 2, ..shape() };
     assert_eq!(small.config().map(|_| ()), Ok(()));
 }
+
+#[test]
+fn requests_behind_each_other_lose_no_revolution() {
+    for scheduling in [Scheduling::Fcfs, Scheduling::Sptf { age: 4 }] {
+        for op in [Op::Read, Op::Write] {
+            let mut shape = DiskShape { scheduling, ..shape() };
+            shape.cache.segments = 0;
+            let mut disk = Disk::new(shape.config().unwrap()).unwrap();
+            let (mut now, mut done, mut next) = (Nanos(0), Vec::new(), 0);
+            while done.len() < 2_000 {
+                while disk.outstanding() < 8 {
+                    let block = next * 256;
+                    let reads_first = ReadsFirst::Nothing;
+                    disk.submit(now, Request { id: next, op, block, count: 256, force: false, reads_first });
+                    next += 1;
+                }
+                now = disk.next_event().unwrap();
+                disk.poll(now, &mut done);
+            }
+            let rate = 2_000 * 256 * 512 * 1_000_000_000 / now.0;
+            let expected = shape.sustained_bytes_per_second(0);
+            assert!(rate * 100 > expected * 97, "{scheduling:?} {op:?}: {rate} of {expected}");
+        }
+    }
+}

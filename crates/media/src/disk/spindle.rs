@@ -66,6 +66,9 @@ pub struct Spindle {
     phase: Angle,
 }
 
+/// How far a time may be off because it is rounded: the start of an access, its end, and the angle between them.
+pub const ROUNDING: Nanos = Nanos(3);
+
 /// The slowest and the fastest spindle, in revolutions per minute.
 pub const RPM: std::ops::RangeInclusive<u64> = 60..=1_000_000;
 
@@ -109,10 +112,30 @@ impl Spindle {
         Nanos(((product + ((1 << 80) - 1)) >> 80) as u64)
     }
 
-    /// Time from `now` until `target` is under the heads: less than a revolution.
+    /// Time from `now` until `target` is under the heads: less than a revolution. What has passed the heads for [`ROUNDING`] at most is under
+    /// them: times are whole nanoseconds, and a request that goes on where another one ended must not miss its sector for that.
     #[inline]
     pub fn until(&self, now: Nanos, target: Angle) -> Nanos {
-        self.span(target - self.angle(now))
+        let left = target - self.angle(now);
+        if self.is_late(left) { Nanos::ZERO } else { self.span(left) }
+    }
+
+    /// When the heads, on the track at `now`, begin with what lies at `first`, and when they have read `turn` of it. The end follows from the
+    /// angle also where the start is rounded, so that roundings do not add up from request to request.
+    #[inline]
+    pub fn pass(&self, now: Nanos, first: Angle, turn: Angle) -> (Nanos, Nanos) {
+        let left = first - self.angle(now);
+        if self.is_late(left) {
+            return (now, now + self.span(turn + left));
+        }
+        let start = now + self.span(left);
+        (start, start + self.span(turn))
+    }
+
+    /// Whether so much of a turn is left because the place has just passed the heads.
+    #[inline]
+    fn is_late(&self, left: Angle) -> bool {
+        left.0 > u64::MAX - self.rate.saturating_mul(ROUNDING.0)
     }
 }
 

@@ -214,7 +214,7 @@ impl Store {
         // Metadata of blocks that were never written is all ones, which no check of protection information looks at.
         let older = base.map_or(Ok(None), |base| self.beside(base))?;
         let newer = self.beside(from)?;
-        let beside = newer.map(|newer| {
+        let mut beside = newer.map(|newer| {
             let mut beside = older.unwrap_or([0xFF; SPARE]);
             BlockTransform::splice_spare(&mut beside, &newer, bytes);
             beside
@@ -230,7 +230,7 @@ impl Store {
             }
             Backing::Image(image) => {
                 image.writable()?;
-                image.write(slot, &page, beside.as_ref())
+                image.write(slot, &page, beside.as_mut())
             }
         }
     }

@@ -385,7 +385,7 @@ fn in_page(piece: Piece) -> bool {
     piece.page as usize + piece.len as usize <= SLOT
 }
 
-fn of_host(piece: Piece) -> std::ops::Range<usize> {
+fn of_host(piece: Piece) -> Range<usize> {
     piece.host as usize..piece.host as usize + piece.len as usize
 }
 

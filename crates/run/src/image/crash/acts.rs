@@ -165,7 +165,7 @@ impl World {
         match self.rng.below(40) {
             0..12 => self.format(index),
             12..28 => {
-                let no_plp = self.rng.below(3) == 0;
+                let no_plp = self.rng.below(3) == 0 && !self.setup.tears;
                 let after_media_ops = self.rng.below(6) as u32;
                 let cut = PowerCut {
                     after_media_ops,

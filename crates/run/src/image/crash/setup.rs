@@ -30,6 +30,8 @@ pub(super) struct Setup {
     pub protected: bool,
     /// A set loses its contents with its power if the capacitors do nothing.
     pub volatile: bool,
+    /// A power cut tears writes of it if the capacitors fail.
+    pub tears: bool,
     /// Hosts ask for a Flush now and then, or hardly ever.
     pub flushes: bool,
     /// They write a page and ask for a Flush in turn.
@@ -71,12 +73,15 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
     let (atomic, nand_page) =
         [("4KiB", "4KiB"), ("4KiB", "16KiB"), ("16KiB", "16KiB")][rng.below(3) as usize];
     let handles = ["", "placement = { handles = 3 }"][rng.below(2) as usize];
-    let second = match rng.below(4) {
+    let second = match rng.below(5) {
+        // What a disk tears without capacitors is for the model of its set: no command says it here.
+        4 if protected || !timing => disk(rng),
         0 => "media = \"dram\"\ncapacity = \"1MiB\"".to_owned(),
         1 => "media = \"pmem\"\ncapacity = \"1MiB\"".to_owned(),
         _ => nand(rng, nand_page, ""),
     };
     let volatile = second.starts_with("media = \"dram");
+    let tears = timing && second.starts_with("media = \"disk");
     let zoned = rng.below(3) == 0;
     let one_set = rng.below(3) == 0;
     let spaces = vec![made(1, rng), made(if one_set { 1 } else { 2 }, rng)];
@@ -109,7 +114,19 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
     let flushes = rng.below(4) > 0;
     let in_turn = flushes && rng.below(3) == 0;
     let atomic = if atomic == "16KiB" { 16 << 10 } else { 4096 };
-    Setup { toml, options, protected, volatile, flushes, in_turn, atomic, spaces, zoned, area }
+    Setup { toml, options, protected, volatile, tears, flushes, in_turn, atomic, spaces, zoned, area }
+}
+
+/// A hard disk of a few MiB.
+fn disk(rng: &mut Rng) -> String {
+    format!(
+        "media = \"disk\"\nrpm = 15000\nheads = 2\ncylinders = 100\nzones = 2\nouter_sectors = {outer}\ninner_sectors = {inner}\n\
+         sector = {}\nread_seek = [\"50us\", \"200us\", \"400us\"]\nbuffer = {{ write_cache = {}, write_size = \"64KiB\" }}",
+        [512, 4096][rng.below(2) as usize],
+        rng.below(2) == 0,
+        outer = 100,
+        inner = 60,
+    )
 }
 
 /// The first set gets zones, and the room for them.
