@@ -352,7 +352,8 @@ fn a_linux_host_uses_zones() {
     let temporary = tempfile::tempdir().unwrap();
     let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
     // Zones of 8 MiB, as btrfs wants at least 4 MiB, and a conventional namespace on which f2fs fits.
-    let set = placed_set("zone = { active = 14 }").replace("pages_per_block = 48", "pages_per_block = 192");
+    let zone = r#"zone = { active = 17, zrwa = 2, zrwa_size = "64KiB", zrwa_granularity = "8KiB" }"#;
+    let set = placed_set(zone).replace("pages_per_block = 48", "pages_per_block = 192");
     let set = set.replace("\"256MiB\"", "\"768MiB\"").replace("\"64MiB\"", "\"128MiB\"");
     let toml = String::from_utf8(shown.stdout).unwrap() + &set;
     let toml = toml.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
@@ -362,7 +363,7 @@ fn a_linux_host_uses_zones() {
     let needed = ["blkzone", "fio", "insmod", "mkfs.btrfs", "mkfs.f2fs", "python3"];
     let Some(guest) = Guest::boot(name, "zones.sh", &needed, drive.port, &[TRANCHE]) else { return };
     let Some(log) = guest.must_be_well(name) else { return };
-    assert_eq!(answers(&log), 2);
+    assert_eq!(answers(&log), 3);
 }
 
 /// Holds nvme-cli's answers in a log against ours. How many there are.
