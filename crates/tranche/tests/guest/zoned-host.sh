@@ -1,5 +1,5 @@
-# shellcheck shell=sh disable=SC2154 # the script that sources it sets address, port, nqn, tranche and on
-# What scripts for zones have in common: read by zones.sh, in the guest.
+# shellcheck shell=sh disable=SC2154 # the script that sources it sets address, port, nqn, tranche, on and root
+# What scripts for zones have in common: read by zones.sh and dm-zoned.sh, in the guest.
 
 fail() { echo "FAILED: $*"; nvme list; dmesg | tail -30; exit 1; }
 # Waits up to a minute for a command to succeed.
@@ -48,4 +48,26 @@ power_cut() {
     "$tranche" ns list --wait 60 --on "$on" >/dev/null
     await live
     uncached
+}
+
+# dm-zoned makes an ordinary block device of a zoned namespace, with a conventional one for its metadata and for random writes. Its tool, dmzadm,
+# is in $root, a directory of scripts/guest-userland.sh. There is no udev, which would make the nodes.
+in="chroot $root"
+export DM_DISABLE_UDEV=1
+
+# Lets dmzadm find the module.
+prepare_dm_zoned() {
+    for dir in proc sys dev run; do mount --rbind /$dir "$root/$dir"; done
+    release=$(uname -r)
+    mkdir -p "$root/lib/modules/$release"
+    while read -r module; do cp "/proc/1/root/modules/$module" "$root/lib/modules/$release/"; done </proc/1/root/modules/dm-zoned.order
+    depmod -b "$root" "$release" 2>/dev/null
+    load ext4
+}
+# start_dm_zoned CACHE ZONED NAME: makes /dev/mapper/NAME of two namespaces.
+start_dm_zoned() {
+    await is_there "$1"
+    await is_there "$2"
+    $in dmzadm --start "$(node "$1")" "$(node "$2")" >/tmp/dmz 2>&1 || { cat /tmp/dmz; fail "dmzadm --start"; }
+    await [ -b "/dev/mapper/$3" ]
 }

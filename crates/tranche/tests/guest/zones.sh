@@ -1,10 +1,12 @@
 #!/bin/sh
 # A Linux host with a zoned namespace: runs in the guest of scripts/guest.sh. Arguments: address, port, subsystem NQN, the program
-# `tranche`. NVM Set 3 of the drive has zones of 8 MiB with 6 MiB to write, and namespace 2, which is conventional. Hosts on the network may cut the
-# drive's power.
+# `tranche`. NVM Set 3 of the drive has zones of 8 MiB with 6 MiB to write, and namespace 2, which is conventional. Set 4 has zones of
+# 2 MiB, all of which can be written. Hosts on the network may cut the drive's power. Two more arguments: a port, and a directory of
+# scripts/guest-userland.sh. At that port is a drive without power-loss protection, with such a set 1, and a 2 behind its NQN. Without these
+# arguments there is no dm-zoned. With them, this host and both drives crash in the end; dm-zoned.sh looks at what is left.
 set -eu
 
-address=$1 port=$2 nqn=$3 tranche=$4
+address=$1 port=$2 nqn=$3 tranche=$4 volatile=${5-} root=${6-}
 on=tcp://$address:$port
 # shellcheck source=crates/tranche/tests/guest/zoned-host.sh
 . "${0%/*}/zoned-host.sh"
@@ -204,5 +206,66 @@ conventional=$(node 2)
 mkfs.f2fs -q -f -m -c "$dev" "$conventional" >/tmp/f2fs 2>&1 || { cat /tmp/f2fs; fail "mkfs.f2fs"; }
 use "-t f2fs" "$conventional"
 
+# dm_zoned SET NAME: /dev/mapper/NAME on new namespaces, in a set with zones of 2 MiB.
+dm_zoned() {
+    cache=$(make_ns 0 4096 "$1")
+    zoned=$(make_ns 2 16384 "$1")
+    await is_there "$cache"
+    await is_there "$zoned"
+    # Of 8 zones for random writes the metadata takes two, so the load below cannot do without the others.
+    $in dmzadm --format "$(node "$cache")" "$(node "$zoned")" --seq=8 --label="$2" --force >/tmp/dmz 2>&1 || { cat /tmp/dmz; fail "dmzadm --format"; }
+    start_dm_zoned "$cache" "$zoned" "$2"
+    for size in 64k,20m 8k,2m; do
+        fio --name=dmz --filename="/dev/mapper/$2" --rw=randwrite --bs="${size%,*}" --size="${size#*,}" --iodepth=8 --ioengine=libaio --direct=1 \
+            --verify=crc32c --verify_fatal=1 --verify_state_save=0 --minimal >/tmp/fio 2>&1 || { cat /tmp/fio; fail "fio on dm-zoned, $size"; }
+    done
+    # Zone 0 has a super block.
+    used=$(blkzone report "$(node "$zoned")" | grep -vc '(em)')
+    [ "$used" -gt 4 ] || fail "dm-zoned has written $used zones only"
+    mkfs.ext4 -q -F "/dev/mapper/$2" || fail "mkfs.ext4"
+}
+# put_under_load CACHE ZONED NAME: files that are written and synced, until the end.
+put_under_load() {
+    start_dm_zoned "$1" "$2" "$3"
+    mkdir -p "/tmp/load-$3"
+    mount -t ext4 "/dev/mapper/$3" "/tmp/load-$3" || fail "mount -t ext4"
+    python3 "${0%/*}/fsynced.py" write "/tmp/load-$3" "/tmp/synced-$3" 42 2>"/tmp/writer-$3" &
+}
+rounds() { wc -l <"/tmp/synced-$1"; }
+has_rounds() { [ "$(rounds "$1")" -ge 40 ]; }
+if [ -n "$root" ]; then
+    echo "== dm-zoned"
+    prepare_dm_zoned
+    dm_zoned 4 protected
+    use "-t ext4" /dev/mapper/protected
+    # An idle device of dm-zoned may keep a processor busy, in search of zones to reclaim.
+    $in dmsetup remove protected
+    first="$cache $zoned" first_nqn=$nqn first_on=$on
+    echo "== dm-zoned on a drive without power-loss protection"
+    nqn=${nqn}2 port=$volatile
+    on=tcp://$address:$port
+    connect
+    await live
+    dm_zoned 1 volatile
+    $in dmsetup remove volatile
+    echo "== this host and both drives crash"
+    put_under_load "$cache" "$zoned" volatile
+    second_nqn=$nqn nqn=$first_nqn
+    # shellcheck disable=SC2086 # two words
+    put_under_load $first protected
+    await has_rounds protected
+    await has_rounds volatile
+    before="$(rounds protected) $(rounds volatile)"
+    for drive in "$first_on" "$on"; do "$tranche" power-cut --off 30s --on "$drive" >/dev/null & done
+    for nqn in "$first_nqn" "$second_nqn"; do
+        while live; do sleep 0.1; done
+    done
+    echo "CRASHED $first $cache $zoned $before $(rounds protected) $(rounds volatile)"
+    echo "== all is well"
+    # Nothing that Linux has in its memory reaches a drive any more: it ends at once, and cannot say how.
+    echo "guest: exit status 0"
+    sleep 1
+    echo b >/proc/sysrq-trigger
+fi
 nvme disconnect -n "$nqn" >/dev/null
 echo "== all is well"
