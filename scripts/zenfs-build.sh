@@ -9,6 +9,8 @@
 # taken. Its repository on GitHub is the default. ROCKSDB is a directory with the sources of RocksDB, of the version of librocksdb-dev. The default is
 # the source package of the Debian that runs here, checked by apt.
 #
+# What is there is built again for another version of this script or of RocksDB, and for other sources, but not if files in them have changed.
+#
 # Needs Debian's packages g++, git, libgflags-dev, librocksdb-dev (7.8), libzbd-dev and rocksdb-tools. The build takes some minutes, once. Exit status
 # 77: the sources cannot be had; why is on standard error.
 set -eu
