@@ -122,7 +122,7 @@ impl Guest {
     /// How it ended, if it has.
     fn ended(&mut self) -> Option<Ended> {
         let Some(status) = self.process.try_wait().unwrap() else {
-            assert!(self.begun.elapsed() < Duration::from_secs(700), "the guest hangs");
+            assert!(self.begun.elapsed() < Duration::from_secs(1000), "the guest hangs");
             std::thread::sleep(Duration::from_millis(300));
             return None;
         };
@@ -409,7 +409,7 @@ power_loss_protection = false
         Err(why) => support::skipped("dm-zoned", why),
     }
     // It does more than the others.
-    let options = ["-t", "600"];
+    let options = ["-t", "900"];
     let Some(guest) = Guest::boot_with(name, "zones.sh", &needed, &options, drive.port, &more) else {
         return;
     };
