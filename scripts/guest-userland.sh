@@ -1,7 +1,7 @@
 #!/bin/sh
-# Makes a directory with the programs of Debian 13 that a Linux host needs for NVMe over TLS, where this machine has none:
-# tlshd (ktls-utils, which Debian 12 lacks) and an nvme-cli that knows --tls. For chroot in the guest of scripts/guest.sh; nothing
-# is installed on this machine.
+# Makes a directory with the programs of Debian 13 that a Linux host needs and Debian 12 lacks: for NVMe over TLS, tlshd
+# (ktls-utils) and an nvme-cli that knows --tls; for zones, dmzadm (dm-zoned-tools) with dmsetup. For chroot in the guest of
+# scripts/guest.sh; nothing is installed on this machine.
 #
 #   usage: scripts/guest-userland.sh DIR      exit status 77: the packages cannot be had; why is on standard error
 set -eu
@@ -11,13 +11,22 @@ export LC_ALL=C
 [ $# -eq 1 ] || { sed -n '6s/^# *//p' "$0" >&2; exit 2; }
 mkdir -p "$1"
 dir=$(cd "$1" && pwd)
-[ -e "$dir/done" ] && exit 0
+packages='ktls-utils nvme-cli dm-zoned-tools dmsetup'
+made() { [ "$(cat "$dir/done" 2>/dev/null)" = "$packages" ]; }
+made && exit 0
+# Tests ask for it at the same time.
+if command -v flock >/dev/null; then
+    exec 9>"$dir/lock"
+    flock 9
+    made && exit 0
+fi
 
 work=$(mktemp -d)
 trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 
-"${0%/*}/debian-packages.sh" trixie "$work" ktls-utils nvme-cli
+# shellcheck disable=SC2086 # one word for each package
+"${0%/*}/debian-packages.sh" trixie "$work" $packages
 
 rm -rf "$dir/root"
 mkdir "$dir/root"
@@ -25,4 +34,4 @@ for package in "$work"/*.deb; do dpkg -x "$package" "$dir/root"; done
 # What a merged /usr has, and places to mount on.
 ln -sfn usr/bin usr/sbin usr/lib usr/lib64 "$dir/root/"
 mkdir -p "$dir/root/proc" "$dir/root/sys" "$dir/root/dev" "$dir/root/run" "$dir/root/tmp"
-touch "$dir/done"
+echo "$packages" >"$dir/done"

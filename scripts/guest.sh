@@ -81,7 +81,7 @@ prepare() {
         tls gcm ccm ctr ghash_generic aes_generic \
         nvmet nvmet_tcp
     # A script loads these itself: they take time, and few scripts need them.
-    for module in zonefs btrfs f2fs; do modules $module.order $module; done
+    for module in zonefs btrfs f2fs dm-zoned ext4; do modules $module.order $module; done
     cat >"$work/tree/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /lower /memory /new

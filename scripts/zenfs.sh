@@ -2,11 +2,12 @@
 # ZenFS, RocksDB's file system for zones, on the zone files of `tranche serve --fuse`: loads of db_bench and db_stress, ZenFS's own program, and
 # crashes. One line for each check comes out; the status is 1 if any fails. Needs root and FUSE.
 #
-#   usage: scripts/zenfs.sh [-p TRANCHE] [-n KEYS] [-r ROUNDS] BUILT
+#   usage: scripts/zenfs.sh [-p TRANCHE] [-n KEYS] [-r ROUNDS] [-z ZENFS] [-s ROCKSDB] [BUILT]
 #
 # BUILT is the directory of a RocksDB that was built with ZenFS (https://github.com/westerndigitalcorporation/zenfs says how): it has db_bench,
-# db_stress, and zenfs or plugin/zenfs/util/zenfs. TRANCHE is the program (target/release/tranche). KEYS is how many keys a load writes (300000).
-# ROUNDS is how many crashes there are of each kind (3): of RocksDB, of the drive's process, and power cuts.
+# db_stress, and zenfs or plugin/zenfs/util/zenfs. Without it, scripts/zenfs-build.sh fetches and builds them; ZENFS and ROCKSDB are sources for it.
+# TRANCHE is the program (target/release/tranche). KEYS is how many keys a load writes (300000). ROUNDS is how many crashes there are of each kind
+# (3): of RocksDB, of the drive's process, and power cuts.
 set -eu
 # What programs print is read below.
 export LC_ALL=C
@@ -16,18 +17,26 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 tranche=${CARGO_TARGET_DIR:-$root/target}/release/tranche
 keys=300000
 rounds=3
-while getopts p:n:r: option; do
+zenfs=
+rocksdb=
+while getopts p:n:r:z:s: option; do
     case $option in
     p) tranche=$OPTARG ;;
     n) keys=$OPTARG ;;
     r) rounds=$OPTARG ;;
+    z) zenfs=$OPTARG ;;
+    s) rocksdb=$OPTARG ;;
     *) sed -n '5s/^# *//p' "$0" >&2; exit 2 ;;
     esac
 done
 shift $((OPTIND - 1))
-[ $# -eq 1 ] || fail "name the directory of a RocksDB that was built with ZenFS ($(sed -n '5s/^# *//p' "$0"))"
+[ $# -le 1 ] || { sed -n '5s/^# *//p' "$0" >&2; exit 2; }
 [ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-built=$(cd "$1" && pwd)
+if [ $# -eq 1 ]; then
+    built=$(cd "$1" && pwd)
+else
+    built=$("$root/scripts/zenfs-build.sh" ${zenfs:+-z "$zenfs"} ${rocksdb:+-s "$rocksdb"})
+fi
 tool=$built/plugin/zenfs/util/zenfs
 [ -x "$tool" ] || tool=$built/zenfs
 for program in "$built/db_bench" "$built/db_stress" "$tool"; do
@@ -132,6 +141,19 @@ rm "$work/backup/rocksdbtest/dbbench/write_lifetime_hints.dat"
 check "backup of what was restored" "$tool" backup --zonefs="$zones" --path="$work/restored"
 check "both backups are the same" diff -r --exclude=write_lifetime_hints.dat "$work/backup/rocksdbtest/dbbench" "$work/restored/rocksdbtest/dbbench"
 rm -rf "$work/backup" "$work/restored"
+
+# ZenFS's smoke tests write a gigabyte each.
+tests=$built/plugin/zenfs/tests
+[ -d "$tests" ] || tests=$built/tests
+if [ -d "$tests" ]; then
+    format "mkfs after that"
+    export TOOLS_DIR="$built" ZENFS_DIR="$built" TEST_OUT="$work/smoke" FS_PARAMS="--fs_uri=zenfs://zonefs:$zones"
+    export DB_BENCH_EXTRA_PARAMS="--use_direct_io_for_flush_and_compaction --use_direct_reads --target_file_size_base=90000000"
+    for test in "$tests"/smoke/[0-9]*.sh; do
+        # shellcheck disable=SC2016 # for that shell
+        check "ZenFS's smoke/${test##*/}" sh -c 'cd "$0" && bash "$1" && exit; tail -n 20 "$TEST_OUT"; exit 1' "$tests" "$test"
+    done
+fi
 
 format "mkfs after that"
 fresh=1

@@ -196,15 +196,15 @@ impl ZoneFs {
         answer: Answer,
     ) {
         let room = file.namespace.zone_bytes().saturating_sub(offset);
+        let len = room.min(data.len() as u64);
         if room == 0 {
-            return answer.fail(Errno::EFBIG);
+            return self.refuse(file, zone, Errno::EFBIG, answer);
         }
         if !mode.direct {
-            return answer.fail(Errno::EIO);
+            return self.refuse(file, zone, Errno::EIO, answer);
         }
-        let len = room.min(data.len() as u64);
         if !(offset | len).is_multiple_of(file.namespace.block_size.into()) {
-            return answer.fail(Errno::EINVAL);
+            return self.refuse(file, zone, Errno::EINVAL, answer);
         }
         let at = offset / u64::from(file.namespace.block_size);
         if file.zones().written(zone) == Some(at) {
@@ -214,6 +214,15 @@ impl ZoneFs {
         task::run(async move {
             zonefs.wait_for_block(&file, zone, at).await;
             zonefs.engine.write_zone(file, zone, offset, data, mode.durable, answer);
+        });
+    }
+
+    /// Refuses a write that no zone takes. That a zone can never be written again is the better reason.
+    fn refuse(&self, file: Arc<File>, zone: u32, errno: Errno, answer: Answer) {
+        let zonefs = self.clone();
+        task::run(async move {
+            let is_bad = zonefs.look(&file, zone).await.is_ok_and(Zone::is_bad);
+            answer.fail(if is_bad { Errno::EPERM } else { errno });
         });
     }
 

@@ -122,7 +122,7 @@ impl Guest {
     /// How it ended, if it has.
     fn ended(&mut self) -> Option<Ended> {
         let Some(status) = self.process.try_wait().unwrap() else {
-            assert!(self.begun.elapsed() < Duration::from_secs(500), "the guest hangs");
+            assert!(self.begun.elapsed() < Duration::from_secs(1000), "the guest hangs");
             std::thread::sleep(Duration::from_millis(300));
             return None;
         };
@@ -218,14 +218,10 @@ fn a_linux_host_proves_who_it_is() {
 fn a_linux_host_speaks_tls() {
     let name = "a_linux_host_speaks_tls";
     let temporary = tempfile::tempdir().unwrap();
-    let target = Path::new(TRANCHE).parent().and_then(Path::parent).unwrap();
-    let userland = target.join("guest/userland");
-    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
-    let made = Command::new(root.join("scripts/guest-userland.sh")).arg(&userland).output().unwrap();
-    if made.status.code() == Some(77) {
-        return support::skipped(name, &String::from_utf8_lossy(&made.stderr));
-    }
-    assert!(made.status.success(), "{made:?}");
+    let userland = match userland() {
+        Ok(root) => root,
+        Err(why) => return support::skipped(name, &why),
+    };
     for (file, kind, hmac) in [
         ("alone", "tls", "1"),
         ("both", "tls", "1"),
@@ -255,8 +251,7 @@ fn a_linux_host_speaks_tls() {
     std::fs::write(&hosts, list).unwrap();
     let image = temporary.path().join("image");
     let drive = Drive::start_with(&image, 0, &["--tls".as_ref(), "--hosts".as_ref(), hosts.as_ref()]);
-    let (keys, userland) = (temporary.path().to_str().unwrap(), userland.join("root"));
-    let more = [keys, userland.to_str().unwrap()];
+    let more = [temporary.path(), &userland].map(|path| path.to_str().unwrap());
     let Some(guest) = Guest::boot(name, "tls.sh", &[], drive.port, &more) else { return };
     guest.must_be_well(name);
 }
@@ -345,24 +340,87 @@ fn a_linux_host_looks_after_the_drive() {
     guest.must_be_well(name);
 }
 
-/// A zoned namespace, with what Linux has for zones: see `guest/zones.sh`.
+/// A set like [`placed_set`]'s with zones of 2 MiB, all of which can be written, as dm-zoned wants them. It opens a zone for each part of its
+/// device, and asks for no limit.
+const WHOLE_ZONES: &str = r#"
+[[set]]
+media = "nand"
+cell = "qlc"
+capacity = "128MiB"
+spare = "60%"
+channels = 2
+dies = 4
+planes = 2
+nand_page = "4KiB"
+pages_per_block = 64
+rated_cycles = 1000
+zone = { active = 32, share = 0 }
+"#;
+
+/// The programs of Debian 13 that a guest needs, in a directory; why they cannot be had.
+fn userland() -> Result<PathBuf, String> {
+    let target = Path::new(TRANCHE).parent().and_then(Path::parent).unwrap();
+    let userland = target.join("guest/userland");
+    let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let made = Command::new(root.join("scripts/guest-userland.sh")).arg(&userland).output().unwrap();
+    if made.status.code() == Some(77) {
+        return Err(String::from_utf8_lossy(&made.stderr).into_owned());
+    }
+    assert!(made.status.success(), "{made:?}");
+    Ok(userland.join("root"))
+}
+
+/// A zoned namespace, with what Linux has for zones: see `guest/zones.sh` and `guest/dm-zoned.sh`.
 #[test]
 fn a_linux_host_uses_zones() {
     let name = "a_linux_host_uses_zones";
     let temporary = tempfile::tempdir().unwrap();
     let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
+    let default = String::from_utf8(shown.stdout).unwrap();
+    let default = default.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
+    let start = |name: &str, toml: String| {
+        let file = temporary.path().join(format!("{name}.toml"));
+        std::fs::write(&file, toml).unwrap();
+        Drive::start_with(&temporary.path().join(name), 0, &[file.as_os_str()])
+    };
     // Zones of 8 MiB, as btrfs wants at least 4 MiB, and a conventional namespace on which f2fs fits.
-    let set = placed_set("zone = { active = 14 }").replace("pages_per_block = 48", "pages_per_block = 192");
+    let zone = r#"zone = { active = 17, zrwa = 2, zrwa_size = "64KiB", zrwa_granularity = "8KiB" }"#;
+    let set = placed_set(zone).replace("pages_per_block = 48", "pages_per_block = 192");
     let set = set.replace("\"256MiB\"", "\"768MiB\"").replace("\"64MiB\"", "\"128MiB\"");
-    let toml = String::from_utf8(shown.stdout).unwrap() + &set;
-    let toml = toml.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
-    let file = temporary.path().join("drive.toml");
-    std::fs::write(&file, toml).unwrap();
-    let drive = Drive::start_with(&temporary.path().join("image"), 0, &[file.as_os_str()]);
-    let needed = ["blkzone", "fio", "insmod", "mkfs.btrfs", "mkfs.f2fs", "python3"];
-    let Some(guest) = Guest::boot(name, "zones.sh", &needed, drive.port, &[TRANCHE]) else { return };
+    let drive = start("protected", default.clone() + &set + WHOLE_ZONES);
+    // Linux takes no namespaces of the same identifiers, which follow from the serial number.
+    let volatile = format!(
+        r#"
+[drive]
+nqn = "{NQN}2"
+serial = "TRANCHE0002"
+allow_network_faults = true
+power_loss_protection = false
+"#
+    );
+    let volatile = start("volatile", volatile + WHOLE_ZONES);
+    let needed =
+        ["blkzone", "depmod", "e2fsck", "fio", "insmod", "mkfs.btrfs", "mkfs.ext4", "mkfs.f2fs", "python3"];
+    let userland = userland();
+    let port = volatile.port.to_string();
+    let mut more = vec![TRANCHE];
+    match &userland {
+        Ok(root) => more.extend([port.as_str(), root.to_str().unwrap()]),
+        Err(why) => support::skipped("dm-zoned", why),
+    }
+    // It does more than the others.
+    let options = ["-t", "900"];
+    let Some(guest) = Guest::boot_with(name, "zones.sh", &needed, &options, drive.port, &more) else {
+        return;
+    };
     let Some(log) = guest.must_be_well(name) else { return };
-    assert_eq!(answers(&log), 2);
+    assert_eq!(answers(&log), 3);
+    if userland.is_ok() {
+        let crashed = log.lines().find_map(|line| line.trim().strip_prefix("CRASHED ")).expect("a crash");
+        more.extend(crashed.split(' '));
+        let Some(guest) = Guest::boot(name, "dm-zoned.sh", &needed, drive.port, &more) else { return };
+        guest.must_be_well(name);
+    }
 }
 
 /// Holds nvme-cli's answers in a log against ours. How many there are.

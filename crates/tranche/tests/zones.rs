@@ -1,16 +1,24 @@
 //! `tranche zone`, and zoned namespaces in `tranche ns` and `tranche id`.
 
+#[path = "../../export/tests/support/mod.rs"]
+mod support;
+
 mod common;
 
 use common::{Served, TRANCHE, at, text};
+use rustix::fs::OFlags;
+use rustix::io::Errno;
 use serde_json::Value;
+use std::fs::{File, OpenOptions};
 use std::io::Write;
+use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt};
+use std::path::PathBuf;
 use std::process::{Command, Output, Stdio};
 
 /// A drive whose zones have 2 MiB, 1.5 MiB of which can be written, and 1 MiB of random data.
 struct Drive {
     dir: tempfile::TempDir,
-    _served: Served,
+    served: Option<Served>,
     on: String,
     data: Vec<u8>,
 }
@@ -42,13 +50,57 @@ const CAPACITY: u64 = 384;
 
 impl Drive {
     fn start() -> Self {
+        Self::serve(false)
+    }
+
+    /// Whether its image and its files are in its directory, too.
+    fn serve(files: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let (socket, toml) = (at(dir.path(), "s"), at(dir.path(), "drive.toml"));
-        std::fs::write(&toml, DRIVE).unwrap();
-        let served = Served::start(&["--timing", "off", "--drive", &toml, "--unix", &socket]);
+        std::fs::write(dir.path().join("drive.toml"), DRIVE).unwrap();
+        std::fs::create_dir(dir.path().join("files")).unwrap();
         let data: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         std::fs::write(dir.path().join("data"), &data).unwrap();
-        Self { dir, _served: served, on: format!("unix://{socket}"), data }
+        let on = format!("unix://{}", at(dir.path(), "s"));
+        let mut drive = Self { dir, served: None, on, data };
+        drive.start_again(files);
+        drive
+    }
+
+    fn start_again(&mut self, files: bool) {
+        let here = |name: &str| at(self.dir.path(), name);
+        let (toml, socket, image, dir) = (here("drive.toml"), here("s"), here("image"), here("files"));
+        let mut args = vec!["--timing", "off", "--drive", &toml, "--unix", &socket];
+        if files {
+            args.extend(["--image", &image, "--fuse", &dir]);
+        }
+        self.served = Some(Served::start(&args));
+    }
+
+    /// Stops the drive in order.
+    fn stop(&mut self) {
+        let served = self.served.take().unwrap();
+        served.signal("TERM");
+        assert_eq!(served.end(), Some(0));
+    }
+
+    /// The file of a zone of namespace 2.
+    fn zone(&self, zone: u64) -> PathBuf {
+        self.dir.path().join("files/nvme0n2/seq").join(zone.to_string())
+    }
+
+    /// Erases fail until the set has too few blocks: all zones are read only.
+    fn wear_out(&self) {
+        self.good(&["fault", "erase-failure"]);
+        for round in 0.. {
+            assert!(round < 500, "the set does not wear out: {:?}", self.zones("4"));
+            let written = self.run(&["zone", "append", "1", "data"], &[]);
+            let reset = self.run(&["zone", "reset", "1"], &[]);
+            if self.zones("1")[0].0 == "READONLY" {
+                break;
+            }
+            assert!(written.status.success() || reset.status.success() || round < 2, "{:?}", self.zones("4"));
+        }
+        self.good(&["fault", "clear"]);
     }
 
     fn run(&self, args: &[&str], input: &[u8]) -> Output {
@@ -378,25 +430,14 @@ fn zones_of_a_worn_drive_are_read_only_and_can_be_taken_offline() {
     let first = drive.good(&["zone", "append", "0", "data"]);
     assert_eq!(first, "0");
     let told = Command::new(TRANCHE)
-        .args(["zone", "changed", "--for", "20s", "--output", "json"])
+        .args(["zone", "changed", "--for", "300s", "--output", "json"])
         .env("TRANCHE_ON", &drive.on)
         .stdout(Stdio::piped())
         .spawn()
         .unwrap();
     // It has asked once before the zones wear out.
     std::thread::sleep(std::time::Duration::from_millis(300));
-    drive.good(&["fault", "erase-failure"]);
-    let worn = |drive: &Drive| drive.zones("1")[0].0 == "READONLY";
-    for round in 0.. {
-        assert!(round < 500, "the set does not wear out: {:?}", drive.zones("4"));
-        let written = drive.run(&["zone", "append", "1", "data"], &[]);
-        let reset = drive.run(&["zone", "reset", "1"], &[]);
-        if worn(&drive) {
-            break;
-        }
-        assert!(written.status.success() || reset.status.success() || round < 2, "{:?}", drive.zones("4"));
-    }
-    drive.good(&["fault", "clear"]);
+    drive.wear_out();
     let told = told.wait_with_output().unwrap();
     let changed: Value = serde_json::from_slice(&told.stdout).unwrap();
     assert!(!changed["changed"].as_array().unwrap().is_empty(), "{changed}");
@@ -405,4 +446,80 @@ fn zones_of_a_worn_drive_are_read_only_and_can_be_taken_offline() {
     drive.good(&["zone", "offline", "0"]);
     assert_eq!(drive.zones("1")[0].0, "OFFLINE");
     drive.bad(4, &["zone", "append", "0", "data"], "Zone Is Offline");
+}
+
+fn refused<T: std::fmt::Debug>(what: &str, result: std::io::Result<T>) {
+    let error = result.map(|_| ()).expect_err(what);
+    assert_eq!(error.raw_os_error(), Some(Errno::PERM.raw_os_error()), "{what}: {error}");
+}
+
+/// The directory of zones says of such zones what Linux's zonefs says: their files lose permissions, and `EPERM` is the answer to what they no
+/// longer take. As with `errors=repair`, what is Read Only keeps its size.
+#[test]
+fn files_of_worn_zones_lose_their_permissions() {
+    let name = "files_of_worn_zones_lose_their_permissions";
+    if !support::possible(name, &[]) {
+        return;
+    }
+    let mut drive = Drive::serve(true);
+    assert_eq!(drive.good(&["ns", "create", "--attach", "--size", "8MiB", "--zoned"]), "2");
+    support::wait_for("the files", || drive.zone(0).exists());
+    let direct = OFlags::DIRECT.bits().cast_signed();
+    let writable =
+        |zone: u64| OpenOptions::new().read(true).write(true).custom_flags(direct).open(drive.zone(zone));
+    let written = writable(0).unwrap();
+    for (at, part) in (0..).step_by(1 << 16).zip(drive.data.chunks(1 << 16)) {
+        written.write_all_at(part, at).unwrap();
+    }
+    let cached = OpenOptions::new().write(true).open(drive.zone(0)).unwrap();
+    let read = File::open(drive.zone(0)).unwrap();
+    let shown = |zone: u64| {
+        let shown = std::fs::metadata(drive.zone(zone)).unwrap();
+        (shown.mode() & 0o7777, shown.len(), shown.blocks() * 512)
+    };
+    let (len, capacity) = (drive.data.len() as u64, CAPACITY * 4096);
+    assert_eq!((shown(0), shown(2)), ((0o600, len, capacity), (0o600, 0, capacity)));
+
+    drive.wear_out();
+    assert_eq!((shown(0), shown(2)), ((0o400, len, capacity), (0o400, 0, capacity)));
+    assert!(std::fs::read(drive.zone(0)).unwrap() == drive.data);
+    let block = [1; 4096];
+    for (what, at) in [("at its end", len), ("before it", 0), ("behind the zone", capacity)] {
+        refused(what, written.write_at(&block, at));
+        refused(what, cached.write_at(&block, at));
+    }
+    // What was written stays.
+    written.sync_all().unwrap();
+    let refuses_changes = |zone: u64| {
+        refused("open for writing", writable(zone));
+        refused("truncation by open", OpenOptions::new().write(true).truncate(true).open(drive.zone(zone)));
+        for len in [0, capacity] {
+            refused("truncation", written.set_len(len));
+        }
+        refused("chmod", std::fs::set_permissions(drive.zone(zone), PermissionsExt::from_mode(0o600)));
+    };
+    refuses_changes(0);
+    let room = rustix::fs::statvfs(drive.zone(0)).unwrap();
+    assert_eq!((room.f_blocks, room.f_bfree, room.f_files), (4 * CAPACITY, 0, 4));
+
+    drive.good(&["zone", "offline", "0"]);
+    assert_eq!((shown(0), shown(2)), ((0, 0, capacity), (0o400, 0, capacity)));
+    let mut bytes = vec![0; 4096];
+    for file in [&written, &read, &File::open(drive.zone(0)).unwrap()] {
+        refused("a read", file.read_at(&mut bytes, 0));
+    }
+    refused("a write", written.write_at(&block, 0));
+    refuses_changes(0);
+    drop((written, cached, read));
+
+    // The drive does not know how much of a zone was written that became read only before: all of it can be read.
+    drive.stop();
+    drive.start_again(true);
+    support::wait_for("the files", || drive.zone(0).exists());
+    let shown = |zone: u64| {
+        std::fs::metadata(drive.zone(zone)).map(|shown| (shown.mode() & 0o7777, shown.len())).unwrap()
+    };
+    assert_eq!((shown(0), shown(2)), ((0, 0), (0o400, capacity)));
+    assert!(std::fs::read(drive.zone(2)).unwrap().iter().all(|byte| *byte == 0));
+    drive.stop();
 }

@@ -1,43 +1,25 @@
 #!/bin/sh
 # A Linux host with a zoned namespace: runs in the guest of scripts/guest.sh. Arguments: address, port, subsystem NQN, the program
-# `tranche`. NVM Set 3 of the drive has zones of 8 MiB with 6 MiB to write, and namespace 2, which is conventional. Hosts on the
-# network may cut the drive's power.
+# `tranche`. NVM Set 3 of the drive has zones of 8 MiB with 6 MiB to write, and namespace 2, which is conventional. Set 4 has zones of
+# 2 MiB, all of which can be written. Hosts on the network may cut the drive's power. Two more arguments: a port, and a directory of
+# scripts/guest-userland.sh. At that port is a drive without power-loss protection, with such a set 1, and a 2 behind its NQN. Without these
+# arguments there is no dm-zoned. With them, this host and both drives crash in the end; dm-zoned.sh looks at what is left.
 set -eu
 
-address=$1 port=$2 nqn=$3 tranche=$4
+address=$1 port=$2 nqn=$3 tranche=$4 volatile=${5-} root=${6-}
 on=tcp://$address:$port
-fail() { echo "FAILED: $*"; nvme list; dmesg | tail -30; exit 1; }
-# Waits up to a minute for a command to succeed.
-await() {
-    for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
-    fail "never happened: $*"
-}
-# The block device of a namespace: Linux looks at namespaces in parallel, so its numbers are not their identifiers.
-node() {
-    for disk in /sys/block/nvme0n*; do
-        [ "$(cat "$disk/nsid" 2>/dev/null)" != "$1" ] || { echo "/dev/${disk##*/}"; return; }
-    done
-    echo /dev/none
-}
-is_there() { [ -b "$(node "$1")" ]; }
-# Loads a module with those that it needs. Process 1 is still in the first file system in memory, where they lie.
-load() {
-    modules=/proc/1/root/modules
-    while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/$1.order"
-    grep -qw "$1" /proc/filesystems || fail "no module $1"
-}
-uncached() { echo 3 >/proc/sys/vm/drop_caches; }
+# shellcheck source=crates/tranche/tests/guest/zoned-host.sh
+. "${0%/*}/zoned-host.sh"
+
 # A zone as blkzone reports it: its state, and its write pointer in sectors.
 zone() { blkzone report --offset $(($1 * 16384)) --count 1 "$dev"; }
 in_state() { zone "$1" | grep -q "zcond:.*($2)" || fail "zone $1 is not $2: $(zone "$1")"; }
 written_to() { zone "$1" | grep -qi "wptr 0x0*$(printf %x "$2") " || fail "zone $1 is not written to $2: $(zone "$1")"; }
 
 echo "== a zoned namespace is made and appears"
-nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" --reconnect-delay=1 --ctrl-loss-tmo=120
+connect
 await is_there 1
-cntlid=$(nvme id-ctrl /dev/nvme0 | awk '$1 == "cntlid" { print $3 }')
-nsid=$(nvme create-ns /dev/nvme0 -s 131072 -c 131072 -f 0 --nvmset-id=3 --nmic=1 --csi=2 | sed -n 's/.*nsid://p')
-nvme attach-ns /dev/nvme0 -n "$nsid" -c "$cntlid" >/dev/null
+nsid=$(make_ns 2 131072 3)
 await is_there "$nsid"
 dev=$(node "$nsid")
 queue=/sys/block/${dev##*/}/queue
@@ -87,14 +69,6 @@ written_to 2 128
 
 echo "== a power cut"
 dd if=/tmp/data of="$dev" bs=64k count=20 seek=384 oflag=direct status=none
-live() { grep -q live /sys/class/nvme/nvme0/state; }
-# Cuts the drive's power, and waits until Linux has it again.
-power_cut() {
-    "$tranche" power-cut --on "$on"
-    "$tranche" ns list --wait 60 --on "$on" >/dev/null
-    await live
-    uncached
-}
 power_cut
 # What was completed is there: capacitors hold it.
 written_to 3 2560
@@ -111,6 +85,62 @@ cmp -n 1572864 -i 0:25165824 /tmp/data "$dev" || fail "a zone that was finished"
 blkzone reset --offset 16384 --count 1 "$dev"
 in_state 1 em
 blkzone reset "$dev"
+
+echo "== a Zone Random Write Area"
+# nvme-cli 2.3 makes no namespaces with areas.
+areas=$("$tranche" ns create --zoned --size 32MiB --nvm-set 3 --max-active 3 --zrwa 2 --on "$on")
+attach "$areas"
+"$tranche" ns attach "$areas" --on "$on" >/dev/null
+await is_there "$areas"
+whole=$dev
+dev=$(node "$areas")
+answer "zns id-ns with areas" "$(nvme zns id-ns "$dev" -o json)" "$("$tranche" id --zns "$areas" --on "$on" --output json)"
+for field in 'numzrwa *: 0x1' 'zrwasz *: 16' 'zrwafg *: 2'; do
+    nvme zns id-ns "$dev" >/tmp/id
+    grep -qi "$field" /tmp/id || { cat /tmp/id; fail "zns id-ns has no $field"; }
+done
+# put BYTE BLOCK: a block of one byte.
+put() {
+    head -c 4096 /dev/zero | tr '\0' "$1" >/tmp/block
+    nvme write "$dev" --start-block="$2" --block-count=0 --data-size=4096 --data=/tmp/block >/tmp/put 2>&1
+}
+# has BYTE BLOCK
+has() {
+    head -c 4096 /dev/zero | tr '\0' "$1" >/tmp/block
+    nvme read "$dev" --start-block="$2" --block-count=0 --data-size=4096 --data=/tmp/read >/dev/null 2>&1
+    cmp -s /tmp/block /tmp/read || fail "block $2 is not $1"
+}
+nvme zns open-zone "$dev" --start-lba=2048 --zrwaa >/dev/null || fail "open-zone --zrwaa"
+in_state 1 oe
+put a 2053 || fail "a write within the area"
+put b 2050 || fail "a write before it"
+put c 2053 || fail "the same block again"
+written_to 1 0
+# Bit 3 is Zone Random Write Area Valid.
+nvme zns report-zones "$dev" --descs=2 | grep -q 'SLBA: 0x800 .* Attrs: 0x8' || fail "the zone has no area"
+nvme zns zrwa-flush-zone "$dev" --lba=2055 >/dev/null || fail "zrwa-flush-zone"
+written_to 1 64
+has c 2053
+has b 2050
+has '\0' 2051
+put d 2053 && fail "a block that was committed is written again"
+grep -qi 'zone invalid write' /tmp/put || { cat /tmp/put; fail "another reason"; }
+nvme zns zrwa-flush-zone "$dev" --lba=2056 >/tmp/refused 2>&1 && fail "half a unit is committed"
+put e 2060 || fail "a write within the area, again"
+nvme zns open-zone "$dev" --start-lba=0 --zrwaa >/dev/null || fail "another area"
+nvme zns open-zone "$dev" --start-lba=4096 --zrwaa >/tmp/refused 2>&1 && fail "a third area"
+grep -qi 'zrwa resource' /tmp/refused || { cat /tmp/refused; fail "another reason"; }
+nvme zns close-zone "$dev" --start-lba=2048 >/dev/null
+nvme zns reset-zone "$dev" --start-lba=0 >/dev/null
+power_cut
+put f 2061 || fail "a write within the area, after a power cut"
+nvme zns zrwa-flush-zone "$dev" --lba=2061 >/dev/null || fail "zrwa-flush-zone after a power cut"
+written_to 1 112
+has c 2053
+has e 2060
+has f 2061
+nvme zns reset-zone "$dev" --select-all >/dev/null
+dev=$whole
 
 echo "== fio"
 fio --name=zbd --filename="$dev" --zonemode=zbd --rw=randwrite --bs=64k --size=32m --max_open_zones=6 --iodepth=8 --ioengine=libaio \
@@ -176,5 +206,66 @@ conventional=$(node 2)
 mkfs.f2fs -q -f -m -c "$dev" "$conventional" >/tmp/f2fs 2>&1 || { cat /tmp/f2fs; fail "mkfs.f2fs"; }
 use "-t f2fs" "$conventional"
 
+# dm_zoned SET NAME: /dev/mapper/NAME on new namespaces, in a set with zones of 2 MiB.
+dm_zoned() {
+    cache=$(make_ns 0 4096 "$1")
+    zoned=$(make_ns 2 16384 "$1")
+    await is_there "$cache"
+    await is_there "$zoned"
+    # Of 8 zones for random writes the metadata takes two, so the load below cannot do without the others.
+    $in dmzadm --format "$(node "$cache")" "$(node "$zoned")" --seq=8 --label="$2" --force >/tmp/dmz 2>&1 || { cat /tmp/dmz; fail "dmzadm --format"; }
+    start_dm_zoned "$cache" "$zoned" "$2"
+    for size in 64k,20m 8k,2m; do
+        fio --name=dmz --filename="/dev/mapper/$2" --rw=randwrite --bs="${size%,*}" --size="${size#*,}" --iodepth=8 --ioengine=libaio --direct=1 \
+            --verify=crc32c --verify_fatal=1 --verify_state_save=0 --minimal >/tmp/fio 2>&1 || { cat /tmp/fio; fail "fio on dm-zoned, $size"; }
+    done
+    # Zone 0 has a super block.
+    used=$(blkzone report "$(node "$zoned")" | grep -vc '(em)')
+    [ "$used" -gt 4 ] || fail "dm-zoned has written $used zones only"
+    mkfs.ext4 -q -F "/dev/mapper/$2" || fail "mkfs.ext4"
+}
+# put_under_load CACHE ZONED NAME: files that are written and synced, until the end.
+put_under_load() {
+    start_dm_zoned "$1" "$2" "$3"
+    mkdir -p "/tmp/load-$3"
+    mount -t ext4 "/dev/mapper/$3" "/tmp/load-$3" || fail "mount -t ext4"
+    python3 "${0%/*}/fsynced.py" write "/tmp/load-$3" "/tmp/synced-$3" 42 2>"/tmp/writer-$3" &
+}
+rounds() { wc -l <"/tmp/synced-$1"; }
+has_rounds() { [ "$(rounds "$1")" -ge 40 ]; }
+if [ -n "$root" ]; then
+    echo "== dm-zoned"
+    prepare_dm_zoned
+    dm_zoned 4 protected
+    use "-t ext4" /dev/mapper/protected
+    # An idle device of dm-zoned may keep a processor busy, in search of zones to reclaim.
+    $in dmsetup remove protected
+    first="$cache $zoned" first_nqn=$nqn first_on=$on
+    echo "== dm-zoned on a drive without power-loss protection"
+    nqn=${nqn}2 port=$volatile
+    on=tcp://$address:$port
+    connect
+    await live
+    dm_zoned 1 volatile
+    $in dmsetup remove volatile
+    echo "== this host and both drives crash"
+    put_under_load "$cache" "$zoned" volatile
+    second_nqn=$nqn nqn=$first_nqn
+    # shellcheck disable=SC2086 # two words
+    put_under_load $first protected
+    await has_rounds protected
+    await has_rounds volatile
+    before="$(rounds protected) $(rounds volatile)"
+    for drive in "$first_on" "$on"; do "$tranche" power-cut --off 30s --on "$drive" >/dev/null & done
+    for nqn in "$first_nqn" "$second_nqn"; do
+        while live; do sleep 0.1; done
+    done
+    echo "CRASHED $first $cache $zoned $before $(rounds protected) $(rounds volatile)"
+    echo "== all is well"
+    # Nothing that Linux has in its memory reaches a drive any more: it ends at once, and cannot say how.
+    echo "guest: exit status 0"
+    sleep 1
+    echo b >/proc/sysrq-trigger
+fi
 nvme disconnect -n "$nqn" >/dev/null
 echo "== all is well"

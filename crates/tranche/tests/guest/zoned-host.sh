@@ -1,0 +1,73 @@
+# shellcheck shell=sh disable=SC2154 # the script that sources it sets address, port, nqn, tranche, on and root
+# What scripts for zones have in common: read by zones.sh and dm-zoned.sh, in the guest.
+
+fail() { echo "FAILED: $*"; nvme list; dmesg | tail -30; exit 1; }
+# Waits up to a minute for a command to succeed.
+await() {
+    for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
+    fail "never happened: $*"
+}
+connect() { nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" --reconnect-delay=1 --ctrl-loss-tmo=120; }
+# The drive's controller, as Linux calls it.
+ctrl() {
+    for found in /sys/class/nvme/nvme*; do
+        [ "$(cat "$found/subsysnqn" 2>/dev/null)" != "$nqn" ] || { echo "${found##*/}"; return; }
+    done
+    echo none
+}
+# The block device of a namespace: Linux looks at namespaces in parallel, so its numbers are not their identifiers.
+node() {
+    for disk in /sys/block/nvme*n*; do
+        # Paths to it have no device.
+        if [ "$(cat "$disk/nsid" "$disk/device/subsysnqn" 2>/dev/null | xargs)" = "$1 $nqn" ] && [ -b "/dev/${disk##*/}" ]; then
+            echo "/dev/${disk##*/}"
+            return
+        fi
+    done
+    echo /dev/none
+}
+attach() { nvme attach-ns "/dev/$(ctrl)" -n "$1" -c "$(cat "/sys/class/nvme/$(ctrl)/cntlid")" >/dev/null 2>&1 || true; }
+# Makes a namespace of a command set with so many blocks in an NVM Set, and attaches it. Its identifier.
+make_ns() {
+    made=$(nvme create-ns "/dev/$(ctrl)" -s "$2" -c "$2" -f 0 --nvmset-id="$3" --nmic=1 --csi="$1" | sed -n 's/.*nsid://p')
+    attach "$made"
+    echo "$made"
+}
+is_there() { [ -b "$(node "$1")" ]; }
+# Loads a module with those that it needs. Process 1 is still in the first file system in memory, where they lie.
+load() {
+    modules=/proc/1/root/modules
+    while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/$1.order"
+    grep -qw "$1" /proc/filesystems || fail "no module $1"
+}
+uncached() { echo 3 >/proc/sys/vm/drop_caches; }
+live() { grep -q live "/sys/class/nvme/$(ctrl)/state"; }
+# Cuts the drive's power, and waits until Linux has it again.
+power_cut() {
+    "$tranche" power-cut --on "$on"
+    "$tranche" ns list --wait 60 --on "$on" >/dev/null
+    await live
+    uncached
+}
+
+# dm-zoned makes an ordinary block device of a zoned namespace, with a conventional one for its metadata and for random writes. Its tool, dmzadm,
+# is in $root, a directory of scripts/guest-userland.sh. There is no udev, which would make the nodes.
+in="chroot $root"
+export DM_DISABLE_UDEV=1
+
+# Lets dmzadm find the module.
+prepare_dm_zoned() {
+    for dir in proc sys dev run; do mount --rbind /$dir "$root/$dir"; done
+    release=$(uname -r)
+    mkdir -p "$root/lib/modules/$release"
+    while read -r module; do cp "/proc/1/root/modules/$module" "$root/lib/modules/$release/"; done </proc/1/root/modules/dm-zoned.order
+    depmod -b "$root" "$release" 2>/dev/null
+    load ext4
+}
+# start_dm_zoned CACHE ZONED NAME: makes /dev/mapper/NAME of two namespaces.
+start_dm_zoned() {
+    await is_there "$1"
+    await is_there "$2"
+    $in dmzadm --start "$(node "$1")" "$(node "$2")" >/tmp/dmz 2>&1 || { cat /tmp/dmz; fail "dmzadm --start"; }
+    await [ -b "/dev/mapper/$3" ]
+}
