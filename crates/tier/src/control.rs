@@ -94,6 +94,27 @@ impl Core {
         self.work(now);
     }
 
+    /// What it is doing, for messages of tests.
+    #[cfg(test)]
+    pub(crate) fn condition(&self) -> String {
+        let step = match &self.phase {
+            Phase::Opening(opening) => format!("opening, {:?}", opening.read),
+            Phase::Quiescing(control) => format!("quiescing for {control:?}"),
+            Phase::Changing(control) => format!("changing for {control:?}"),
+            Phase::Running => "running".to_owned(),
+            Phase::Closed => "closed".to_owned(),
+            Phase::Failed(error) => format!("failed: {error}"),
+        };
+        let (requests, held) = (self.requests.len(), self.held.len());
+        let migrations: Vec<_> =
+            (0..64).filter_map(|at| Some((self.migrations.get(at)?.work, self.migrations.get(at)?.stage))).collect();
+        let commit = &self.commit;
+        format!(
+            "{step}; {requests} requests, {held} held, {} asked of devices; {migrations:?}; commit {:?}, {} left, wanted {}; {:?}",
+            self.subs.len(), commit.step, commit.left, commit.wanted, self.health
+        )
+    }
+
     /// When something is to be done next that no device's answer brings: a commit, or write-backs. `Nanos::MAX` if there is none.
     #[inline]
     pub fn next_event(&self) -> Nanos {

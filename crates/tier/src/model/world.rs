@@ -171,7 +171,10 @@ impl World {
     fn try_open(&mut self, start: Start) -> Result<(), OpenError> {
         let devices = (self.origin.clone(), self.cache.clone(), self.metadata.clone());
         let mut now = self.now;
+        let mut left = 100_000;
         let opened = TierDevice::open(self.config, start, devices, now, |tier| {
+            left -= 1;
+            assert!(left > 0, "it never opens: {}", tier.core().condition());
             now = match tier.next_work() {
                 Nanos::MAX => now + SECOND,
                 next => next.max(now),
@@ -574,9 +577,9 @@ impl World {
             Err(OpenError::NotClean(_) | OpenError::Device { .. }) => {}
             Err(error) => self.fail(&format!("resize: {error}")),
         }
-        if self.power.is_off() {
-            self.restart(true);
-        }
+        // It was not shut down.
+        let power_lost = self.power.is_off();
+        self.restart(power_lost);
     }
 
     fn heal(&mut self) {
