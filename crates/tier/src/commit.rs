@@ -228,16 +228,11 @@ impl Core {
                 Some(Record::Insert(_, oblock)) => *oblock,
                 _ => known?,
             };
-            let dirty = known.is_some()
-                && self.policy.is_dirty(cblock)
-                && !matches!(change, Some(Record::Clean(_)));
+            let dirty =
+                known.is_some() && self.policy.is_dirty(cblock) && !matches!(change, Some(Record::Clean(_)));
             // The policy learns what comes and goes when that is durable. A cache that failed may have lost what was not flushed.
             let goes = matches!(change, Some(Record::Remove(_))) || self.health.cache_failed && !dirty;
-            (!goes).then(|| Entry {
-                oblock,
-                dirty,
-                hint: self.policy.hint(cblock),
-            })
+            (!goes).then(|| Entry { oblock, dirty, hint: self.policy.hint(cblock) })
         });
         table::encode(epoch, at, entries)
     }

@@ -294,9 +294,6 @@ mod tests {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         let error = "write-back".parse::<Mode>().unwrap_err();
-        assert_eq!(
-            error.to_string(),
-            "\"write-back\" is not one of writeback, writethrough, passthrough"
-        );
+        assert_eq!(error.to_string(), "\"write-back\" is not one of writeback, writethrough, passthrough");
     }
 }

@@ -106,12 +106,17 @@ impl Core {
             Phase::Failed(error) => format!("failed: {error}"),
         };
         let (requests, held) = (self.requests.len(), self.held.len());
-        let migrations: Vec<_> =
-            (0..64).filter_map(|at| Some((self.migrations.get(at)?.work, self.migrations.get(at)?.stage))).collect();
+        let migrations: Vec<_> = (0..64)
+            .filter_map(|at| Some((self.migrations.get(at)?.work, self.migrations.get(at)?.stage)))
+            .collect();
         let commit = &self.commit;
         format!(
             "{step}; {requests} requests, {held} held, {} asked of devices; {migrations:?}; commit {:?}, {} left, wanted {}; {:?}",
-            self.subs.len(), commit.step, commit.left, commit.wanted, self.health
+            self.subs.len(),
+            commit.step,
+            commit.left,
+            commit.wanted,
+            self.health
         )
     }
 
@@ -143,8 +148,9 @@ impl Core {
         if !matches!(self.phase, Phase::Running) || self.cleaning || self.outcome.is_some() {
             return Err(ControlError::Busy);
         }
-        let keeps_nothing = control == Control::Close && self.config.mode != Mode::Writeback;
-        if self.health.is_bad() && !keeps_nothing {
+        // Where nothing is on the cache alone, the origin has everything.
+        let on_origin = self.config.mode != Mode::Writeback && self.policy.dirty() == 0;
+        if self.health.is_bad() && !(control == Control::Close && on_origin) {
             let device = if self.health.cache_failed { Device::Cache } else { Device::Metadata };
             let error = ControlError::Degraded(device.name());
             if control == Control::Close {
@@ -308,10 +314,8 @@ impl Core {
         }
         let number = u32::try_from(number).map_err(|_| no("the number is too large"))?;
         let kind = self.config.policy;
-        let tunables = self
-            .policy
-            .mq_tunables()
-            .ok_or_else(|| no(&format!("the policy {kind} has no such tunable")))?;
+        let tunables =
+            self.policy.mq_tunables().ok_or_else(|| no(&format!("the policy {kind} has no such tunable")))?;
         let place = match key {
             "sequential_threshold" => &mut tunables.sequential_threshold,
             "random_threshold" => &mut tunables.random_threshold,

@@ -67,11 +67,8 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
         (origin, cache, metadata): (O, C, M),
         now: Nanos,
     ) -> Result<Self, OpenError> {
-        let geometries = Geometries {
-            origin: origin.geometry(),
-            cache: cache.geometry(),
-            metadata: metadata.geometry(),
-        };
+        let geometries =
+            Geometries { origin: origin.geometry(), cache: cache.geometry(), metadata: metadata.geometry() };
         let core = Core::new(config, &geometries, start, now)?;
         let mut tier = Self {
             core,

@@ -56,7 +56,9 @@ pub enum OpenError {
         found: u64,
     },
     /// The cache has grown too much.
-    #[error("the cache has {chunks} chunks now; its metadata has room for {capacity}: remove the cache and make it anew")]
+    #[error(
+        "the cache has {chunks} chunks now; its metadata has room for {capacity}: remove the cache and make it anew"
+    )]
     Grown {
         /// Chunks of the cache.
         chunks: u32,
@@ -64,7 +66,9 @@ pub enum OpenError {
         capacity: u64,
     },
     /// The cache has lost chunks that are dirty.
-    #[error("the cache device is too small now: its chunk {cblock} is dirty. Open the cache at its full size and write it back first")]
+    #[error(
+        "the cache device is too small now: its chunk {cblock} is dirty. Open the cache at its full size and write it back first"
+    )]
     Shrunk {
         /// The first dirty chunk beyond its end.
         cblock: u32,
@@ -73,7 +77,9 @@ pub enum OpenError {
     #[error("passthrough needs a clean cache, and {0} chunks are dirty: write them back first")]
     NotClean(u32),
     /// An operation of metadata failed in an earlier session.
-    #[error("an operation of metadata failed before (needs_check): check the metadata device, and open the tier with repair")]
+    #[error(
+        "an operation of metadata failed before (needs_check): check the metadata device, and open the tier with repair"
+    )]
     NeedsCheck,
     /// A device failed meanwhile.
     #[error("{device} failed: {status}")]

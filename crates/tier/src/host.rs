@@ -418,11 +418,7 @@ impl Core {
         let per = self.shape.per(device);
         let operation = match per {
             1 => operation,
-            per => Operation {
-                lba: operation.lba * per,
-                blocks: operation.blocks * per as u32,
-                ..operation
-            },
+            per => Operation { lba: operation.lba * per, blocks: operation.blocks * per as u32, ..operation },
         };
         let id = self.subs.insert(owner);
         self.out.push_back(Sub { id, device, operation, data });
@@ -430,7 +426,14 @@ impl Core {
 
     /// A device has ended a piece.
     #[inline]
-    pub(crate) fn piece_done(&mut self, now: Nanos, number: u32, device: Device, status: Status, data: Vec<u8>) {
+    pub(crate) fn piece_done(
+        &mut self,
+        now: Nanos,
+        number: u32,
+        device: Device,
+        status: Status,
+        data: Vec<u8>,
+    ) {
         let Some(piece) = self.pieces.get_mut(number) else { return };
         piece.outstanding -= 1;
         let failed = !status.is_success();
@@ -509,7 +512,6 @@ impl Core {
             migration => self.advance(now, migration),
         }
     }
-
 
     pub(crate) fn end_piece_of(&mut self, now: Nanos, request: u32, status: Status) {
         let Some(it) = self.requests.get_mut(request) else { return };

@@ -40,8 +40,8 @@ mod status;
 mod tests;
 
 pub use config::{
-    CHUNK_MAX, CHUNK_MIN, Config, ConfigError, MIGRATION_THRESHOLD, Mode, MqTunables, OriginId,
-    PolicyKind, SECTOR, UnknownWord,
+    CHUNK_MAX, CHUNK_MIN, Config, ConfigError, MIGRATION_THRESHOLD, Mode, MqTunables, OriginId, PolicyKind,
+    SECTOR, UnknownWord,
 };
 pub use device::TierDevice;
 pub use error::{ControlError, OpenError};

@@ -128,6 +128,7 @@ impl Core {
             victim: None,
             overwrite: NONE,
             invalidate: false,
+            zeroes: false,
             holder: NONE,
             copied: 0,
             copying: 0,
@@ -205,7 +206,7 @@ impl Core {
         let Some(migration) = self.migrations.get_mut(number) else { return };
         migration.stage = Migrating::Copy;
         let Work { kind, oblock, cblock } = migration.work;
-        let (overwrite, invalidate) = (migration.overwrite, migration.invalidate);
+        let (overwrite, invalidate, holder) = (migration.overwrite, migration.invalidate, migration.holder);
         if overwrite != NONE {
             if let Some(piece) = self.pieces.get_mut(overwrite) {
                 piece.overwrites = number;
@@ -223,10 +224,19 @@ impl Core {
             self.counters.copies_avoided += 1;
             return self.upgrade(now, number);
         }
-        let discarded = self.discards.get(self.shape.discard_of(oblock));
-        if kind == WorkKind::Promote && discarded {
-            // The rest of a discarded chunk is zeroes, and never what the place held before.
+        // The rest of a discarded chunk is zeroes, and never what the place held before. The write that waits makes the chunk dirty, so that
+        // the origin gets the same zeroes.
+        let writes = self.pieces.get(holder).is_some_and(|piece| piece.act.writes());
+        let writeback = self.config.mode == Mode::Writeback;
+        if kind == WorkKind::Promote
+            && writes
+            && writeback
+            && self.discards.get(self.shape.discard_of(oblock))
+        {
             self.counters.copies_avoided += 1;
+            if let Some(migration) = self.migrations.get_mut(number) {
+                migration.zeroes = true;
+            }
         }
         for _ in 0..COPIES {
             self.copy_more(number);
@@ -252,7 +262,7 @@ impl Core {
         let Work { kind, oblock, cblock } = migration.work;
         let (on_origin, on_cache) = (self.shape.on_origin(oblock) + at, self.shape.on_cache(cblock) + at);
         let owner = |writes| Owner::Copy { migration: number, at, blocks, writes };
-        if kind == WorkKind::Promote && self.discards.get(self.shape.discard_of(oblock)) {
+        if migration.zeroes {
             let verb = Verb::WriteZeroes { deallocate: true };
             let operation = Operation { verb, lba: on_cache, blocks };
             return self.emit(owner(true), Device::Cache, operation, Vec::new());
@@ -364,9 +374,9 @@ impl Core {
         let Some(migration) = self.migrations.get(number) else { return };
         let (stage, work, victim) = (migration.stage, migration.work, migration.victim);
         if !ok && work.kind != WorkKind::Promote || !ok && stage == Migrating::Evict {
-            self.commit.pending.retain(|record| {
-                record.cblock() != work.cblock || matches!(record, Record::Insert(..))
-            });
+            self.commit
+                .pending
+                .retain(|record| record.cblock() != work.cblock || matches!(record, Record::Insert(..)));
             return self.end(now, number, false);
         }
         match (stage, victim) {

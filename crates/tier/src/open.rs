@@ -10,9 +10,7 @@ use crate::metadata::table::{self, ENTRIES, Entry, Record};
 use crate::policy::Policy;
 use crate::shape::{Device, Geometries, Shape};
 use crate::slab::Slab;
-use crate::state::{
-    Commit, Core, Counters, Health, OpenStep, Opening, Owner, Phase, Step,
-};
+use crate::state::{Commit, Core, Counters, Health, OpenStep, Opening, Owner, Phase, Step};
 use blockdev::{Nanos, Operation, Status, Verb};
 use std::collections::{BTreeMap, VecDeque};
 
@@ -84,8 +82,13 @@ impl Core {
             cache_unflushed: true,
             written_back: true,
         };
-        let opening =
-            Opening { create, replace, entries: Vec::new(), discards: Vec::new(), read: OpenStep::Superblocks };
+        let opening = Opening {
+            create,
+            replace,
+            entries: Vec::new(),
+            discards: Vec::new(),
+            read: OpenStep::Superblocks,
+        };
         let mut core = Self {
             policy: Policy::new(config.policy, config.mq, shape.cache_chunks, shape.origin_chunks, now),
             discards: Bits::new(shape.discards()),

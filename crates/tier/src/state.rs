@@ -157,6 +157,8 @@ pub(crate) struct Migration {
     pub(crate) overwrite: u32,
     /// Nothing is written back: the chunk is dropped.
     pub(crate) invalidate: bool,
+    /// The chunk is discarded, and the piece that waits makes it dirty: it is filled with zeroes.
+    pub(crate) zeroes: bool,
     /// The piece that waits for it first.
     pub(crate) holder: u32,
     /// Blocks that are being copied or have been.
@@ -172,7 +174,12 @@ pub(crate) enum Owner {
     /// The deallocation of a request.
     Discard(u32),
     /// Blocks of a migration: from where in the chunk, how many, and whether they are being written.
-    Copy { migration: u32, at: u64, blocks: u32, writes: bool },
+    Copy {
+        migration: u32,
+        at: u64,
+        blocks: u32,
+        writes: bool,
+    },
     /// A flush of the running commit.
     DataFlush(Device),
     /// Metadata of the running commit.

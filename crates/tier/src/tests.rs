@@ -110,11 +110,19 @@ fn a_tier_conforms_in_every_mode_with_every_policy() {
         let seed = n as u64;
         let limits = Limits { transfer: 40, write_zeroes: 60, deallocate: 100, copy: 7, append: 1 };
         let origin = Namespace { limits, ..Namespace::plain(1, 3000, 512) };
-        let cache = Namespace { limits: Limits { transfer: 24, ..Limits::NONE }, ..Namespace::plain(1, 48, 4096) };
+        let cache =
+            Namespace { limits: Limits { transfer: 24, ..Limits::NONE }, ..Namespace::plain(1, 48, 4096) };
         let devices = (
             Memory::new(origin, 3, seed),
             Memory::new(cache, 3, seed + 100),
-            Memory::new(Namespace { limits: Limits { transfer: 3, ..Limits::NONE }, ..Namespace::plain(1, 512, 4096) }, 2, 9),
+            Memory::new(
+                Namespace {
+                    limits: Limits { transfer: 3, ..Limits::NONE },
+                    ..Namespace::plain(1, 512, 4096)
+                },
+                2,
+                9,
+            ),
         );
         let bench = Bench::open(config(32 * KIB, mode, policy), CREATE, devices).expect("a tier");
         let (mut tier, mut now) = (bench.tier, bench.now);

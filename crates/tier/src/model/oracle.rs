@@ -130,13 +130,19 @@ impl Oracle {
         let it = &mut self.sectors[sector as usize];
         match stamp(sector, bytes) {
             Some(stamp) if it.values.iter().any(|value| value.stamp == stamp) => {
-                *it = Sector { values: vec![Value { stamp, ended: 0, uncertain: false }], found: None };
+                // What is deallocated may still change from what it was to zeroes.
+                let trimmed = it.values.iter().find(|value| value.stamp == 0 && value.uncertain).copied();
+                let last =
+                    it.values.iter().rev().find(|value| !value.uncertain).map_or(0, |value| value.stamp);
+                let stamp = if stamp == 0 && trimmed.is_some() { last } else { stamp };
+                let mut values = vec![Value { stamp, ended: 0, uncertain: false }];
+                values.extend(trimmed.map(|value| Value { ended: 0, ..value }));
+                *it = Sector { values, found: None };
                 None
             }
-            other => Some(format!(
-                "after the crash sector {sector} holds {other:?}, and may hold {:?}",
-                it.values
-            )),
+            other => {
+                Some(format!("after the crash sector {sector} holds {other:?}, and may hold {:?}", it.values))
+            }
         }
     }
 }

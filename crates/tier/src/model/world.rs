@@ -2,9 +2,7 @@
 
 use super::disk::{Disk, Power};
 use super::oracle::{Oracle, SECTOR, Stamp, contents};
-use crate::{
-    Config, Control, ControlError, Mode, MqTunables, OpenError, PolicyKind, Start, TierDevice,
-};
+use crate::{Config, Control, ControlError, Mode, MqTunables, OpenError, PolicyKind, Start, TierDevice};
 use blockdev::{BlockDevice, Completed, Geometry, Limits, Nanos, Operation, Verb};
 use rng::Rng;
 use std::collections::BTreeMap;
@@ -153,10 +151,7 @@ impl World {
 
     pub(super) fn fail(&self, why: &str) -> ! {
         let Config { mode, policy, .. } = self.config;
-        panic!(
-            "seed {}, step {}, {} ({mode}, {policy}): {why}",
-            self.seed, self.counts.steps, self.doing
-        );
+        panic!("seed {}, step {}, {} ({mode}, {policy}): {why}", self.seed, self.counts.steps, self.doing);
     }
 
     fn tier(&mut self) -> &mut Tier {
@@ -705,13 +700,7 @@ impl BlockDevice for Small {
         self.disk.room()
     }
 
-    fn submit(
-        &mut self,
-        now: Nanos,
-        tag: u32,
-        part: &Operation,
-        data: Vec<u8>,
-    ) -> Result<(), Self::Error> {
+    fn submit(&mut self, now: Nanos, tag: u32, part: &Operation, data: Vec<u8>) -> Result<(), Self::Error> {
         assert!(part.lba + u64::from(part.blocks) <= self.blocks, "{part:?} is beyond {}", self.blocks);
         self.disk.submit(now, tag, part, data)
     }

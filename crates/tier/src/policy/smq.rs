@@ -260,9 +260,7 @@ impl Smq {
         let pushed = match (self.rules, is_dirty) {
             (Rules::Inline, true) => Pushed::Before(self.writeback.of(level, true)),
             (Rules::Inline, false) => Pushed::Before(self.demote.of(level, true)),
-            (_, true) => {
-                Pushed::Among(self.writeback.of(level, false), self.writeback.of(level, true))
-            }
+            (_, true) => Pushed::Among(self.writeback.of(level, false), self.writeback.of(level, true)),
             (_, false) => Pushed::Back,
         };
         let (queue, entries) = self.queue(at);
