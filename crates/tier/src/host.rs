@@ -466,7 +466,6 @@ impl Core {
         if std::mem::take(&mut piece.tick) {
             self.policy.tick(now);
             self.tick_wanted = true;
-            self.wake = true;
         }
         if let (Some(oblock), true) = (piece.oblock, piece.origin_failed || piece.cache_failed)
             && piece.overwrites == NONE

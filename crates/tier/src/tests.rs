@@ -200,9 +200,9 @@ fn since_4_12_the_threshold_keeps_chunks_of_more_than_1_mib_from_idle_write_back
     let dirty = |chunk: u64| {
         let mut bench = Bench::new(config(chunk, Mode::Writeback, PolicyKind::Smq), 64 * MIB, 16 * MIB);
         heat(&mut bench, 5, 60);
-        bench.ok(Verb::Write, 5, 1, 1);
         // A miss: only the origin's requests keep it from being idle.
         bench.ok(Verb::Read, 8000, 1, 0);
+        bench.ok(Verb::Write, 5, 1, 1);
         assert_eq!(bench.tier.core().dirty(), 1);
         bench.wait(SECOND * 9 / 10);
         assert_eq!(bench.tier.core().dirty(), 1, "the origin was idle for less than a second");
