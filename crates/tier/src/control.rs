@@ -211,7 +211,7 @@ impl Core {
     fn look_at_cleaning(&mut self) {
         let dirty = self.policy.dirty();
         let stuck = self.cleaning_failed || self.health.is_bad();
-        if dirty > 0 && !stuck || self.migrations.len() > 0 && !stuck {
+        if !stuck && (dirty > 0 || self.migrations.len() > 0) {
             return;
         }
         self.cleaning = false;

@@ -14,6 +14,8 @@ use blockdev::{Nanos, Operation, Status, Verb};
 
 /// Copies of one migration that are under way together (`SPLIT_COUNT` of dm-kcopyd).
 const COPIES: u32 = 8;
+/// Migrations in the background that are under way together. The kernel has no such limit; here it bounds the buffers.
+const MIGRATIONS: usize = 64;
 const SECOND: Nanos = 1_000_000_000;
 
 impl Core {
@@ -42,7 +44,8 @@ impl Core {
                 let sectors = (self.migrating + 1) * self.shape.sectors(self.shape.chunk);
                 self.migrating == 0 || sectors <= self.config.migration_threshold
             }
-            () => !self.config.policy.is_inline() || self.spare_bandwidth(),
+            () if self.config.policy.is_inline() => self.spare_bandwidth(),
+            () => self.migrations.len() < MIGRATIONS,
         }
     }
 
@@ -373,7 +376,7 @@ impl Core {
     pub(crate) fn committed_migration(&mut self, now: Nanos, number: u32, ok: bool) {
         let Some(migration) = self.migrations.get(number) else { return };
         let (stage, work, victim) = (migration.stage, migration.work, migration.victim);
-        if !ok && work.kind != WorkKind::Promote || !ok && stage == Migrating::Evict {
+        if !ok && (work.kind != WorkKind::Promote || stage == Migrating::Evict) {
             self.commit
                 .pending
                 .retain(|record| record.cblock() != work.cblock || matches!(record, Record::Insert(..)));

@@ -192,7 +192,8 @@ mod tests {
     #[test]
     fn blocks_are_read_as_they_were_written() {
         let entry = |n: u32| {
-            (n % 3 != 0).then_some(Entry { oblock: Oblock(n * 7), dirty: n % 2 == 0, hint: n as u16 })
+            let dirty = n.is_multiple_of(2);
+            (!n.is_multiple_of(3)).then_some(Entry { oblock: Oblock(n * 7), dirty, hint: n as u16 })
         };
         let block = encode(5, 2, (0..ENTRIES as u32).map(entry));
         assert_eq!(block.len(), 4096);

@@ -4,6 +4,7 @@
 //! One seed: `TRANCHE_TIER_SEED=7 cargo test --profile suite -p tier model`. Many: `TRANCHE_TIER_ROUNDS=5000`, from `TRANCHE_TIER_FIRST` on.
 
 mod disk;
+mod failures;
 mod oracle;
 mod world;
 
