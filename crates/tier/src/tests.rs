@@ -111,7 +111,7 @@ fn a_tier_conforms_in_every_mode_with_every_policy() {
     for (n, (mode, policy)) in MODES.iter().flat_map(|mode| KINDS.map(|kind| (*mode, kind))).enumerate() {
         let seed = n as u64;
         let limits = Limits { transfer: 40, write_zeroes: 60, deallocate: 100, copy: 7, append: 1 };
-        let origin = Namespace { limits, ..Namespace::plain(1, 3000, 512) };
+        let origin = Namespace { limits, ..Namespace::plain(1, 1500, 512) };
         let cache =
             Namespace { limits: Limits { transfer: 24, ..Limits::NONE }, ..Namespace::plain(1, 48, 4096) };
         let devices = (
@@ -128,7 +128,7 @@ fn a_tier_conforms_in_every_mode_with_every_policy() {
         );
         let bench = Bench::open(config(32 * KIB, mode, policy), CREATE, devices).expect("a tier");
         let (mut tier, mut now) = (bench.tier, bench.now);
-        conformance::check(&mut tier, seed, 60, |tier| {
+        conformance::check(&mut tier, seed, 80, |tier| {
             now = match tier.next_event() {
                 Nanos::MAX => now + SECOND / 4,
                 next => next.max(now),
