@@ -158,6 +158,9 @@ impl Core {
         if !status.is_success() {
             return self.fail_open(OpenError::Device { device: Device::Metadata.name(), status });
         }
+        if data.is_empty() {
+            return self.fail_open(OpenError::NoContents);
+        }
         let Phase::Opening(opening) = &self.phase else { return };
         let result = match opening.read {
             OpenStep::Superblocks => self.read_superblocks(now, block, data),
