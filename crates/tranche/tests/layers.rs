@@ -277,6 +277,16 @@ fn only_the_drives_own_files_import_the_drive() {
     }
 }
 
+#[test]
+fn policies_of_the_tier_know_no_devices() {
+    let tier = graph(&crates()["tier"]);
+    let policies = tier.iter().filter(|(module, _)| module.starts_with("policy"));
+    let known: BTreeSet<&str> = policies.flat_map(|(_, imports)| imports).map(|import| &**import).collect();
+    assert!(known.contains("policy::entries"), "{known:?}");
+    let outside: Vec<&str> = known.into_iter().filter(|import| !import.starts_with("policy")).collect();
+    assert_eq!(outside, ["chunk", "config"]);
+}
+
 /// A made-up crate.
 fn made_up(files: &[(&str, &str)]) -> Graph {
     graph(&files.iter().map(|(module, text)| ((*module).to_owned(), (*text).to_owned())).collect())

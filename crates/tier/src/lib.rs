@@ -1,0 +1,51 @@
+//! A cache tier with dm-cache's semantics: a fast block device in front of a slow one.
+//!
+//! - [`Core`] is the state machine. It does no I/O and reads no clock: it says what it wants of the origin, the cache device and the metadata
+//!   device, and is told how that ended.
+//! - [`TierDevice`] runs it over three block devices, and is one itself.
+//! - [`Config`] says what it is made with, [`Control`] what can be changed later, [`Status`] is dm-cache's status line.
+//!
+//! docs/cache.md describes modes and policies and says where each constant is from; docs/tier-format.md describes the metadata.
+//!
+//! ```
+//! # use blockdev::{Namespace, conformance::Memory};
+//! # use tier::{Config, Start, TierDevice};
+//! let memory = |bytes: u64| Memory::new(Namespace::plain(1, bytes / 4096, 4096), 32, 7);
+//! let devices = (memory(16 << 20), memory(4 << 20), memory(1 << 20));
+//! let config = Config { chunk: 64 << 10, ..Config::default() };
+//! let start = Start::Create { seed: 1, replace: false };
+//! let tier = TierDevice::open(config, start, devices, 0, |tier| tier.next_work())?;
+//! assert_eq!(tier.core().status().cache_blocks, (0, 64));
+//! # Ok::<(), tier::OpenError>(())
+//! ```
+
+mod chunk;
+mod commit;
+mod config;
+mod control;
+mod device;
+mod error;
+mod host;
+mod metadata;
+mod migration;
+#[cfg(test)]
+mod model;
+mod open;
+mod policy;
+mod shape;
+mod slab;
+mod state;
+mod status;
+#[cfg(test)]
+mod tests;
+
+pub use config::{
+    CHUNK_MAX, CHUNK_MIN, Config, ConfigError, MIGRATION_THRESHOLD, Mode, MqTunables, OriginId, PolicyKind,
+    SECTOR, UnknownWord,
+};
+pub use device::TierDevice;
+pub use error::{ControlError, OpenError};
+pub use open::Start;
+pub use shape::{Device, Geometries};
+pub use state::{Control, Core, Counters, Done, Health, Sub};
+pub use status::Status;

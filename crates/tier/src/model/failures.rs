@@ -1,0 +1,164 @@
+//! What a tier does when a device fails, mode by mode.
+
+use super::disk::{Disk, Power};
+use crate::{Config, Control, ControlError, Health, Mode, OpenError, Start, TierDevice};
+use blockdev::{BlockDevice, Limits, Nanos, Operation, Status, Verb};
+
+const CHUNK: u64 = 64 << 10;
+const SECOND: Nanos = 1_000_000_000;
+/// Blocks of 512 bytes of a chunk; block 3 is cached, and block `AWAY` is not.
+const BLOCKS: u64 = CHUNK / 512;
+const AWAY: u64 = 40 * BLOCKS;
+
+struct Failing {
+    devices: [Disk; 3],
+    tier: TierDevice<Disk, Disk, Disk>,
+    config: Config,
+    now: Nanos,
+}
+
+impl Failing {
+    /// A tier whose first chunk is cached: dirty in writeback mode.
+    fn new(mode: Mode) -> Self {
+        let power = Power::default();
+        let disk = |chunks: u64, seed| Disk::new(512, chunks * BLOCKS, Limits::NONE, seed, &power);
+        let devices = [disk(64, 1), disk(8, 2), disk(4, 3)];
+        let config = Config { chunk: CHUNK, mode, migration_threshold: 0, ..Config::default() };
+        let start = Start::Create { seed: 1, replace: false };
+        let (tier, now) = Self::open(config, start, &devices, 0).expect("a tier");
+        let mut failing = Self { devices, tier, config, now };
+        for _ in 0..40 {
+            assert_eq!(failing.read(3), Ok(0));
+            failing.now += SECOND / 10;
+            failing.tier.settle(failing.now);
+        }
+        assert_eq!(failing.tier.core().status().cache_blocks.0, 1);
+        assert_eq!(failing.write(3, 7), Ok(()));
+        assert_eq!(failing.tier.core().dirty(), u32::from(mode == Mode::Writeback));
+        failing
+    }
+
+    fn open(
+        config: Config,
+        start: Start,
+        [origin, cache, metadata]: &[Disk; 3],
+        mut now: Nanos,
+    ) -> Result<(TierDevice<Disk, Disk, Disk>, Nanos), OpenError> {
+        let devices = (origin.clone(), cache.clone(), metadata.clone());
+        let tier = TierDevice::open(config, start, devices, now, |tier| {
+            now = tier.next_work().max(now);
+            now
+        })?;
+        Ok((tier, now))
+    }
+
+    fn reopen(&mut self, config: Config) -> Result<(), OpenError> {
+        self.devices.iter().for_each(|disk| {
+            disk.fail(0);
+            disk.restart(false);
+        });
+        (self.tier, self.now) = Self::open(config, Start::Open, &self.devices, self.now)?;
+        Ok(())
+    }
+
+    fn run(&mut self, verb: Verb, lba: u64, data: Vec<u8>) -> Result<u8, Status> {
+        let operation = Operation { verb, lba, blocks: u32::from(verb != Verb::Flush) };
+        let Ok(()) = self.tier.submit(self.now, 0, &operation, data);
+        loop {
+            let Ok(done) = self.tier.poll(self.now);
+            if let Some(done) = done {
+                return done.status.ok().map(|()| done.data.first().copied().unwrap_or(0));
+            }
+            self.now = self.tier.next_event().max(self.now);
+        }
+    }
+
+    fn read(&mut self, lba: u64) -> Result<u8, Status> {
+        self.run(Verb::Read, lba, vec![0; 512])
+    }
+
+    fn write(&mut self, lba: u64, fill: u8) -> Result<(), Status> {
+        self.run(Verb::Write, lba, vec![fill; 512]).map(|_| ())
+    }
+
+    fn flush(&mut self) -> Result<(), Status> {
+        self.run(Verb::Flush, 0, Vec::new()).map(|_| ())
+    }
+}
+
+#[test]
+fn in_writeback_mode_what_is_dirty_fails_until_the_cache_is_back() {
+    let mut it = Failing::new(Mode::Writeback);
+    assert_eq!(it.flush(), Ok(()));
+    it.devices[1].vanish();
+    assert!(it.read(3).is_err() && it.write(3, 8).is_err());
+    assert_eq!(it.read(AWAY), Ok(0));
+    assert!(it.write(AWAY, 8).is_err() && it.flush().is_err());
+    assert_eq!(it.tier.core().status().to_string(), "Fail");
+    let refused = Err(ControlError::Degraded("the cache device"));
+    assert_eq!(it.tier.control(it.now, Control::WriteBack), refused);
+    assert_eq!(it.tier.control(it.now, Control::Close), refused);
+    assert_eq!(it.reopen(it.config), Ok(()));
+    assert_eq!((it.read(3), it.tier.core().dirty()), (Ok(7), 1));
+}
+
+#[test]
+fn in_writethrough_mode_the_tier_goes_on_without_its_cache() {
+    for both in [false, true] {
+        let mut it = Failing::new(Mode::Writethrough);
+        it.devices[1].vanish();
+        if both {
+            it.devices[2].vanish();
+        }
+        assert_eq!(it.read(3), Ok(7));
+        assert_eq!((it.write(3, 8), it.write(AWAY, 9), it.flush()), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((it.read(3), it.read(AWAY)), (Ok(8), Ok(9)));
+        // The cache comes back with what it had, and that does not count.
+        assert_eq!(it.reopen(it.config), Ok(()));
+        assert_eq!((it.read(3), it.tier.core().status().cache_blocks.0), (Ok(8), 0));
+    }
+}
+
+#[test]
+fn after_a_failure_of_metadata_the_next_opening_wants_repair() {
+    for (mode, writes) in [(Mode::Writeback, false), (Mode::Writethrough, true)] {
+        let mut it = Failing::new(mode);
+        // The promotion is recorded, and then everything fails but the mark.
+        assert_eq!(it.flush(), Ok(()));
+        it.now += 2 * SECOND;
+        it.tier.settle(it.now);
+        it.devices[2].fail(1_000_000_000);
+        assert_eq!(it.tier.control(it.now, Control::Policy(crate::PolicyKind::Mq)), Ok(()));
+        let outcome = loop {
+            if let Some(outcome) = it.tier.take_outcome() {
+                break outcome;
+            }
+            it.now = it.tier.next_work().max(it.now);
+            it.devices[2].fail(if it.tier.core().health() == Health::default() { 1_000_000_000 } else { 0 });
+            it.tier.settle(it.now);
+        };
+        assert!(matches!(outcome, Err(ControlError::Metadata(_))), "{outcome:?}");
+        while it.tier.next_work() < Nanos::MAX {
+            it.devices[2].fail(0);
+            it.now = it.tier.next_work().max(it.now);
+            it.tier.settle(it.now);
+        }
+        let status = it.tier.core().status().to_string();
+        assert!(status.ends_with("ro needs_check"), "{status}");
+        assert_eq!((it.read(3), it.write(3, 8).is_ok(), it.flush().is_ok()), (Ok(7), writes, writes));
+        assert_eq!(it.reopen(it.config), Err(OpenError::NeedsCheck));
+        assert_eq!(it.reopen(Config { repair: true, ..it.config }), Ok(()));
+        assert_eq!(it.read(3), Ok(if writes { 8 } else { 7 }));
+    }
+}
+
+#[test]
+fn a_read_of_a_clean_chunk_that_the_cache_cannot_give_comes_from_the_origin() {
+    let mut it = Failing::new(Mode::Writethrough);
+    it.devices[1].fail(1_000_000_000);
+    assert_eq!(it.read(3), Ok(7));
+    // A write is done on the origin, and the chunk leaves the cache.
+    assert_eq!(it.write(3, 8), Ok(()));
+    it.devices[1].fail(0);
+    assert_eq!((it.tier.core().status().cache_blocks.0, it.read(3)), (0, Ok(8)));
+}
