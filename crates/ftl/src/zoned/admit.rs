@@ -227,8 +227,10 @@ impl Zones {
     fn take_back(&mut self, id: ZoneId) {
         let Some(table) = self.table_mut(id.volume) else { return };
         let zone = &mut table.zones[id.zone as usize];
+        let taken = zone.admitted < zone.accepted;
         zone.accepted = zone.admitted;
-        if zone.state == ZoneState::Full {
+        // One of which nothing waits stays full, and as old as it is.
+        if taken && zone.state == ZoneState::Full {
             table.set_state(id.zone, ZoneState::Closed);
         }
     }
