@@ -15,12 +15,13 @@ function median_of(key, unit,    i, list) {
 }
 function iops(key) { median_of(key, "IOPS") }
 
-# The median of the ratios of each round, and their range; nothing if one of the two was not measured.
+# The median of the ratios of each round, and their range, with the goal if there is one; nothing if one of the two was not measured.
 function ratio(of, over, goal,    i, list) {
     if (!n[over]) return
     for (i = 1; i <= n[of]; i++) list[i] = value[over, i] ? value[of, i] / value[over, i] : 0
     sorted(list, n[of])
-    printf "%s over %s: median of the pairs %.2f, %.2f to %.2f (goal: %.2f)\n", of, over, middle(list, n[of]), list[1], list[n[of]], goal
+    printf "%s over %s: median of the pairs %.2f, %.2f to %.2f%s\n", of, over, middle(list, n[of]), list[1], list[n[of]],
+        goal ? sprintf(" (goal: %.2f)", goal) : ""
 }
 
 { key = $1 " " $2; value[key, ++n[key]] = $3 }

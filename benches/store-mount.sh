@@ -66,13 +66,14 @@ loop=$(losetup --find --show --direct-io=on --sector-size 4096 "$dir/files/nvme0
 mkfs.xfs -q -f "$loop"
 mount "$loop" "$dir/xfs"
 
-# load NAME KIND OPTIONS...: operations per second or MiB/s, summed over jobs.
+# load NAME KIND FIELD UNITS OPTIONS...: a field of what fio prints (its HOWTO, "Terse output") divided by UNITS, summed over jobs.
 load() {
-    name=$1 kind=$2 field=$3
-    shift 3
+    name=$1 kind=$2 field=$3 units=$4
+    shift 4
     fio --output-format=terse --terse-version=3 --ioengine=psync --directory="$dir/$name" --name=job --group_reporting "$@" >"$dir/out" ||
         fail "fio: $(cat "$dir/out")"
-    awk -F ';' -v name="$name" -v kind="$kind" -v field="$field" '{ print name, kind, $field }' "$dir/out" >>"$dir/results"
+    awk -F ';' -v name="$name" -v kind="$kind" -v field="$field" -v units="$units" \
+        '{ print name, kind, $field / units }' "$dir/out" >>"$dir/results"
 }
 
 cat >"$dir/zones.fio" <<FIO
@@ -85,13 +86,13 @@ size=768m
 FIO
 
 synced() { # NAME KIND BLOCK JOBS
-    load "$1" "append-$2" 49 --rw=write --fallocate=none --bs="$3" --size=4m --number_ios=1000 --fdatasync=1 --numjobs="$4"
-    load "$1" "overwrite-$2" 49 --rw=write --fallocate=none --bs="$3" --size=4m --number_ios=1000 --fdatasync=1 --numjobs="$4" --overwrite=1
+    load "$1" "append-$2" 49 1 --rw=write --fallocate=none --bs="$3" --size=4m --number_ios=1000 --fdatasync=1 --numjobs="$4"
+    load "$1" "overwrite-$2" 49 1 --rw=write --fallocate=none --bs="$3" --size=4m --number_ios=1000 --fdatasync=1 --numjobs="$4" --overwrite=1
     rm -f "$dir/$1"/job*
 }
 large() { # NAME
-    load "$1" large-write 48 --rw=write --fallocate=none --bs=1m --size=768m --end_fsync=1
-    load "$1" large-read 7 --rw=read --bs=1m --size=768m --invalidate=1
+    load "$1" large-write 48 1024 --rw=write --fallocate=none --bs=1m --size=768m --end_fsync=1
+    load "$1" large-read 7 1024 --rw=read --bs=1m --size=768m --invalidate=1
     rm -f "$dir/$1"/job*
     sync -f "$dir/$1"
 }
@@ -107,15 +108,18 @@ for _ in $(seq "$rounds"); do
     large xfs
     "$tranche" zone reset --all --nsid 3 >/dev/null
     "$tranche" bench "$dir/zones.fio" --nsid 3 --output json >"$dir/zones.json" || fail "$(cat "$dir/zones.json")"
-    awk '/"bw_bytes"/ { gsub(/[^0-9]/, ""); if ($0 + 0 > most) most = $0 + 0 } END { print "zones large-write", most / 1024 }' "$dir/zones.json" >>"$dir/results"
+    awk '/"bw_bytes"/ { gsub(/[^0-9]/, ""); if ($0 + 0 > most) most = $0 + 0 } END { print "zones large-write", most / 1048576 }' "$dir/zones.json" >>"$dir/results"
 done
 awk "$(cat "$here/results.awk")"'
     END {
         kinds = split("append-512x1 append-512x4 append-4kx1 append-4kx4 overwrite-512x1 overwrite-512x4 overwrite-4kx1 overwrite-4kx4 large-write large-read", kind, " ")
         for (k = 1; k <= kinds; k++) {
-            iops("store " kind[k])
-            iops("xfs " kind[k])
+            unit = kind[k] ~ /^large/ ? "MiB/s" : "IOPS"
+            median_of("store " kind[k], unit)
+            median_of("xfs " kind[k], unit)
             ratio("store " kind[k], "xfs " kind[k], 1)
         }
-        ratio("store large-write", "zones large-write", 0.9)
+        median_of("zones large-write", "MiB/s")
+        # The goal of 0.9 is for the plug-in (store.sh): here the data passes the kernel and FUSE, too.
+        ratio("store large-write", "zones large-write")
     }' "$dir/results"

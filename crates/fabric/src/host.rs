@@ -53,15 +53,37 @@ pub enum Data {
     Out(Vec<u8>),
     /// As many bytes as the vector is long, from the controller.
     In(Vec<u8>),
+    /// So many bytes, from the controller, into memory of the caller: [`Connection::receive_to`] and [`Connection::gap_elsewhere`] say where
+    /// in it.
+    Elsewhere(u32),
 }
 
 impl Data {
     fn bytes(&self) -> &[u8] {
         match self {
-            Self::None => &[],
+            Self::None | Self::Elsewhere(_) => &[],
             Self::Out(bytes) | Self::In(bytes) => bytes,
         }
     }
+
+    /// Bytes that move.
+    fn len(&self) -> usize {
+        match self {
+            Self::Elsewhere(len) => usize::try_from(*len).unwrap_or(usize::MAX),
+            _ => self.bytes().len(),
+        }
+    }
+}
+
+/// The place for data that comes next, in memory of the caller.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Gap {
+    /// The command.
+    pub tag: Tag,
+    /// The first byte of its data.
+    pub at: usize,
+    /// How many there are.
+    pub len: usize,
 }
 
 /// A completed command.
@@ -172,7 +194,7 @@ impl Connection {
     /// Not ready, no place, or too much data; the command and its buffer are dropped.
     pub fn submit(&mut self, sqe: Command, data: Data) -> Result<Tag, Misuse> {
         let format = self.format.filter(|_| !self.ended).ok_or(Misuse::NotReady)?;
-        let len = u32::try_from(data.bytes().len()).ok().filter(|len| *len <= 1 << 30);
+        let len = u32::try_from(data.len()).ok().filter(|len| *len <= 1 << 30);
         let len = len.ok_or(Misuse::TooLarge)?;
         let index = self.free.pop().ok_or(Misuse::Full)?;
         let in_capsule = matches!(data, Data::Out(_)) && len <= self.config.in_capsule && len > 0;
@@ -205,11 +227,19 @@ impl Connection {
     ///
     /// # Errors
     /// The connection has ended: send what there is to send, then close it.
-    pub fn receive(&mut self, mut bytes: &[u8]) -> Result<(), Error> {
+    pub fn receive(&mut self, bytes: &[u8]) -> Result<(), Error> {
+        self.receive_to(bytes, &mut |_, _| {})
+    }
+
+    /// The same, for commands with [`Data::Elsewhere`], too: their data is handed to `take`, each piece with its place.
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub fn receive_to(&mut self, mut bytes: &[u8], take: &mut dyn FnMut(Gap, &[u8])) -> Result<(), Error> {
         if self.ended {
             return Err(Error::Ended);
         }
-        let result = self.process(&mut bytes);
+        let result = self.process(&mut bytes, take);
         if let Err(error) = &result {
             self.ended = true;
             if let Error::Violation(fault) = error {
@@ -219,7 +249,7 @@ impl Connection {
         result
     }
 
-    fn process(&mut self, bytes: &mut &[u8]) -> Result<(), Error> {
+    fn process(&mut self, bytes: &mut &[u8], take: &mut dyn FnMut(Gap, &[u8])) -> Result<(), Error> {
         loop {
             match self.framer.step(bytes).map_err(Error::Violation)? {
                 Step::More => return Ok(()),
@@ -232,10 +262,17 @@ impl Connection {
                     if let Some((index, _)) = self.sink {
                         let slot = &mut self.slots[usize::from(index)];
                         let at = usize::try_from(slot.moved).unwrap_or(usize::MAX);
-                        if let Data::In(buffer) = &mut slot.data
-                            && let Some(place) = buffer.get_mut(at..at + data.len())
-                        {
-                            place.copy_from_slice(data);
+                        match &mut slot.data {
+                            Data::In(buffer) => {
+                                if let Some(place) = buffer.get_mut(at..at + data.len()) {
+                                    place.copy_from_slice(data);
+                                }
+                            }
+                            Data::Elsewhere(_) => {
+                                let tag = Tag { slot: index, generation: slot.generation };
+                                take(Gap { tag, at, len: data.len() }, data);
+                            }
+                            Data::None | Data::Out(_) => {}
                         }
                         slot.moved += u32::try_from(data.len()).unwrap_or(0);
                     }
@@ -265,6 +302,30 @@ impl Connection {
             Data::In(buffer) => buffer.get_mut(at..at + left),
             _ => None,
         }
+    }
+
+    /// The place for the data that comes next, if it is in memory of the caller. The data can be read into it, around the connection.
+    #[must_use]
+    pub fn gap_elsewhere(&self) -> Option<Gap> {
+        let (index, _) = self.sink.filter(|_| !self.ended && self.framer.in_data())?;
+        let slot = &self.slots[usize::from(index)];
+        let len = usize::try_from(self.framer.data_len()).ok()?;
+        let at = usize::try_from(slot.moved).ok()?;
+        let is_there = matches!(slot.data, Data::Elsewhere(_));
+        is_there.then_some(Gap { tag: Tag { slot: index, generation: slot.generation }, at, len })
+    }
+
+    /// These bytes were put at the start of [`Connection::gap_elsewhere`].
+    ///
+    /// # Errors
+    /// As [`Connection::receive`].
+    pub fn filled_elsewhere(&mut self, data: &[u8]) -> Result<(), Error> {
+        let Some((index, _)) = self.sink else { return Err(Error::Ended) };
+        let left = usize::try_from(self.framer.data_len()).unwrap_or(0);
+        let data = &data[..data.len().min(left)];
+        self.framer.bypassed(data);
+        self.slots[usize::from(index)].moved += u32::try_from(data.len()).unwrap_or(0);
+        self.receive(&[])
     }
 
     /// So many bytes were put at the start of the [`Connection::gap`].
@@ -324,13 +385,13 @@ impl Connection {
         let pdu: DataHeader = self.framer.header()?;
         let len = self.framer.data_len();
         let slot = outstanding(&mut self.slots, pdu.cccid, 8)?;
-        let Data::In(buffer) = &slot.data else {
+        let (Data::In(_) | Data::Elsewhere(_)) = &slot.data else {
             return Err(Fault::sequence("data for a command that expects none"));
         };
         if pdu.datal.get() != len {
             return Err(Fault::field(16, "data length that the PDU length contradicts"));
         }
-        let room = u32::try_from(buffer.len()).unwrap_or(u32::MAX) - slot.moved;
+        let room = u32::try_from(slot.data.len()).unwrap_or(u32::MAX) - slot.moved;
         if pdu.datao.get() != slot.moved || len > room {
             return Err(Fault::range("data beyond or out of the order of what was asked for"));
         }
@@ -403,7 +464,7 @@ impl Connection {
         let slot = &mut self.slots[usize::from(index)];
         let tag = Tag { slot: index, generation: slot.generation };
         let data = std::mem::take(&mut slot.data);
-        let received = if matches!(data, Data::In(_)) { slot.moved } else { 0 };
+        let received = if matches!(data, Data::In(_) | Data::Elsewhere(_)) { slot.moved } else { 0 };
         slot.state = HostSlotState::Free;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(index);

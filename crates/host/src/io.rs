@@ -101,18 +101,18 @@ impl<Q: Queue> IoQueue<Q> {
                 };
                 let blocks = count(part.len(), ns);
                 let (command, _) = ns.encode(&Operation { verb: Verb::Read, lba, blocks });
-                waiting.push((self.queue.submit(command, Data::room(part.len()))?, part));
+                waiting.push((self.queue.submit_read(command, part.len())?, part));
             }
             end |= failed.is_some();
             if waiting.is_empty() {
                 continue;
             }
-            let done = self.next_done()?;
+            let done = self.queue.next_to(Some(TIMEOUT), &mut waiting)?;
+            let done = done.ok_or(TransportError::Timeout(TIMEOUT))?;
             let Some(position) = waiting.iter().position(|(tag, _)| *tag == done.tag) else { continue };
-            let (_, part) = waiting.swap_remove(position);
-            match done.completion.status().ok() {
-                Ok(()) => part.copy_from_slice(&done.data.into_buffer()),
-                Err(status) => failed = failed.or(Some(status)),
+            waiting.swap_remove(position);
+            if let Err(status) = done.completion.status().ok() {
+                failed = failed.or(Some(status));
             }
         }
         match failed {

@@ -105,6 +105,37 @@ pub trait Queue {
     /// The transport is broken.
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError>;
 
+    /// Submits a command that reads so many bytes, for [`next_to`](Queue::next_to) to put into memory of the caller.
+    ///
+    /// # Errors
+    /// As [`submit`](Queue::submit).
+    fn submit_read(&mut self, command: Command, bytes: usize) -> Result<Tag, TransportError> {
+        self.submit(command, Data::room(bytes))
+    }
+
+    /// As [`next`](Queue::next), while all outstanding commands were submitted with [`submit_read`](Queue::submit_read). The place of each of them
+    /// is given at each call, as long as it is to read. What a command reads is in its place when it is returned, also when it has failed; bytes that
+    /// the controller did not send are zero then. The completion has no data.
+    ///
+    /// # Errors
+    /// As [`next`](Queue::next).
+    fn next_to(
+        &mut self,
+        timeout: Option<Duration>,
+        places: &mut [(Tag, &mut [u8])],
+    ) -> Result<Option<CompletedCommand>, TransportError> {
+        let mut done = self.next(timeout)?;
+        if let Some(done) = &mut done
+            && let Some((_, place)) = places.iter_mut().find(|(tag, _)| *tag == done.tag)
+        {
+            let bytes = std::mem::take(&mut done.data).into_buffer();
+            let (there, missing) = place.split_at_mut(bytes.len().min(place.len()));
+            there.copy_from_slice(&bytes[..there.len()]);
+            missing.fill(0);
+        }
+        Ok(done)
+    }
+
     /// The caller does not wait for outstanding commands any more, because the drive has stopped answering. If a transport
     /// has several queues of one controller, shutting it down does not wait for an answer from then on.
     fn abandon(&mut self) {}
@@ -136,6 +167,18 @@ impl<Q: Queue + ?Sized> Queue for &mut Q {
 
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
         (**self).next(timeout)
+    }
+
+    fn submit_read(&mut self, command: Command, bytes: usize) -> Result<Tag, TransportError> {
+        (**self).submit_read(command, bytes)
+    }
+
+    fn next_to(
+        &mut self,
+        timeout: Option<Duration>,
+        places: &mut [(Tag, &mut [u8])],
+    ) -> Result<Option<CompletedCommand>, TransportError> {
+        (**self).next_to(timeout, places)
     }
 
     fn abandon(&mut self) {

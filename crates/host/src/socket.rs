@@ -9,7 +9,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use fabric::auth::{ChapKeys, IdentityVersion, Parties};
-use fabric::host::{Config, Connection, Data as FabricData};
+use fabric::host::{Config, Connection, Data as FabricData, Gap};
 use nvme::fabrics::{Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand};
 use nvme::identify::IdentifyController;
 use nvme::log::{DiscoveryEntry, DiscoveryHeader, LogId, SubsystemType};
@@ -147,7 +147,7 @@ impl SocketQueue {
     fn initialized(mut self, timeout: Duration) -> Result<Self, TransportError> {
         let deadline = Instant::now() + timeout;
         while !self.connection.is_ready() {
-            self.exchange(Some(deadline))?;
+            self.exchange(Some(deadline), &mut [])?;
             if !self.connection.is_ready() && Instant::now() >= deadline {
                 return Err(TransportError::Timeout(timeout));
             }
@@ -184,27 +184,35 @@ impl SocketQueue {
         }
     }
 
-    /// Reads what is there; false when nothing was.
-    fn receive(&mut self) -> Result<bool, TransportError> {
+    /// Reads what is there; false when nothing was. Data of commands that have places goes there.
+    fn receive(&mut self, places: &mut [(Tag, &mut [u8])]) -> Result<bool, TransportError> {
+        if let Some(gap) = self.connection.gap_elsewhere().filter(|gap| gap.len >= DIRECT)
+            && let Some(place) = place_of(places, gap)
+        {
+            let Some(count) = arrived(self.stream.read(place))? else { return Ok(false) };
+            let taken = self.connection.filled_elsewhere(&place[..count]);
+            return self.taken(taken);
+        }
         let direct = self.connection.gap().filter(|gap| gap.len() >= DIRECT);
         let (result, is_direct) = match direct {
             Some(gap) => (self.stream.read(gap), true),
             None => (self.stream.read(&mut self.received), false),
         };
-        let count = match result {
-            Ok(0) => return Err(TransportError::Closed),
-            Ok(count) => count,
-            Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => {
-                return Ok(false);
-            }
-            Err(error) if is_closed(&error) => return Err(TransportError::Closed),
-            Err(error) => return Err(io("receiving from the drive")(error)),
-        };
+        let Some(count) = arrived(result)? else { return Ok(false) };
         let taken = if is_direct {
             self.connection.filled(count)
         } else {
-            self.connection.receive(&self.received[..count])
+            self.connection.receive_to(&self.received[..count], &mut |gap, data| {
+                if let Some(place) = place_of(places, gap) {
+                    place.copy_from_slice(data);
+                }
+            })
         };
+        self.taken(taken)
+    }
+
+    /// What was read was taken, or broke the protocol.
+    fn taken(&mut self, taken: Result<(), fabric::Error>) -> Result<bool, TransportError> {
         if let Err(error) = taken {
             // The termination request, if there is one, goes as far as it goes.
             let _ = self.send();
@@ -215,29 +223,79 @@ impl SocketQueue {
 
     /// The next completion that has arrived. It stays in the connection until it is asked for, because its
     /// tag may be given to another command from then on.
-    fn take_done(&mut self) -> Option<CompletedCommand> {
+    fn take_done(&mut self, places: &mut [(Tag, &mut [u8])]) -> Option<CompletedCommand> {
         let completed = self.connection.next()?;
+        let tag = tag(completed.tag);
         let data = match completed.data {
             FabricData::None => Data::None,
             FabricData::Out(buffer) => Data::Out(buffer),
             FabricData::In(buffer) => Data::In(buffer),
+            FabricData::Elsewhere(_) => {
+                let place = places.iter_mut().find(|(of, _)| *of == tag);
+                if let Some(rest) = place.and_then(|(_, place)| place.get_mut(completed.received..)) {
+                    rest.fill(0);
+                }
+                Data::None
+            }
         };
-        Some(CompletedCommand { tag: tag(completed.tag), completion: completed.completion, data })
+        Some(CompletedCommand { tag, completion: completed.completion, data })
     }
 
     /// Sends and receives what can be without waiting.
-    fn exchange_now(&mut self) -> Result<(), TransportError> {
+    fn exchange_now(&mut self, places: &mut [(Tag, &mut [u8])]) -> Result<(), TransportError> {
         self.send()?;
-        self.receive().map(|_| ())
+        self.receive(places).map(|_| ())
+    }
+
+    fn submit_as(&mut self, command: Command, data: FabricData, len: usize) -> Result<Tag, TransportError> {
+        if self.connection.outstanding() >= self.connection.depth() {
+            return Err(TransportError::Full);
+        }
+        match self.connection.submit(command, data) {
+            Ok(submitted) => Ok(tag(submitted)),
+            Err(fabric::Misuse::Full) => Err(TransportError::Full),
+            Err(fabric::Misuse::TooLarge) => Err(TransportError::TooLarge(len)),
+            Err(_) => Err(TransportError::Closed),
+        }
+    }
+
+    /// The next completion; see [`Queue::next`] and [`Queue::next_to`].
+    fn wait(
+        &mut self,
+        timeout: Option<Duration>,
+        places: &mut [(Tag, &mut [u8])],
+    ) -> Result<Option<CompletedCommand>, TransportError> {
+        if timeout == Some(Duration::ZERO) {
+            // Busy polling: no look at the clock.
+            if let Some(done) = self.take_done(places) {
+                return Ok(Some(done));
+            }
+            self.exchange_now(places)?;
+            return Ok(self.take_done(places));
+        }
+        let deadline = timeout.map(|timeout| Instant::now() + timeout);
+        loop {
+            if let Some(done) = self.take_done(places) {
+                return Ok(Some(done));
+            }
+            self.exchange(deadline, places)?;
+            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
+                return Ok(self.take_done(places));
+            }
+        }
     }
 
     /// Sends and receives what can be; waits for one of both until the deadline (`None`: for ever).
-    fn exchange(&mut self, deadline: Option<Instant>) -> Result<(), TransportError> {
+    fn exchange(
+        &mut self,
+        deadline: Option<Instant>,
+        places: &mut [(Tag, &mut [u8])],
+    ) -> Result<(), TransportError> {
         let sent_all = self.send()?;
         // The answer to the only command is not there the moment that it was sent: to look for it would cost as
         // much as to find it.
         let too_early = std::mem::take(&mut self.just_sent) && self.connection.outstanding() == 1;
-        if !too_early && self.receive()? {
+        if !too_early && self.receive(places)? {
             return Ok(());
         }
         let mut flags = PollFlags::IN;
@@ -259,10 +317,27 @@ impl SocketQueue {
         }
         // An end or an error of the connection is there to be received, too.
         if !(polled[0].revents() - PollFlags::OUT).is_empty() {
-            self.receive()?;
+            self.receive(places)?;
         }
         Ok(())
     }
+}
+
+/// Bytes that a read from the socket brought; none if there were none yet.
+fn arrived(result: io::Result<usize>) -> Result<Option<usize>, TransportError> {
+    match result {
+        Ok(0) => Err(TransportError::Closed),
+        Ok(count) => Ok(Some(count)),
+        Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::Interrupted) => Ok(None),
+        Err(error) if is_closed(&error) => Err(TransportError::Closed),
+        Err(error) => Err(io("receiving from the drive")(error)),
+    }
+}
+
+/// The memory that a gap means, if its command has a place.
+fn place_of<'a>(places: &'a mut [(Tag, &mut [u8])], gap: Gap) -> Option<&'a mut [u8]> {
+    let (_, place) = places.iter_mut().find(|(of, _)| *of == tag(gap.tag))?;
+    place.get_mut(gap.at..gap.at + gap.len)
 }
 
 impl Queue for SocketQueue {
@@ -275,21 +350,13 @@ impl Queue for SocketQueue {
     }
 
     fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError> {
-        if self.outstanding() >= self.capacity() {
-            return Err(TransportError::Full);
-        }
         let len = data.len();
         let data = match data {
             Data::None => FabricData::None,
             Data::Out(buffer) => FabricData::Out(buffer),
             Data::In(buffer) => FabricData::In(buffer),
         };
-        match self.connection.submit(command, data) {
-            Ok(submitted) => Ok(tag(submitted)),
-            Err(fabric::Misuse::Full) => Err(TransportError::Full),
-            Err(fabric::Misuse::TooLarge) => Err(TransportError::TooLarge(len)),
-            Err(_) => Err(TransportError::Closed),
-        }
+        self.submit_as(command, data, len)
     }
 
     fn flush(&mut self) -> Result<(), TransportError> {
@@ -297,24 +364,20 @@ impl Queue for SocketQueue {
     }
 
     fn next(&mut self, timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
-        if timeout == Some(Duration::ZERO) {
-            // Busy polling: no look at the clock.
-            if let Some(done) = self.take_done() {
-                return Ok(Some(done));
-            }
-            self.exchange_now()?;
-            return Ok(self.take_done());
-        }
-        let deadline = timeout.map(|timeout| Instant::now() + timeout);
-        loop {
-            if let Some(done) = self.take_done() {
-                return Ok(Some(done));
-            }
-            self.exchange(deadline)?;
-            if deadline.is_some_and(|deadline| Instant::now() >= deadline) {
-                return Ok(self.take_done());
-            }
-        }
+        self.wait(timeout, &mut [])
+    }
+
+    fn submit_read(&mut self, command: Command, bytes: usize) -> Result<Tag, TransportError> {
+        let length = u32::try_from(bytes).map_err(|_| TransportError::TooLarge(bytes))?;
+        self.submit_as(command, FabricData::Elsewhere(length), bytes)
+    }
+
+    fn next_to(
+        &mut self,
+        timeout: Option<Duration>,
+        places: &mut [(Tag, &mut [u8])],
+    ) -> Result<Option<CompletedCommand>, TransportError> {
+        self.wait(timeout, places)
     }
 
     fn abandon(&mut self) {
@@ -322,7 +385,7 @@ impl Queue for SocketQueue {
     }
 
     fn arrived(&mut self) -> Option<CompletedCommand> {
-        self.take_done()
+        self.take_done(&mut [])
     }
 }
 

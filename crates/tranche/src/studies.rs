@@ -465,6 +465,15 @@ enum ZonedVariant {
     /// InnoDB on XFS on a conventional namespace with 7 % of spare
     #[value(name = "innodb-7")]
     InnoDb,
+    /// RocksDB on XFS on a conventional namespace with 7 % of spare
+    #[value(name = "rocksdb-7")]
+    Rocks7,
+    /// RocksDB on XFS on a conventional namespace with 28 % of spare
+    #[value(name = "rocksdb-28")]
+    Rocks28,
+    /// RocksDB with its plug-in on a store on zones
+    #[value(name = "rocksdb-zones")]
+    RocksZones,
 }
 
 impl From<ZonedVariant> for zoned::live::Variant {
@@ -474,19 +483,30 @@ impl From<ZonedVariant> for zoned::live::Variant {
             ZonedVariant::Spare28 => Self::Spare28,
             ZonedVariant::Zones => Self::Zones,
             ZonedVariant::InnoDb => Self::InnoDb,
+            ZonedVariant::Rocks7 => Self::Rocks7,
+            ZonedVariant::Rocks28 => Self::Rocks28,
+            ZonedVariant::RocksZones => Self::RocksZones,
         }
     }
 }
 
-/// What sysbench runs in the live study.
+/// What sysbench runs on MyRocks and InnoDB in the live study, and db_bench on RocksDB.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum ZonedLoad {
-    /// oltp_write_only
+    /// sysbench oltp_write_only
     WriteOnly,
-    /// oltp_read_write
+    /// sysbench oltp_read_write
     ReadWrite,
-    /// oltp_read_only
+    /// sysbench oltp_read_only
     ReadOnly,
+    /// db_bench fillrandom, to the last key
+    Fill,
+    /// db_bench overwrite
+    Overwrite,
+    /// db_bench readwhilewriting
+    ReadWhileWriting,
+    /// db_bench readwhilewriting, writes limited to 640 KiB/s: the published 20 MiB/s, scaled as zn540-lab is
+    ReadWhileLimited,
 }
 
 impl From<ZonedLoad> for zoned::live::Load {
@@ -495,6 +515,10 @@ impl From<ZonedLoad> for zoned::live::Load {
             ZonedLoad::WriteOnly => Self::WriteOnly,
             ZonedLoad::ReadWrite => Self::ReadWrite,
             ZonedLoad::ReadOnly => Self::ReadOnly,
+            ZonedLoad::Fill => Self::Fill,
+            ZonedLoad::Overwrite => Self::Overwrite,
+            ZonedLoad::ReadWhileWriting => Self::ReadWhileWriting,
+            ZonedLoad::ReadWhileLimited => Self::ReadWhileLimited,
         }
     }
 }
@@ -507,20 +531,20 @@ struct ZonedLive {
         long,
         requires = "live",
         value_delimiter = ',',
-        default_value = "myrocks-7,myrocks-28,myrocks-zones,innodb-7",
+        default_value = "myrocks-7,myrocks-28,myrocks-zones,innodb-7,rocksdb-7,rocksdb-28,rocksdb-zones",
         value_name = "NAME,…"
     )]
     variants: Vec<ZonedVariant>,
-    /// Live: what sysbench runs, one after the other
+    /// Live: what sysbench and db_bench run, one after the other
     #[arg(
         long,
         requires = "live",
         value_delimiter = ',',
-        default_value = "write-only,read-write,read-only",
+        default_value = "write-only,read-write,read-only,fill,overwrite,read-while-writing,read-while-limited",
         value_name = "NAME,…"
     )]
     loads: Vec<ZonedLoad>,
-    /// Live: connections; several values make one point each
+    /// Live: connections, and threads of db_bench that read; several values make one point each
     #[arg(long, requires = "live", value_delimiter = ',', default_value = "16", value_name = "N,…")]
     connections: Vec<u32>,
     /// Live: tables
@@ -529,7 +553,10 @@ struct ZonedLive {
     /// Live: rows of each table, which take about 200 bytes
     #[arg(long, requires = "live", default_value_t = 600_000, value_name = "N")]
     rows: u64,
-    /// Live: measured time of each run
+    /// Live: keys of db_bench, which take about 450 bytes
+    #[arg(long, requires = "live", default_value_t = 1_500_000, value_name = "N")]
+    keys: u64,
+    /// Live: measured time of each run; a fill takes as long as it takes
     #[arg(long, requires = "live", default_value = "20s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     seconds: u64,
     /// Live: load before the first measurement of a drive
@@ -541,6 +568,9 @@ struct ZonedLive {
     /// Live: database server, instead of the one installed
     #[arg(long, requires = "live", value_name = "PATH")]
     mysqld: Option<PathBuf>,
+    /// Live: RocksDB's plug-in [default: target/plugins/libtranche_rocksdb.so, which `make plugin` makes]
+    #[arg(long, requires = "live", value_name = "FILE")]
+    plugin: Option<PathBuf>,
     /// Live: directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
     #[arg(long, requires = "live", value_name = "DIR")]
     scratch: Option<PathBuf>,
@@ -549,7 +579,8 @@ struct ZonedLive {
 /// Options of `tranche study zoned`.
 #[derive(Args, Clone, Debug)]
 pub struct Zoned {
-    /// Run MyRocks and InnoDB with sysbench on real file systems over the drive. Needs root, FUSE, MariaDB with its RocksDB plug-in, sysbench
+    /// Run MyRocks and InnoDB with sysbench, and RocksDB with db_bench, on real file systems over the drive. Needs root, FUSE, MariaDB with its
+    /// RocksDB plug-in, sysbench, db_bench, and RocksDB's plug-in (`make plugin`), as far as the variants need them
     #[arg(long, conflicts_with_all = ["sim", "set", "parts", "scale", "quick", "compaction_time"])]
     live: bool,
     #[command(flatten)]
@@ -608,12 +639,14 @@ impl Zoned {
             threads: real.connections,
             tables: real.tables,
             rows: real.rows,
+            keys: real.keys,
             seconds: real.seconds,
             warmup: real.warmup,
             repeat: self.repeat.unwrap_or(2),
             cache: real.cache,
             drive: self.drive.clone().unwrap_or_else(|| zoned::live::DEFAULT_PROFILE.into()),
             mysqld: real.mysqld,
+            plugin: real.plugin,
             out: self.out.clone(),
             overwrite: self.overwrite.into(),
             scratch: real.scratch,

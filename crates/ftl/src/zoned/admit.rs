@@ -227,8 +227,10 @@ impl Zones {
     fn take_back(&mut self, id: ZoneId) {
         let Some(table) = self.table_mut(id.volume) else { return };
         let zone = &mut table.zones[id.zone as usize];
+        let taken = zone.admitted < zone.accepted;
         zone.accepted = zone.admitted;
-        if zone.state == ZoneState::Full {
+        // One of which nothing waits stays full, and as old as it is.
+        if taken && zone.state == ZoneState::Full {
             table.set_state(id.zone, ZoneState::Closed);
         }
     }
@@ -347,12 +349,13 @@ impl Zones {
         self.claims == 0 && self.used >= self.pool
     }
 
-    /// Whether a window takes so many more pages: of its own claim, and of what nobody has claimed.
+    /// Whether a window takes so many more pages: of its own claim, and of what nobody has claimed. After a recovery there may be more claims than
+    /// room: then it waits until some of what there is has gone to flash.
     #[inline]
     pub(super) fn has_room(&self, index: u16, pages: u32) -> bool {
         let window = &self.windows[usize::from(index)];
         let claimed = window.claim.saturating_sub(window.charged);
-        claimed + self.pool.saturating_sub(self.used + self.claims) >= pages
+        claimed + self.pool.saturating_sub(self.used + self.claims) >= pages && self.used + pages <= self.pool
     }
 
     /// The window of a zone; a new one if it has none and there is room for its claim.

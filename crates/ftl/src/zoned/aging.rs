@@ -64,20 +64,25 @@ impl Zones {
         }
     }
 
-    /// Power is back: all zones begin their ages.
+    /// Power is back: all zones begin their ages, and nothing is recommended. A program that ends and starts again forgets both, too.
     pub(super) fn begin_ages<S: Storage>(
         &mut self,
         now: Nanos,
         mapped: &PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) {
+        for zone in self.tables.iter_mut().flatten().flat_map(|table| &mut table.zones) {
+            zone.finished_by_set &= zone.state == ZoneState::Full;
+        }
         if !self.ages {
             return;
         }
         self.look_at = Nanos::MAX;
         for table in self.tables.iter_mut().flatten() {
             table.now = now;
-            table.zones.iter_mut().for_each(|zone| zone.since = now);
+            for zone in &mut table.zones {
+                (zone.since, zone.finish_recommended, zone.reset_recommended) = (now, false, false);
+            }
             let aging = table.aging;
             table.next_age = table.zones.iter().map(|zone| zone.next_age(&aging)).min().unwrap_or(Nanos::MAX);
         }

@@ -144,9 +144,10 @@ impl Zones {
         zone.floor = word(12).min(striping.units);
         zone.extension = extension.into();
         zone.committed = pointer;
-        zone.finished_by_set = word(0) & FINISHED_BY_SET != 0;
         table.set_zrwa(number, zrwa);
         table.set_state(number, state);
+        // One that was filled is recorded as closed, and is full again if its end is there.
+        table.zones[number as usize].finished_by_set = word(0) & FINISHED_BY_SET != 0;
         Ok(())
     }
 }

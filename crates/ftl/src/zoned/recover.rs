@@ -71,7 +71,9 @@ impl Zones {
         self.plots.reset();
         for table in self.tables.iter_mut().flatten() {
             for zone in 0..table.layout.zones {
+                let finished_by_set = table.zones[zone as usize].finished_by_set;
                 table.set_state(zone, table.lasting_state(zone));
+                table.zones[zone as usize].finished_by_set = finished_by_set;
             }
             for zone in &mut table.zones {
                 (zone.window, zone.waiting, zone.accepted) = (None, 0, zone.admitted);
@@ -116,6 +118,7 @@ impl Zones {
                 let Some((zone, _)) = closed.max_by_key(|(_, zone)| zone.admitted) else { break };
                 table.set_state(zone, ZoneState::Full);
                 let id = ZoneId { volume, zone };
+                self.end_area(id, cx);
                 self.record(id, cx);
                 if let Some(window) = self.zone(id).window {
                     self.make_ready(window);

@@ -1,5 +1,6 @@
 //! Drives at random.
 
+use super::aging::random_aging;
 use super::pick;
 use ftl::{Config, GcConfig, PlacementConfig, SetConfig, ZonesConfig, ZrwaLayout};
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
@@ -62,6 +63,7 @@ pub fn random_config(rng: &mut Rng) -> Config {
                 active,
                 buffer_pages: active * unit_pages + rng.below(40) as u32,
                 zrwa,
+                aging: random_aging(rng),
                 ..ZonesConfig::default()
             },
         }],

@@ -1,19 +1,21 @@
-//! Zones against a model: random writes, appends, zone management, reads, flushes, power cuts, kills with journal replay, program and
-//! erase failures, with a page-mapped volume beside them on the same flash.
+//! Zones against a model: random writes, appends, zone management, reads, flushes, idle time that ages zones, power cuts, kills with journal replay,
+//! program and erase failures, with a page-mapped volume beside them on the same flash.
 //!
 //!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test zones      (a campaign)
 //!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test zones                     (repeats one seed)
 
+mod aging;
 mod areas;
 mod config;
 mod model;
 #[path = "../support/mod.rs"]
 mod support;
 
+use aging::{Age, Aged};
 use config::random_config;
 use ftl::{
-    Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, PAGE, SetId, Source, VolumeId, ZoneAction,
-    ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneTarget,
+    Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, PAGE, SetConfig, SetId, Source, VolumeId,
+    ZoneAction, ZoneAging, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneTarget,
 };
 use media::{Nanos, Rng};
 use model::Model;
@@ -64,6 +66,9 @@ struct Run {
     layout: ZoneLayout,
     volume: VolumeId,
     zones: Vec<Model>,
+    aging: ZoneAging,
+    ages: Vec<Age>,
+    aged: Aged,
     /// The page-mapped volume, a value for each page.
     mapped: Option<VolumeId>,
     pages: Vec<u32>,
@@ -109,6 +114,10 @@ impl Run {
         let mut saved = Vec::new();
         ftl.save(&mut saved);
         store.journal.clear();
+        let aging = match &config.sets[..] {
+            [SetConfig::Nand { zones, .. }] => zones.aging,
+            sets => panic!("seed {seed}: {sets:?}"),
+        };
         Run {
             seed,
             rng,
@@ -119,6 +128,9 @@ impl Run {
             layout,
             volume,
             zones: vec![Model::default(); layout.zones as usize],
+            aging,
+            ages: vec![Age::default(); layout.zones as usize],
+            aged: Aged::default(),
             mapped,
             pages: vec![0; (left / u64::from(PAGE)) as usize],
             in_flight: BTreeMap::new(),
@@ -412,11 +424,25 @@ impl Run {
                     model.area.get_or_insert_default();
                 }
             }
-            ZoneAction::Finish if model.area.is_some() => model.ended += 1,
+            ZoneAction::Finish if model.area.is_some() => {
+                let waits = |under_way: &InFlight| matches!(under_way, InFlight::Area { zone: z, ended, .. } if *z == zone && *ended == model.ended);
+                let any_waits = self.in_flight.values().any(waits);
+                model.ended += 1;
+                // The write pointer has passed all that is in the area, and goes back to what was admitted.
+                if let Some(area) = &mut model.area {
+                    area.pointer = (written / 8) as u32;
+                }
+                if any_waits {
+                    self.full_anew(zone);
+                }
+            }
             ZoneAction::Finish => {
                 model.ended += 1;
                 assert!(written >= model.acknowledged, "seed {}", self.seed);
-                model.sectors.truncate(written);
+                if written < model.sectors.len() {
+                    model.sectors.truncate(written);
+                    self.full_anew(zone);
+                }
             }
             _ => {}
         }
@@ -506,6 +532,8 @@ impl Run {
                 return;
             }
             match self.ftl.next_event() {
+                // Most zones are to be filled before they are old.
+                Some(at) if !all && at >= self.next_age() && self.rng.below(4) > 0 => return,
                 Some(at) => self.now = self.now.max(at),
                 None if all => {
                     panic!("seed {}: {:?} never end; {}", self.seed, self.in_flight, self.ftl.describe(SET))
@@ -518,8 +546,10 @@ impl Run {
     }
 
     fn poll(&mut self) {
+        let due = self.age();
         let mut done = std::mem::take(&mut self.done);
         self.ftl.poll(self.now, &mut self.store, &mut done);
+        self.check_due(&due);
         for done in done.drain(..) {
             match done.result {
                 Ok(()) => self.ended(done.io.0),
@@ -563,6 +593,7 @@ impl Run {
             self.ftl.recover(self.now, &mut self.store);
         }
         self.audit();
+        self.begin_ages(&before);
         self.poll();
         let kept = !off || (self.config.protected && energy);
         let nothing = off && self.config.protected && !energy;
@@ -656,10 +687,12 @@ impl Run {
                 72..76 => self.flush(),
                 76..94 => self.pass_time(false),
                 94 => self.pass_time(true),
-                95 | 96 => self.audit(),
+                95 => self.audit(),
+                96 => self.rest(),
                 97 => self.save(),
                 _ => self.cut(),
             }
+            self.check_ages();
         }
         self.pass_time(true);
         self.audit();
@@ -675,16 +708,24 @@ fn random_operations_and_power_cuts() {
         return;
     }
     let rounds: u64 = std::env::var("TRANCHE_MODEL_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(60);
-    let (mut cuts, mut worn_out, mut area_pages) = (0, 0, [0; 3]);
+    let (mut cuts, mut worn_out, mut area_pages, mut aged) = (0, 0, [0; 3], Aged::default());
     for seed in 0..rounds {
         let mut run = Run::new(seed);
         run.go(3000);
         cuts += run.cuts;
         worn_out += u32::from(run.worn_out);
         area_pages.iter_mut().zip(run.area_pages).for_each(|(all, one)| *all += one);
+        aged.finish_recommended += run.aged.finish_recommended;
+        aged.excursions += run.aged.excursions;
+        aged.reset_recommended += run.aged.reset_recommended;
     }
     let [written, again, commits] = area_pages;
     assert!(written > 0 && again > 0 && commits > 0, "{area_pages:?}");
+    let Aged { finish_recommended, excursions, reset_recommended } = aged;
+    assert!(finish_recommended > 0 && excursions > 0 && reset_recommended > 0, "{aged:?}");
     println!("{rounds} drives with zones, {cuts} power cuts and kills, {worn_out} drives worn out");
     println!("{written} pages written to areas, {again} of them again, {commits} commits");
+    println!(
+        "{finish_recommended} zones should be finished, {excursions} were by the set, {reset_recommended} should be reset"
+    );
 }

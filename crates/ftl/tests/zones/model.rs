@@ -43,8 +43,10 @@ impl Area {
 
     pub fn acknowledge(&mut self, first: usize, count: usize, value: u32, pointer: u32) {
         for values in &mut self.pages[first..first + count] {
-            let at = values.iter().position(|&v| v == value).expect("nothing newer was acknowledged");
-            values.drain(..at);
+            // If it is not there, a later write was acknowledged first: this one had waited, and its answer waited for a poll.
+            if let Some(at) = values.iter().position(|&v| v == value) {
+                values.drain(..at);
+            }
         }
         self.acknowledged = self.acknowledged.max(pointer);
     }

@@ -27,7 +27,7 @@ use crate::{
 };
 
 /// Who the studies are to the drive.
-const HOST_NQN: &str = "nqn.2026-11.io.tranche:lab";
+pub(crate) const HOST_NQN: &str = "nqn.2026-11.io.tranche:lab";
 
 /// How the power is cut.
 #[derive(Clone, Copy, Debug)]

@@ -1,6 +1,8 @@
-//! The study with a real database on real file systems: MyRocks on a store on zones, beside MyRocks and InnoDB on XFS on conventional namespaces of the
-//! same chips, under sysbench.
+//! The study with real databases on real file systems: MyRocks on a store on zones, beside MyRocks and InnoDB on XFS on conventional namespaces of the
+//! same chips, under sysbench; and RocksDB alone, under db_bench, with its plug-in on zones beside XFS.
 
+mod db_bench;
+mod loads;
 mod report;
 mod sysbench;
 mod variants;
@@ -14,7 +16,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use self::sysbench::{Measured, Sysbench};
-pub use self::variants::Variant;
+pub use self::{loads::Load, variants::Variant};
 use super::published;
 use crate::{
     Findings,
@@ -44,6 +46,8 @@ pub struct Options {
     pub tables: u32,
     /// Rows of a table.
     pub rows: u64,
+    /// Keys of db_bench.
+    pub keys: u64,
     /// Seconds that are measured.
     pub seconds: u64,
     /// Seconds of load before the first measurement of a drive.
@@ -56,6 +60,8 @@ pub struct Options {
     pub drive: String,
     /// The server, in place of the one that is installed.
     pub mysqld: Option<PathBuf>,
+    /// RocksDB's plug-in, in place of the one that `make plugin` has built.
+    pub plugin: Option<PathBuf>,
     /// Where results go.
     pub out: PathBuf,
     /// Whether results that are in `out` may go.
@@ -77,49 +83,18 @@ impl Default for Options {
             threads: vec![16],
             tables: 4,
             rows: 600_000,
+            keys: 1_500_000,
             seconds: 20,
             warmup: 20,
             repeat: 2,
             cache: 32 << 20,
             drive: DEFAULT_PROFILE.into(),
             mysqld: None,
+            plugin: None,
             out: "out/zoned".into(),
             overwrite: Overwrite::default(),
             scratch: None,
             seed: 1,
-        }
-    }
-}
-
-/// What sysbench runs.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub enum Load {
-    /// `oltp_read_only`: 14 queries.
-    ReadOnly,
-    /// `oltp_write_only`: 4 changes.
-    WriteOnly,
-    /// `oltp_read_write`: both.
-    ReadWrite,
-}
-
-impl Load {
-    /// All of them, in the order in which they run.
-    pub const ALL: [Self; 3] = [Self::WriteOnly, Self::ReadWrite, Self::ReadOnly];
-
-    fn script(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "oltp_read_only",
-            Self::WriteOnly => "oltp_write_only",
-            Self::ReadWrite => "oltp_read_write",
-        }
-    }
-
-    /// What metrics of this load begin with.
-    fn prefix(self) -> &'static str {
-        match self {
-            Self::ReadOnly => "read_only",
-            Self::WriteOnly => "write_only",
-            Self::ReadWrite => "read_write",
         }
     }
 }
@@ -138,6 +113,7 @@ impl Options {
         }
         range("tables", self.tables.into(), 1, 1_000)?;
         range("rows", self.rows, 1_000, 1_000_000_000)?;
+        range("keys", self.keys, 1_000, 1_000_000_000)?;
         range("seconds", self.seconds, 1, 86_400)?;
         range("warmup", self.warmup, 0, 86_400)?;
         range("repeat", self.repeat.into(), 1, 1_000)?;
@@ -145,7 +121,26 @@ impl Options {
         if self.variants.is_empty() || self.loads.is_empty() || self.threads.is_empty() {
             bail!("there is nothing to run");
         }
+        if self.runs().is_empty() {
+            bail!(
+                "there is nothing to run: db_bench's loads are for rocksdb-zones, rocksdb-7 and rocksdb-28, sysbench's for the others"
+            );
+        }
         Ok(())
+    }
+
+    /// The variants that one of the loads is for.
+    fn runs(&self) -> Vec<Variant> {
+        let has_load =
+            |variant: &Variant| self.loads.iter().any(|load| load.is_db_bench() == variant.is_db_bench());
+        self.variants.iter().copied().filter(has_load).collect()
+    }
+
+    /// Whether sysbench runs on a database server; whether db_bench runs.
+    fn needs(&self) -> (bool, bool) {
+        let runs = self.runs();
+        let is_db_bench = |variant: &Variant| variant.is_db_bench();
+        (!runs.iter().all(is_db_bench), runs.iter().any(is_db_bench))
     }
 }
 
@@ -156,9 +151,14 @@ pub fn obstacle(options: &Options) -> Option<String> {
             .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
         (!found).then(|| format!("no {program}: on Debian: apt-get install {package}"))
     };
+    let (sysbench, db_bench) = options.needs();
+    let needs_plugin = options.runs().contains(&Variant::RocksZones);
+    let missing = |error: anyhow::Error| format!("{error:#}");
     mounted_drive::obstacle()
-        .or_else(|| Server::find(options.mysqld.as_deref()).err().map(|error| format!("{error:#}")))
-        .or_else(|| installed("sysbench", "sysbench"))
+        .or_else(|| Server::find(options.mysqld.as_deref()).err().filter(|_| sysbench).map(missing))
+        .or_else(|| installed("sysbench", "sysbench").filter(|_| sysbench))
+        .or_else(|| installed("db_bench", db_bench::PACKAGE).filter(|_| db_bench))
+        .or_else(|| db_bench::plugin(options).err().filter(|_| needs_plugin).map(missing))
 }
 
 /// Runs the study and writes its results.
@@ -172,14 +172,16 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
     if let Some(why) = obstacle(options) {
         bail!("the study cannot run live here: {why}");
     }
-    let server = Server::find(options.mysqld.as_deref())?;
+    let (sysbench, _) = options.needs();
+    let server = if sysbench { Some(Server::find(options.mysqld.as_deref())?) } else { None };
+    let plugin = db_bench::plugin(options).ok();
     let program = Program::find_or_this()?;
     results::directory(&options.out)?;
-    let bytes = u64::from(options.tables) * options.rows * 250;
+    let bytes = (u64::from(options.tables) * options.rows * 250).max(options.keys * 420);
     let parent =
         options.scratch.clone().map_or_else(|| scratch::default_parent(bytes * 8 + (2 << 30)), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
-    let study = Study { options, server, program, scratch, control };
+    let study = Study { options, server, plugin, program, scratch, control };
     let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
     results.write(&options.out)?;
     let page = options.out.join("report.html");
@@ -191,7 +193,9 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
 /// What the runs share.
 struct Study<'a> {
     options: &'a Options,
-    server: Server,
+    /// The database server, where one is needed.
+    server: Option<Server>,
+    plugin: Option<PathBuf>,
     program: Program,
     scratch: Scratch,
     control: &'a Control,
@@ -205,28 +209,35 @@ struct Database<'a> {
 
 impl Study<'_> {
     fn run(&self) -> Result<Results> {
-        let options = self.options;
+        let (options, chosen) = (self.options, self.options.runs());
         let drive = profile::table(&options.drive)?;
-        let cells = options.loads.len() * options.threads.len() * usize::try_from(options.repeat)?;
-        let steps = options.variants.len() * (1 + cells);
+        let repeat = usize::try_from(options.repeat)?;
+        let steps: usize = chosen.iter().map(|variant| 1 + repeat * self.cells(*variant)).sum();
         let mut progress = Progress::new(self.control, steps as u64);
         let mut bases = BTreeMap::new();
-        for &variant in &options.variants {
+        for &variant in &chosen {
             progress.begin(&format!("preparing {variant}"));
             let start = Instant::now();
-            let base = self.prepare(variant, &drive, &mut |detail| progress.detail(detail));
+            let mut detail = |detail: &str| progress.detail(detail);
+            let base = match variant.is_db_bench() {
+                true => self.prepare_empty(variant, &drive, &mut detail),
+                false => self.prepare(variant, &drive, &mut detail),
+            };
             bases.insert(variant, base.with_context(|| format!("preparing {variant}"))?);
             progress.end(&format!("{} s", start.elapsed().as_secs()));
         }
         let mut variants: Vec<results::Variant> = Vec::new();
-        for &variant in &options.variants {
+        for &variant in &chosen {
             let (name, description) = (variant.name().into(), variant.description().into());
             variants.push(results::Variant { name, description, runs: Vec::new() });
         }
         for repetition in 0..options.repeat {
-            for (&variant, result) in options.variants.iter().zip(&mut variants) {
+            for (&variant, result) in chosen.iter().zip(&mut variants) {
                 let base = bases.get(&variant).context("a variant was not prepared")?;
-                let runs = self.repetition(base, variant, repetition, &mut progress);
+                let runs = match variant.is_db_bench() {
+                    true => self.db_bench(base, variant, repetition, &mut progress),
+                    false => self.repetition(base, variant, repetition, &mut progress),
+                };
                 result
                     .runs
                     .extend(runs.with_context(|| format!("{variant}, repetition {}", repetition + 1))?);
@@ -234,6 +245,22 @@ impl Study<'_> {
         }
         drop(progress);
         self.results(drive, variants)
+    }
+
+    fn server(&self) -> Result<&Server> {
+        self.server.as_ref().context("there is no database server")
+    }
+
+    /// Threads of a load, a run for each number: what only writes has one.
+    fn threads(&self, load: Load) -> Vec<u32> {
+        let has_one = load.is_db_bench() && !load.reads_beside_writes();
+        if has_one { vec![1] } else { self.options.threads.clone() }
+    }
+
+    /// Runs of a variant in each repetition.
+    fn cells(&self, variant: Variant) -> usize {
+        let loads = self.options.loads.iter().filter(|load| load.is_db_bench() == variant.is_db_bench());
+        loads.map(|load| self.threads(*load).len()).sum()
     }
 
     fn files(&self, mounted: &MountedDrive) -> Result<Files> {
@@ -271,10 +298,10 @@ impl Study<'_> {
         let layout = variant.layout(&self.options.drive, drive)?;
         BaseImage::make(&self.scratch, &self.program, &layout, progress, |mounted, progress| {
             let files = self.files(mounted)?;
-            self.server.make_dir(&files.data)?;
+            self.server()?.make_dir(&files.data)?;
             let tuning = Tuning { buffer_pool_mib: 64, ..self.tuning(variant) };
             progress("installing the database");
-            mariadb::install(&self.server, &files, &tuning)?;
+            mariadb::install(self.server()?, &files, &tuning)?;
             let instance = self.start(&files, &tuning)?;
             progress("filling the tables");
             self.sysbench(instance.socket(), variant, 0).prepare()?;
@@ -284,7 +311,7 @@ impl Study<'_> {
     }
 
     fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
-        Instance::start(&self.scratch, &self.server, files, tuning, "db", Duration::from_secs(120))
+        Instance::start(&self.scratch, self.server()?, files, tuning, "db", Duration::from_secs(120))
     }
 
     /// All loads on a fresh copy of the prepared drive.
@@ -298,11 +325,12 @@ impl Study<'_> {
         const NAME: &str = "run";
         let options = self.options;
         let mut mounted = base.open(&self.scratch, &self.program, NAME, &toml::Table::new())?;
+        let usable = usable(&mounted)?;
         let instance = self.start(&self.files(&mounted)?, &self.tuning(variant))?;
         let database = Database { instance: &instance, variant };
         let mut runs = Vec::new();
         let mut warm = options.warmup == 0;
-        for &load in &options.loads {
+        for &load in options.loads.iter().filter(|load| !load.is_db_bench()) {
             for &threads in &options.threads {
                 progress.begin(&format!(
                     "{variant}, {}, {threads} threads, repetition {}",
@@ -320,7 +348,8 @@ impl Study<'_> {
                     warm = true;
                 }
                 progress.detail("measuring");
-                let run = self.one(&mut mounted, &database, load, (threads, repetition))?;
+                let mut run = self.one(&mut mounted, &database, load, (threads, repetition))?;
+                run.metrics.insert(format!("{}_usable_MiB", load.prefix()), usable);
                 progress.end(&summary(&run, load));
                 runs.push(run);
             }
@@ -372,13 +401,21 @@ impl Study<'_> {
             engine: "live",
             seed: self.options.seed,
             drive: serde_json::json!({ "profile": self.options.drive, "toml": drive }),
-            host: Host::this(vec![self.server.title.clone(), "sysbench".into()]),
+            host: Host::this(self.software()),
             comparisons: self.comparisons(&variants),
             variants,
             notes: Vec::new(),
         };
         results.notes = report::notes(&results, self.options);
         Ok(results)
+    }
+
+    /// What the databases and loads are.
+    fn software(&self) -> Vec<String> {
+        let (sysbench, db_bench) = self.options.needs();
+        let server = self.server.iter().map(|server| server.title.clone());
+        let loads = [("sysbench", sysbench), ("db_bench", db_bench)];
+        server.chain(loads.into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name.to_owned())).collect()
     }
 
     /// Zones over each conventional variant, and more spare over less.
@@ -389,17 +426,19 @@ impl Study<'_> {
             (Variant::Zones, Variant::Spare28),
             (Variant::Zones, Variant::InnoDb),
             (Variant::Spare28, Variant::Spare7),
+            (Variant::RocksZones, Variant::Rocks7),
+            (Variant::RocksZones, Variant::Rocks28),
+            (Variant::Rocks28, Variant::Rocks7),
         ];
         let mut rows = Vec::new();
         for (of, over) in pairs {
             let (Some(found), Some(base)) = (find(of), find(over)) else { continue };
-            for load in &self.options.loads {
-                for metric in METRICS {
+            let loads = self.options.loads.iter().filter(|load| load.is_db_bench() == of.is_db_bench());
+            for load in loads {
+                for metric in load.compared() {
                     let name = format!("{}_{metric}", load.prefix());
-                    let known = (of, over, metric) == (Variant::Zones, Variant::Spare7, "tps");
-                    // The least of nine published cells: which cell it is, is not told.
-                    let published = |_: Option<&Point>| known.then(|| Published::ratio(published::MYROCKS.0));
-                    rows.extend(compare(&name, found, base, published));
+                    let known = published::live(&name, of.name(), over.name());
+                    rows.extend(compare(&name, found, base, |_| known.map(Published::ratio)));
                 }
             }
         }
@@ -431,7 +470,7 @@ impl Database<'_> {
 }
 
 /// Bytes that an engine was given, and that it wrote.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
 struct Engine {
     given: u64,
     written: u64,
@@ -446,10 +485,41 @@ impl Engine {
     }
 }
 
-/// The figures that are compared, for each load.
-const METRICS: [&str; 5] = ["tps", "p99_ms", "p999_ms", "flash_bytes_per_transaction", "lifetime_years"];
+/// MiB that the file system of a mounted drive has for files.
+fn usable(mounted: &MountedDrive) -> Result<f64> {
+    let mount = mounted.volume("data")?.mount.clone().context("the data's namespace is not mounted")?;
+    let space =
+        rustix::fs::statvfs(&mount).with_context(|| format!("asking {} for its space", mount.display()))?;
+    #[expect(clippy::cast_precision_loss, reason = "far below 2^52")]
+    let bytes = (space.f_blocks * space.f_frsize) as f64;
+    Ok(bytes / 1_048_576.0)
+}
 
+/// What the flash had to do: bytes, amplification of the drive and the engine, and years at this rate.
 #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+fn flash_metrics(
+    namespaces: &[NamespaceCounts],
+    engine: Option<Engine>,
+    seconds: f64,
+    endurance: u128,
+) -> BTreeMap<&'static str, f64> {
+    let flash = total_on_flash(namespaces);
+    let (media, host) = (flash.media_bytes_written as f64, flash.host_bytes_written as f64);
+    let mut metrics = BTreeMap::from([
+        ("flash_bytes", media),
+        ("host_write_MiBps", host / seconds.max(1e-9) / 1_048_576.0),
+    ]);
+    if host > 0.0 {
+        metrics.insert("drive_write_amplification", media / host);
+        let years = lifetime_years(endurance, flash.media_bytes_written, seconds);
+        metrics.extend(years.map(|years| ("lifetime_years", years)));
+        if let Some(engine) = engine.filter(|engine| engine.given > 0) {
+            metrics.insert("engine_write_amplification", engine.written as f64 / engine.given as f64);
+        }
+    }
+    metrics
+}
+
 fn metrics(
     load: Load,
     measured: &Measured,
@@ -457,27 +527,22 @@ fn metrics(
     engine: Option<Engine>,
     endurance: u128,
 ) -> BTreeMap<String, f64> {
-    let flash = total_on_flash(namespaces);
-    let (media, host) = (flash.media_bytes_written as f64, flash.host_bytes_written as f64);
-    let (transactions, seconds) = (measured.transactions.max(1) as f64, measured.seconds.max(1e-9));
-    let mut metrics = BTreeMap::from([
-        ("tps", measured.transactions as f64 / seconds),
+    let mut metrics = flash_metrics(namespaces, engine, measured.seconds, endurance);
+    if load == Load::ReadOnly {
+        // It writes next to nothing: ratios of that say nothing.
+        metrics.retain(|name, _| name.contains("bytes") || name.starts_with("host"));
+    }
+    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
+    let transactions = measured.transactions as f64;
+    let flash = metrics.remove("flash_bytes").unwrap_or(0.0);
+    metrics.extend([
+        ("tps", transactions / measured.seconds.max(1e-9)),
         ("p50_ms", measured.latency.p50),
         ("p99_ms", measured.latency.p99),
         ("p999_ms", measured.p999),
         ("p9999_ms", measured.p9999),
-        ("flash_bytes_per_transaction", media / transactions),
-        ("host_write_MiBps", host / seconds / 1_048_576.0),
+        ("flash_bytes_per_transaction", flash / transactions.max(1.0)),
     ]);
-    // A load that only reads writes next to nothing: ratios of that say nothing.
-    if load != Load::ReadOnly && host > 0.0 {
-        metrics.insert("drive_write_amplification", media / host);
-        let years = lifetime_years(endurance, flash.media_bytes_written, measured.seconds);
-        metrics.extend(years.map(|years| ("lifetime_years", years)));
-        if let Some(engine) = engine.filter(|engine| engine.given > 0) {
-            metrics.insert("engine_write_amplification", engine.written as f64 / engine.given as f64);
-        }
-    }
     metrics.into_iter().map(|(name, value)| (format!("{}_{name}", load.prefix()), value)).collect()
 }
 

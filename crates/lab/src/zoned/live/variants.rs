@@ -18,6 +18,12 @@ pub enum Variant {
     Spare28,
     /// InnoDB on XFS on a conventional namespace with 7 % of spare.
     InnoDb,
+    /// RocksDB with its plug-in on a store on zones.
+    RocksZones,
+    /// RocksDB on XFS on a conventional namespace with 7 % of spare.
+    Rocks7,
+    /// The same with 28 % of spare.
+    Rocks28,
 }
 
 /// Thousandths of the media that the published drives offer: 2.0, 1.92 and 1.60 TB of 2 TiB (ATC 2021, section 5).
@@ -25,7 +31,20 @@ const OFFERED: [u64; 3] = [910, 873, 728];
 
 impl Variant {
     /// All of them.
-    pub const ALL: [Self; 4] = [Self::Spare7, Self::Spare28, Self::Zones, Self::InnoDb];
+    pub const ALL: [Self; 7] = [
+        Self::Spare7,
+        Self::Spare28,
+        Self::Zones,
+        Self::InnoDb,
+        Self::Rocks7,
+        Self::Rocks28,
+        Self::RocksZones,
+    ];
+
+    /// Whether it is RocksDB alone, under db_bench; the others are databases under sysbench.
+    pub(super) fn is_db_bench(self) -> bool {
+        matches!(self, Self::RocksZones | Self::Rocks7 | Self::Rocks28)
+    }
 
     /// Its name in results.
     pub fn name(self) -> &'static str {
@@ -34,6 +53,9 @@ impl Variant {
             Self::Spare7 => "myrocks-7",
             Self::Spare28 => "myrocks-28",
             Self::InnoDb => "innodb-7",
+            Self::RocksZones => "rocksdb-zones",
+            Self::Rocks7 => "rocksdb-7",
+            Self::Rocks28 => "rocksdb-28",
         }
     }
 
@@ -44,6 +66,9 @@ impl Variant {
             Self::Spare7 => "MyRocks on XFS on a conventional namespace with 7 % of spare.",
             Self::Spare28 => "MyRocks on XFS on a conventional namespace with 28 % of spare.",
             Self::InnoDb => "InnoDB on XFS on a conventional namespace with 7 % of spare.",
+            Self::RocksZones => "RocksDB with its plug-in on a store on zones.",
+            Self::Rocks7 => "RocksDB on XFS on a conventional namespace with 7 % of spare.",
+            Self::Rocks28 => "RocksDB on XFS on a conventional namespace with 28 % of spare.",
         }
     }
 
@@ -74,12 +99,14 @@ impl Variant {
         let superblocks = integer("superblocks")?;
         let offered = |share: u64| superblocks * superblock * share / 1000;
         let (bytes, size, filesystem) = match self {
-            Self::Zones => {
+            Self::Zones | Self::RocksZones => {
                 let zones = offered(OFFERED[0]) / superblock;
                 (zones * superblock, zones * superblock.next_power_of_two(), Filesystem::Store)
             }
-            Self::Spare7 | Self::InnoDb => (offered(OFFERED[1]), offered(OFFERED[1]), Filesystem::Xfs),
-            Self::Spare28 => (offered(OFFERED[2]), offered(OFFERED[2]), Filesystem::Xfs),
+            Self::Spare7 | Self::InnoDb | Self::Rocks7 => {
+                (offered(OFFERED[1]), offered(OFFERED[1]), Filesystem::Xfs)
+            }
+            Self::Spare28 | Self::Rocks28 => (offered(OFFERED[2]), offered(OFFERED[2]), Filesystem::Xfs),
         };
         let whole = |bytes: u64| bytes >> 20 << 20;
         set.insert("capacity".into(), format!("{}MiB", bytes.div_ceil(1 << 20)).into());

@@ -1,0 +1,48 @@
+//! RocksDB's plug-in, built from this tree. Needs g++, RocksDB's headers and its tools.
+
+use crate::support::skipped;
+use std::fs;
+use std::path::{Path, PathBuf};
+use std::process::Command;
+use std::sync::OnceLock;
+
+/// Whether the machine has what the plug-in needs. Says so loudly where it has not.
+pub fn can_build(test: &str) -> bool {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let is_there = |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    let programs =
+        ["make", "g++", "db_bench", "ldb", "sst_dump"].into_iter().find(|program| !is_there(program));
+    let headers = Path::new("/usr/include/rocksdb/file_system.h").exists();
+    let missing = programs.or_else(|| (!headers).then_some("librocksdb-dev"));
+    if let Some(missing) = missing {
+        skipped(test, &format!("needs {missing} (scripts/setup-debian.sh installs it)"));
+    }
+    missing.is_none()
+}
+
+/// The plug-ins and the programs of their tests, made once.
+pub fn plugins() -> &'static Path {
+    static MADE: OnceLock<PathBuf> = OnceLock::new();
+    MADE.get_or_init(|| {
+        // This program is in `target/PROFILE/deps`, as is the library that it was compiled with.
+        let program = std::env::current_exe().unwrap();
+        let deps = program.parent().unwrap();
+        let files = fs::read_dir(deps).unwrap().map(|entry| entry.unwrap().path());
+        let libraries = files.filter(|file| {
+            let name = file.file_name().unwrap().to_str().unwrap();
+            name.starts_with("libtranche_store-") && name.ends_with(".a")
+        });
+        let written = |file: &PathBuf| fs::metadata(file).unwrap().modified().unwrap();
+        let store = libraries.max_by_key(written).expect("the static library of store-c");
+        let out = deps.parent().unwrap().join("test-plugins");
+        let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
+        for (dir, goals) in [("rocksdb", ["all", "tests"].as_slice()), ("hints", &["all"])] {
+            let mut make = Command::new("make");
+            make.env_remove("MAKEFLAGS").args(["-j2", "-C"]).arg(plugins.join(dir)).args(goals);
+            make.args([format!("STORE={}", store.display()), format!("OUT={}", out.display())]);
+            let output = make.arg("CXXFLAGS=-O1").output().unwrap();
+            assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+        }
+        out
+    })
+}
