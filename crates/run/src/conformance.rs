@@ -403,7 +403,7 @@ impl Host for Remote {
                 while let Some(done) = wire.next() {
                     let data = match done.data {
                         Data::In(bytes) => bytes,
-                        Data::None | Data::Out(_) => Vec::new(),
+                        Data::None | Data::Out(_) | Data::Elsewhere(_) => Vec::new(),
                     };
                     let answer = Answer { status: done.completion.status(), data };
                     answers.extend(numbers.remove(&done.tag).map(|number| (number, answer)));
