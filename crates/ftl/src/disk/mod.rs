@@ -388,7 +388,7 @@ impl DiskSet {
         }));
     }
 
-    /// Whether one of these sectors holds data and cannot be read. What was deallocated reads as zeros, whatever the platters have there.
+    /// Whether one of these sectors holds data and cannot be read. What was deallocated reads as zeros, also where the platters have other data.
     fn lacks_data(&self, (first, count): (u64, u32)) -> bool {
         let end = first + u64::from(count);
         let unreadable = self.disk.unreadable();
