@@ -2,7 +2,8 @@
 
 mod common;
 
-use common::{Bench, ON_DISK, TIMED, pattern};
+use common::{Bench, ON_DISK, TIMED, initial, pattern, small};
+use device::{InitialNamespace, LbaFormat};
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::identify::{Cns, IdentifyNamespace, IndependentNamespace};
@@ -92,16 +93,17 @@ fn a_power_cut_tears_a_block_on_a_drive_without_protection() {
 #[test]
 fn hosts_hear_what_a_power_cut_leaves_whole() {
     let unprotected = ("write_buffer", "power_loss_protection = false\nwrite_buffer");
-    let sectors = |changes: &[(&str, &str)]| {
-        let mut b = Bench::with_namespaces(changes);
-        let ns: IdentifyNamespace = b.ask(Command::identify(Cns::NAMESPACE, 2));
+    let sectors = |data: u32, changes: &[(&str, &str)]| {
+        let mut config = small(changes);
+        let format = LbaFormat::plain(data);
+        config.namespaces = [1, 2].map(|set| InitialNamespace { format, ..initial(set, 4 << 20) }).into();
+        let ns: IdentifyNamespace = Bench::new(config).ask(Command::identify(Cns::NAMESPACE, 2));
         (ns.nawupf_z.get(), ns.nabspf_z.get(), ns.nawun_z.get())
     };
-    let small = ("[drive]\n", "[drive]\nlba_formats = [512]\n");
-    assert_eq!(sectors(&[ON_DISK, small]), (7, 7, 7), "capacitors save a page");
-    assert_eq!(sectors(&[ON_DISK, small, unprotected]), (0, 0, 7), "a sector");
-    assert_eq!(sectors(&[ON_DISK, unprotected]), (0, 0, 0));
-    assert_eq!(sectors(&[small, unprotected]), (7, 7, 7), "memory writes pages as a whole");
+    assert_eq!(sectors(512, &[ON_DISK]), (7, 7, 7), "capacitors save a page");
+    assert_eq!(sectors(512, &[ON_DISK, unprotected]), (0, 0, 7), "a sector");
+    assert_eq!(sectors(4096, &[ON_DISK, unprotected]), (0, 0, 0));
+    assert_eq!(sectors(512, &[unprotected]), (7, 7, 7), "memory writes pages as a whole");
 }
 
 #[test]

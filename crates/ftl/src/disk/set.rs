@@ -15,6 +15,9 @@ use media::disk::{Op, ReadsFirst};
 use media::{FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
 
+/// Sectors that a request can spoil, at most: no transfer is longer than 128 MiB. A journal that names more is damaged.
+const MOST_SECTORS: u32 = 1 << 20;
+
 impl NvmSet for DiskSet {
     fn slot_of(&self, page: u32) -> Option<Slot> {
         let (first, count) = self.sectors_of_page(page);
@@ -304,7 +307,7 @@ impl DiskSet {
     /// Applies what a journal says of sectors.
     pub fn apply_sectors(&mut self, (first, count): (u64, u32), state: SectorState) -> bool {
         let end = first.checked_add(count.into()).filter(|&end| end <= self.disk.blocks());
-        if end.is_none() || count == 0 {
+        if end.is_none() || count == 0 || (state == SectorState::Unreadable && count > MOST_SECTORS) {
             return false;
         }
         match state {

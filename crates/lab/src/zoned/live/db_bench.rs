@@ -369,3 +369,52 @@ fn summary(run: &Run, load: Load) -> String {
         show(run.cpu.busy)
     )
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// What db_bench 7.8 prints.
+    const SAID: &str = "\
+DB path: [/db]
+overwrite    :       4.599 micros/op 217313 ops/sec 0.092 seconds 20000 operations;   24.0 MB/s
+Microseconds per write:
+Count: 20000 Average: 4.5942  StdDev: 36.76
+Min: 2  Median: 3.4467  Max: 3679
+Percentiles: P50: 3.45 P75: 3.90 P99: 9.55 P99.9: 51.00 P99.99: 380.00
+------------------------------------------------------
+(       2,       3 ]     5106  25.530%  25.530% #####
+(       3,       4 ]    10956  54.780%  80.310% ###########
+(       4,       6 ]     3003  15.015%  95.325% ###
+(       6,      10 ]      829   4.145%  99.470% #
+(    2900,    4400 ]        2   0.010% 100.000%
+
+STATISTICS:
+rocksdb.number.keys.written COUNT : 20000
+rocksdb.bytes.written COUNT : 2620000
+rocksdb.wal.bytes COUNT : 2620000
+rocksdb.flush.write.bytes COUNT : 1300000
+rocksdb.compact.write.bytes COUNT : 80000
+";
+
+    #[test]
+    fn what_db_bench_says_is_read() {
+        let measured = parse(SAID, Load::Overwrite).expect("it is complete");
+        assert_eq!((measured.operations, measured.seconds, measured.writes), (20_000, 0.092, 20_000));
+        let Percentiles { count, p50, p95, p99, max, .. } = measured.latency;
+        let nanoseconds = |milliseconds: f64| (milliseconds * 1e6).round();
+        assert_eq!((count, [p50, p95, p99].map(nanoseconds)), (20_000, [3_450.0, 6_000.0, 9_550.0]));
+        let slow = [measured.p999, measured.p9999, max];
+        assert_eq!(slow.map(nanoseconds), [51_000.0, 380_000.0, 3_679_000.0]);
+        assert_eq!((measured.engine.given, measured.engine.written), (2_620_000, 4_000_000));
+    }
+
+    #[test]
+    fn what_lacks_a_figure_is_no_result() {
+        assert!(parse(SAID, Load::Fill).is_none(), "it is another load's");
+        for line in SAID.lines().filter(|line| !line.starts_with(['D', '-', '(', 'S']) && !line.is_empty()) {
+            let without = SAID.replace(line, "");
+            assert!(parse(&without, Load::Overwrite).is_none(), "without {line}");
+        }
+    }
+}
