@@ -75,7 +75,7 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
     let handles = ["", "placement = { handles = 3 }"][rng.below(2) as usize];
     let second = match rng.below(5) {
         // What a disk tears without capacitors is for the model of its set: no command says it here.
-        4 if protected || !timing => disk(rng),
+        4 if protected || (!timing && atomic == "4KiB") => disk(rng),
         0 => "media = \"dram\"\ncapacity = \"1MiB\"".to_owned(),
         1 => "media = \"pmem\"\ncapacity = \"1MiB\"".to_owned(),
         _ => nand(rng, nand_page, ""),
