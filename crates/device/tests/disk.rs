@@ -5,7 +5,7 @@ mod common;
 use common::{Bench, ON_DISK, TIMED, initial, pattern, small};
 use device::{InitialNamespace, LbaFormat};
 use media::Nanos;
-use nvme::admin::{FaultInjection, FaultKind};
+use nvme::admin::{FaultInjection, FaultKind, PowerCut};
 use nvme::identify::{Cns, IdentifyNamespace, IndependentNamespace};
 use nvme::log::{LogId, RotationalMedia, SupportedLogPages};
 use nvme::{Command, IoCommand, NSID_ALL, Status};
@@ -104,6 +104,27 @@ fn hosts_hear_what_a_power_cut_leaves_whole() {
     assert_eq!(sectors(512, &[ON_DISK, unprotected]), (0, 0, 7), "a sector");
     assert_eq!(sectors(4096, &[ON_DISK, unprotected]), (0, 0, 0));
     assert_eq!(sectors(512, &[unprotected]), (7, 7, 7), "memory writes pages as a whole");
+}
+
+#[test]
+fn a_planned_power_cut_comes_once_and_after_its_operations() {
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    for round in 0..3 {
+        b.admin_ok(PowerCut { after_media_ops: 10, ..PowerCut::default() }, &[]);
+        let mut writes = 0;
+        while b.drive.is_powered() {
+            b.submit(b.controller, 1, &Command::write(2, writes, 1), &pattern(1, BLOCK));
+            b.run_until(Nanos::MAX);
+            writes += 1;
+            assert!(writes < 100, "the cut comes");
+        }
+        assert_eq!(writes, 10, "round {round}");
+        b.power_on();
+        for block in 0..50 {
+            b.write(2, block, 1, &pattern(2, BLOCK));
+        }
+        assert!(b.drive.is_powered());
+    }
 }
 
 #[test]

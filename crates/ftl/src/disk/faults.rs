@@ -53,13 +53,12 @@ impl Faults {
         if self.seed != self.plan.seed {
             (self.rng, self.seed) = (Rng::new(self.plan.seed), self.plan.seed);
         }
-        self.plan.cut_after = match self.plan.cut_after {
-            Some(0 | 1) => {
-                self.cut_due = true;
-                None
-            }
-            left => left.map(|left| left - 1),
-        };
+        self.cut_due |= self.plan.count_down();
+    }
+
+    /// Power is lost: no cut is planned any more.
+    pub fn power_lost(&mut self) {
+        (self.cut_due, self.plan.cut_after) = (false, None);
     }
 
     fn slowness(&mut self) -> u32 {
@@ -77,7 +76,7 @@ impl Faults {
     }
 
     pub fn of_read(&mut self) -> Fate {
-        if self.plan == FaultPlan::default() {
+        if !self.plan.is_active() {
             return Fate::default();
         }
         self.begin();
@@ -88,7 +87,7 @@ impl Faults {
     }
 
     pub fn of_write(&mut self) -> Fate {
-        if self.plan == FaultPlan::default() {
+        if !self.plan.is_active() {
             return Fate::default();
         }
         self.begin();

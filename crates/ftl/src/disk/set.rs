@@ -189,6 +189,7 @@ impl NvmSet for DiskSet {
         self.requests.clear();
         self.waiting.clear();
         self.armed = Nanos::MAX;
+        self.faults.power_lost();
         AfterCut { saved: Vec::new(), lossy: !saved && self.timed && self.disk.has_write_cache() }
     }
 

@@ -202,14 +202,7 @@ impl<M: Medium> Faulty<M> {
     /// One more operation: begins each of them.
     fn tick(&mut self) {
         self.rearm();
-        match self.plan.cut_after {
-            Some(0 | 1) => {
-                self.plan.cut_after = None;
-                self.cut_due = true;
-            }
-            Some(more) => self.plan.cut_after = Some(more - 1),
-            None => {}
-        }
+        self.cut_due |= self.plan.count_down();
     }
 
     fn is_stuck(&self, unit: u32) -> bool {

@@ -48,7 +48,7 @@ pub struct FaultPlan {
 impl FaultPlan {
     /// Whether a read, a program or a power cut may be affected (the other faults concern only erases
     /// and new media).
-    pub(super) fn is_active(&self) -> bool {
+    pub fn is_active(&self) -> bool {
         let chances = self.corrected_reads
             | self.uncorrectable_reads
             | self.weak_pages
@@ -59,5 +59,12 @@ impl FaultPlan {
             | self.fail_reads
             | self.fail_programs;
         chances != 0 || !self.stuck_dies.is_empty() || self.cut_after.is_some()
+    }
+
+    /// One more operation: counts down to the planned power cut. Whether it has come.
+    pub fn count_down(&mut self) -> bool {
+        let has_come = matches!(self.cut_after, Some(0 | 1));
+        self.cut_after = self.cut_after.filter(|_| !has_come).map(|left| left - 1);
+        has_come
     }
 }
