@@ -141,6 +141,32 @@ pub struct SetInfo {
     pub read_only: bool,
 }
 
+impl SetInfo {
+    /// Of a set on a medium that is written in place and does not wear.
+    pub(crate) fn in_place(
+        media: MediaKind,
+        capacity_bytes: u64,
+        unallocated_bytes: u64,
+        raw_bytes: u64,
+    ) -> SetInfo {
+        SetInfo {
+            media,
+            capacity_bytes,
+            unallocated_bytes,
+            raw_bytes,
+            spare_percent: 100,
+            used_percent: 0,
+            mean_cycles: 0,
+            min_cycles: 0,
+            max_cycles: 0,
+            rated_cycles: u32::MAX,
+            bad_blocks: 0,
+            free_superblocks: 0,
+            read_only: false,
+        }
+    }
+}
+
 /// What a page of a volume holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState {

@@ -352,20 +352,10 @@ impl NvmSet for MemorySet {
             MemoryKind::Dram => MediaKind::Dram,
             MemoryKind::Pmem => MediaKind::Pmem,
         };
+        let raw_bytes = self.memory.geometry().pages() * u64::from(PAGE);
         SetInfo {
-            media: kind,
-            capacity_bytes,
-            unallocated_bytes,
-            raw_bytes: self.memory.geometry().pages() * u64::from(PAGE),
-            spare_percent: 100,
-            used_percent: 0,
-            mean_cycles: 0,
-            min_cycles: 0,
-            max_cycles: 0,
             rated_cycles: self.memory.geometry().rated_cycles,
-            bad_blocks: 0,
-            free_superblocks: 0,
-            read_only: false,
+            ..SetInfo::in_place(kind, capacity_bytes, unallocated_bytes, raw_bytes)
         }
     }
 

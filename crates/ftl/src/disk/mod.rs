@@ -201,7 +201,9 @@ impl DiskSet {
             let pages = (run.0 / u64::from(PAGE)) as u32
                 ..((run.0 + u64::from(run.1)).div_ceil(u64::from(PAGE))) as u32;
             let fate = self.faults.of_write();
-            let request = self.requests.add(Request {
+            let stored = next_page..next_page + (pages.end - pages.start);
+            next_page = stored.end;
+            let id = self.requests.add(Request {
                 command,
                 op: Op::Write,
                 sectors: (first, count),
@@ -209,25 +211,17 @@ impl DiskSet {
                 fate,
                 complete: false,
             });
-            let pages = next_page..next_page + self.requests.pages(request);
-            next_page = pages.end;
-            self.accept(request, pages, write.volume, cx);
+            self.accept(id, stored, write.volume, cx);
             self.slow_down(fate.revolutions, (first, count), cx);
-            if self.timed {
-                self.disk.submit(
-                    now,
-                    media::disk::Request {
-                        id: request,
-                        op: Op::Write,
-                        block: first,
-                        count,
-                        force: write.durable,
-                        reads_first: self.reads_first(run, write.compare.is_some()),
-                    },
-                );
-            } else {
-                self.end_untimed(now, request, (first, count), cx);
-            }
+            let request = media::disk::Request {
+                id,
+                op: Op::Write,
+                block: first,
+                count,
+                force: write.durable,
+                reads_first: self.reads_first(run, write.compare.is_some()),
+            };
+            self.submit(now, request, cx);
         }
         self.stored.clear();
         self.go_on(now, cx);
@@ -301,10 +295,10 @@ impl DiskSet {
     fn spoil<S: Storage>(&mut self, sectors: (u64, u32), cx: &mut SetContext<'_, S>) {
         self.apply_sectors(sectors, SectorState::Unreadable);
         self.record_sectors(sectors, SectorState::Unreadable, cx);
-        let per_page = u64::from(PAGE / self.disk.block_bytes());
-        for page in sectors.0 / per_page..(sectors.0 + u64::from(sectors.1)).div_ceil(per_page) {
-            if page < u64::from(self.table.pages()) {
-                self.lost.lose(self.id, page as u32, cx.volumes);
+        let last = sectors.0 + u64::from(sectors.1) - 1;
+        for page in self.page_of(sectors.0)..=self.page_of(last) {
+            if page < self.table.pages() {
+                self.lost.lose(self.id, page, cx.volumes);
             }
         }
     }
@@ -317,16 +311,17 @@ impl DiskSet {
         }
     }
 
-    /// A write ends at once.
-    fn end_untimed<S: Storage>(
-        &mut self,
-        now: Nanos,
-        id: u64,
-        (first, count): (u64, u32),
-        cx: &mut SetContext<'_, S>,
-    ) {
-        self.heal((first, count), cx);
-        self.completions.push(Completion { id, at: now, hit: false, failed: None });
+    /// Puts a request to the disk; without timing it ends at once.
+    fn submit<S: Storage>(&mut self, now: Nanos, request: media::disk::Request, cx: &mut SetContext<'_, S>) {
+        if self.timed {
+            return self.disk.submit(now, request);
+        }
+        let media::disk::Request { id, op, block, count, .. } = request;
+        if op == Op::Write {
+            self.heal((block, count), cx);
+        }
+        let failed = self.disk.is_unreadable(block, count).then_some(block);
+        self.completions.push(Completion { id, at: now, hit: false, failed });
     }
 
     /// Sees to what the disk has done by `now`, and asks to be told of its next event.

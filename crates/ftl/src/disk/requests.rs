@@ -85,11 +85,6 @@ impl Requests {
         self.requests.remove(&request)
     }
 
-    /// Pages of a request.
-    pub fn pages(&self, request: u64) -> u32 {
-        self.requests.get(&request).map_or(0, |request| request.pages.end - request.pages.start)
-    }
-
     /// Writes that capacitors save, in their order: those that are complete for the host and not on the platters, and the one that the
     /// disk was writing.
     pub fn saved(&self, under_way: Option<u64>) -> impl Iterator<Item = (u64, Request)> {

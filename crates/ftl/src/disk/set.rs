@@ -54,7 +54,6 @@ impl NvmSet for DiskSet {
         let command = self.requests.open(io, runs.len() as u32);
         for run in runs {
             let sectors = self.sectors(run);
-            let (block, count) = sectors;
             let fate = self.faults.of_read();
             let id = self.requests.add(Request {
                 command,
@@ -64,20 +63,17 @@ impl NvmSet for DiskSet {
                 fate,
                 complete: false,
             });
-            self.slow_down(fate.revolutions, (block, count), cx);
-            if self.timed {
-                let request = media::disk::Request {
-                    id,
-                    op: Op::Read,
-                    block,
-                    count,
-                    force: false,
-                    reads_first: ReadsFirst::Nothing,
-                };
-                self.disk.submit(now, request);
-            } else {
-                self.end_untimed_read(now, id, (block, count));
-            }
+            self.slow_down(fate.revolutions, sectors, cx);
+            let (block, count) = sectors;
+            let request = media::disk::Request {
+                id,
+                op: Op::Read,
+                block,
+                count,
+                force: false,
+                reads_first: ReadsFirst::Nothing,
+            };
+            self.submit(now, request, cx);
         }
         self.go_on(now, cx);
         Answer::Later
@@ -239,20 +235,10 @@ impl NvmSet for DiskSet {
     }
 
     fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
+        let raw_bytes = self.disk.blocks() * u64::from(self.disk.block_bytes());
         SetInfo {
-            media: MediaKind::Disk,
-            capacity_bytes,
-            unallocated_bytes,
-            raw_bytes: self.disk.blocks() * u64::from(self.disk.block_bytes()),
-            spare_percent: 100,
-            used_percent: 0,
-            mean_cycles: 0,
-            min_cycles: 0,
-            max_cycles: 0,
-            rated_cycles: u32::MAX,
             bad_blocks: u32::try_from(self.disk.unreadable().len()).unwrap_or(u32::MAX),
-            free_superblocks: 0,
-            read_only: false,
+            ..SetInfo::in_place(MediaKind::Disk, capacity_bytes, unallocated_bytes, raw_bytes)
         }
     }
 
@@ -297,12 +283,6 @@ impl DiskSet {
             let of_page = |byte: u64| byte.saturating_sub(begin).min(PAGE.into()) as u32;
             self.unlanded.land_part(page, id, of_page(start)..of_page(end), cx.storage);
         }
-    }
-
-    /// A read ends at once.
-    fn end_untimed_read(&mut self, now: Nanos, id: u64, (first, count): (u64, u32)) {
-        let failed = self.disk.is_unreadable(first, count).then_some(first);
-        self.completions.push(media::disk::Completion { id, at: now, hit: false, failed });
     }
 
     /// Applies what a journal says of sectors.
