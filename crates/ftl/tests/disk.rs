@@ -15,16 +15,12 @@ use media::disk::drive::Scheduling;
 use media::disk::shape::{DiskShape, SeekTimes};
 use media::{FaultPlan, Nanos, Rng};
 use std::collections::BTreeMap;
-use support::{SECTOR, Store};
+use support::{SECTOR, Store, pick};
 
 const SECTORS: u64 = (PAGE / SECTOR) as u64;
 const SET: SetId = SetId(0);
 /// Pages of the disk.
 const PAGES: u32 = 1024;
-
-fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len() as u64) as usize]
-}
 
 fn random_config(rng: &mut Rng) -> Config {
     let seek =

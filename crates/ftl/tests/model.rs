@@ -12,13 +12,9 @@ use ftl::{
 };
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Rng};
 use std::collections::BTreeMap;
-use support::{SECTOR, Store};
+use support::{SECTOR, Store, pick};
 
 const SECTORS: u64 = (PAGE / SECTOR) as u64;
-
-fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len() as u64) as usize]
-}
 
 fn random_config(rng: &mut Rng) -> Config {
     let cell = pick(rng, &[Cell::Slc, Cell::Mlc, Cell::Tlc]);

@@ -1,11 +1,18 @@
 //! Contents for tests: a sector is the number of the write that made it. Slots are counted strictly.
 
 use ftl::{Io, PAGE, Piece, Record, Section, SectorState, Storage, StorageError};
-use media::{Page, Slot, Spare, Unit};
+use media::{Page, Rng, Slot, Spare, Unit};
 use std::collections::BTreeMap;
 use std::ops::Range;
 
 pub const SECTOR: u32 = 512;
+
+/// One of these.
+#[allow(dead_code, reason = "each test uses its part")]
+pub fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
+    of[rng.below(of.len() as u64) as usize]
+}
+
 const PER_PAGE: usize = (PAGE / SECTOR) as usize;
 /// What is nobody's.
 const FREE: [u32; PER_PAGE] = [u32::MAX - 1; PER_PAGE];

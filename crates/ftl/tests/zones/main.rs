@@ -20,13 +20,9 @@ use ftl::{
 use media::{Nanos, Rng};
 use model::Model;
 use std::collections::BTreeMap;
-use support::{SECTOR, Store};
+use support::{SECTOR, Store, pick};
 
 const SET: SetId = SetId(0);
-
-fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {
-    of[rng.below(of.len() as u64) as usize]
-}
 
 #[derive(Clone, Debug)]
 enum InFlight {

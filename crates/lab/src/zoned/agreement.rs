@@ -13,7 +13,7 @@ use run::sim::{Contents, Nanos, Sim};
 use serde_json::Value;
 use workload::lsm::{Config, Conventional, ConventionalConfig, Engine};
 
-use super::{Options, sim};
+use super::{Options, sim, tickers};
 use crate::{
     Findings,
     control::{Control, Progress},
@@ -204,10 +204,10 @@ fn live(options: &Options, db_bench: &Path, control: &Control) -> Result<Live> {
 
 /// Figures of db_bench's output.
 fn parse(text: &str) -> Result<Live> {
+    #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     let ticker = |name: &str| -> Result<f64> {
-        let line = text.lines().rev().find(|line| line.starts_with(name) && line.contains("COUNT"));
-        let number = line.and_then(|line| line.rsplit(' ').next()?.parse().ok());
-        number.with_context(|| format!("there is no {name}"))
+        let number = tickers::ticker(text, name).with_context(|| format!("there is no {name}"))?;
+        Ok(number as f64)
     };
     let after = |start: &str, word: usize| {
         let line = text.lines().rev().find(|line| line.trim_start().starts_with(start))?;

@@ -8,6 +8,7 @@ pub mod live;
 pub mod published;
 mod report;
 mod sim;
+mod tickers;
 
 use std::path::PathBuf;
 

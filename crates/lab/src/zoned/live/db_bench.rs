@@ -9,17 +9,17 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Engine, Load, Options, Study, Variant, flash_metrics, published, usable};
+use super::{Engine, Load, Options, Study, Variant, flash_metrics, published, summary, usable};
 use crate::{
     control::Progress,
     cpu,
     drive::HOST_NQN,
-    figure::{show, show_size},
     mounted_drive::{BaseImage, MountedDrive, discard},
     percentiles::Percentiles,
     process::{Process, tail},
     results::{Point, Run},
     scratch::{Role, Scratch},
+    zoned::tickers::ticker,
 };
 
 /// Package that has it.
@@ -293,13 +293,7 @@ fn finish(
 
 /// Reads what db_bench prints: the line of the benchmark, the histogram of its operations, and RocksDB's counters.
 fn parse(text: &str, load: Load) -> Option<Measured> {
-    let ticker = |name: &str| -> Option<u64> {
-        let line = text.lines().find(|line| {
-            let mut words = line.split_whitespace();
-            words.next() == Some(name) && words.next() == Some("COUNT")
-        })?;
-        line.rsplit(' ').next()?.parse().ok()
-    };
+    let ticker = |name: &str| ticker(text, name);
     // `overwrite    :      48.5 micros/op 20599 ops/sec 48.545 seconds 1000000 operations; …`
     let is_result = |line: &&str| line.starts_with(load.script()) && line.contains("micros/op");
     let words: Vec<&str> = text.lines().rev().find(is_result)?.split_whitespace().collect();
@@ -351,23 +345,6 @@ fn bucket_of(histogram: &[&str], percent: f64) -> Option<f64> {
         Some((range.split_once(',')?.1.trim().parse::<f64>().ok()?, upto))
     };
     histogram.iter().skip(3).filter_map(bucket).find(|(_, upto)| *upto >= percent).map(|(end, _)| end)
-}
-
-fn summary(run: &Run, load: Load) -> String {
-    let metric = |name: &str| run.metrics.get(&format!("{}_{name}", load.prefix())).copied().unwrap_or(0.0);
-    #[expect(
-        clippy::cast_possible_truncation,
-        clippy::cast_sign_loss,
-        reason = "a positive number, for reading"
-    )]
-    let flash = metric("flash_bytes_per_write").max(0.0) as u64;
-    format!(
-        "{} operations/s, 99 % within {} ms, {} of flash writes per write, processors {}% busy",
-        show(metric("ops_per_second")),
-        show(metric("p99_ms")),
-        show_size(flash),
-        show(run.cpu.busy)
-    )
 }
 
 #[cfg(test)]

@@ -553,10 +553,12 @@ fn summary(run: &Run, load: Load) -> String {
         clippy::cast_sign_loss,
         reason = "a positive number, for reading"
     )]
-    let flash = metric("flash_bytes_per_transaction").max(0.0) as u64;
+    let flash = metric(load.flash()).max(0.0) as u64;
+    let (done, written) =
+        if load.is_db_bench() { ("operations", "write") } else { ("transactions", "transaction") };
     format!(
-        "{} transactions/s, 99 % within {} ms, {} of flash writes per transaction, processors {}% busy",
-        show(metric("tps")),
+        "{} {done}/s, 99 % within {} ms, {} of flash writes per {written}, processors {}% busy",
+        show(metric(load.rate())),
         show(metric("p99_ms")),
         show_size(flash),
         show(run.cpu.busy)
