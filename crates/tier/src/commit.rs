@@ -1,8 +1,8 @@
 //! Commits: what makes writes and changes of the mapping durable.
 //!
-//! A commit flushes the data that its changes name, then writes the changes to the log, then flushes that. Where the log is full, where a
-//! session begins or ends, and where its mode changes, it writes the whole table to the copy that does not hold, and then a superblock that
-//! names this copy. Nothing that holds is ever overwritten.
+//! A commit flushes the data that its changes name. Then it writes the changes to the log, and flushes that. A checkpoint takes its place
+//! when the log is full, a session begins or ends, or the mode changes. It writes the whole table to the copy that does not hold, and
+//! then a superblock that names this copy. Nothing that holds is ever overwritten.
 
 use crate::chunk::Cblock;
 use crate::metadata::superblock::{State, Superblock};

@@ -357,7 +357,7 @@ rated_cycles = 1000
 zone = { active = 32, share = 0 }
 "#;
 
-/// The programs of Debian 13 that a guest needs, in a directory; why they cannot be had.
+/// The programs of Debian 13 that a guest needs, in a directory; or why they are missing.
 fn userland() -> Result<PathBuf, String> {
     let target = Path::new(TRANCHE).parent().and_then(Path::parent).unwrap();
     let userland = target.join("guest/userland");

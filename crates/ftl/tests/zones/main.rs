@@ -1,5 +1,5 @@
-//! Zones against a model: random writes, appends, zone management, reads, flushes, idle time that ages zones, power cuts, kills with journal replay,
-//! program and erase failures, with a page-mapped volume beside them on the same flash.
+//! Zones against a model, with a page-mapped volume beside them on the same flash. Hosts write, append, read, flush and manage zones at random. Idle
+//! time ages zones. Power is cut, the process is killed and its journal replayed, and programs and erases fail.
 //!
 //!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test zones      (a campaign)
 //!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test zones                     (repeats one seed)

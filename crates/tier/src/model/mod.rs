@@ -1,5 +1,5 @@
-//! The tier against a model: random requests, modes and policies, shutdowns, crashes, losses of power at any call, several in a row and while
-//! the tier opens, devices that fail or vanish, and caches that grow and shrink.
+//! The tier against a model. Requests, modes and policies are random. The tier is shut down, and it crashes. Power goes at any call,
+//! several times in a row, and while the tier opens. Devices fail or vanish, and caches grow and shrink.
 //!
 //! One seed: `TRANCHE_TIER_SEED=7 cargo test --profile suite -p tier model`. Many: `TRANCHE_TIER_ROUNDS=5000`, from `TRANCHE_TIER_FIRST` on.
 
