@@ -72,4 +72,50 @@ pub trait BlockDevice {
     /// When it is to be polled next: `Nanos::MAX` while nothing is outstanding. A device that is told from outside when a part ends
     /// cannot know, and says 0: at any time.
     fn next_event(&self) -> Nanos;
+
+    /// When it is to be polled so that what it does by itself goes on, too, such as copies of a cache: `Nanos::MAX` if it has nothing to do.
+    /// Who never does loses nothing: it goes on with the next request.
+    fn next_work(&self) -> Nanos {
+        self.next_event()
+    }
 }
+
+/// A reference to a device, and a box with one, are devices.
+macro_rules! forward {
+    ($($place:ty),+) => { $(
+        impl<D: BlockDevice + ?Sized> BlockDevice for $place {
+            type Error = D::Error;
+
+            #[inline]
+            fn geometry(&self) -> Geometry {
+                (**self).geometry()
+            }
+
+            #[inline]
+            fn room(&self) -> usize {
+                (**self).room()
+            }
+
+            #[inline]
+            fn submit(&mut self, now: Nanos, tag: u32, part: &Operation, data: Vec<u8>) -> Result<(), D::Error> {
+                (**self).submit(now, tag, part, data)
+            }
+
+            #[inline]
+            fn poll(&mut self, now: Nanos) -> Result<Option<Completed>, D::Error> {
+                (**self).poll(now)
+            }
+
+            #[inline]
+            fn next_event(&self) -> Nanos {
+                (**self).next_event()
+            }
+
+            #[inline]
+            fn next_work(&self) -> Nanos {
+                (**self).next_work()
+            }
+        }
+    )+ };
+}
+forward!(&mut D, Box<D>);

@@ -35,8 +35,8 @@ impl<D: BlockDevice> Below<D> {
         true
     }
 
-    fn next_event(&self) -> Nanos {
-        if self.failed { Nanos::MAX } else { self.device.next_event() }
+    fn next_work(&self) -> Nanos {
+        if self.failed { Nanos::MAX } else { self.device.next_work() }
     }
 }
 
@@ -175,7 +175,7 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
 
     /// When the tier is to be polled next so that migrations and commits go on: `Nanos::MAX` if it has nothing to do.
     pub fn next_work(&self) -> Nanos {
-        let devices = [self.origin.next_event(), self.cache.next_event(), self.metadata.next_event()];
+        let devices = [self.origin.next_work(), self.cache.next_work(), self.metadata.next_work()];
         devices.into_iter().min().unwrap_or(Nanos::MAX).min(self.core.next_event())
     }
 
@@ -241,7 +241,7 @@ fn fail<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, n
 /// Takes what a device has ended. True if there was something.
 fn poll<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) -> bool {
     let mut news = false;
-    while !below.failed && !below.under_way.is_empty() {
+    while !below.failed && (!below.under_way.is_empty() || below.device.next_work() <= now) {
         match below.device.poll(now) {
             Ok(Some(Completed { tag, status, data })) => {
                 if let Some(at) = below.under_way.iter().position(|id| *id == tag) {
@@ -292,6 +292,13 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> BlockDevice for TierDevice<
             (true, _) => 0,
             (false, 0) => Nanos::MAX,
             (false, _) => self.next_work(),
+        }
+    }
+
+    fn next_work(&self) -> Nanos {
+        match self.core.has_done() {
+            true => 0,
+            false => TierDevice::next_work(self),
         }
     }
 }

@@ -5,10 +5,11 @@
 //!
 //! A [`Machine`] is a clock with any number of drives, each of which is a [`Sim`]. Typed hosts ([`host::Host`]) manage a drive through
 //! [`SimTransport`], as they do over a socket. [`Actors`] are loads that run at the same time, each on an I/O queue of one of those hosts.
-//! A [`SimDevice`] is a namespace as a block device.
+//! A [`SimDevice`] is a namespace as a block device. A [`BlockLayer`] has loads on such devices and on what is made of them.
 
 mod actors;
 mod block_device;
+mod block_layer;
 mod checkpoint;
 mod contents;
 mod machine;
@@ -17,6 +18,7 @@ mod world;
 
 pub use actors::{Actors, Step};
 pub use block_device::SimDevice;
+pub use block_layer::{BlockLayer, MachineDevice, Processors};
 pub use checkpoint::{Checkpoint, CheckpointError};
 pub use contents::Contents;
 pub use machine::{Machine, Sim};
