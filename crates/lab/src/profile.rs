@@ -26,18 +26,21 @@ const DEFAULT: Profile =
     Profile { name: "default", toml: include_str!("../../device/src/default_drive.toml") };
 
 /// All of them but [`DEFAULT`], by name.
-const OTHERS: [Profile; 15] = profiles![
+const OTHERS: [Profile; 18] = profiles![
     "bench-16g",
     "cheetah-15k7-300g",
-    "constellation-es3-1t",
+    "constellation2-1t",
     "micron-9300-max-6.4t",
     "micron-9300-max-short",
     "pblaze5-910-3.84t",
     "pblaze5-910-lab",
     "pblaze5-910-short",
+    "px02sm-400g",
     "qlc-7.68t",
+    "savvio-10k4-600g",
     "savvio-15k3-300g",
     "tlc-3.84t",
+    "xs1715-400g",
     "zn540-1t",
     "zn540-2t",
     "zn540-4t",

@@ -120,6 +120,6 @@ fn a_disk_of_the_data_sheet_does_as_many_requests_as_such_disks_do() {
     assert!((175.0..200.0).contains(&alone), "{alone}");
     let queued = iops(32, "cheetah-15k7-300g");
     assert!((1.6..3.0).contains(&(queued / alone)), "a queue of 32: {queued} over {alone}");
-    let nearline = iops(1, "constellation-es3-1t");
+    let nearline = iops(1, "constellation2-1t");
     assert!((75.0..90.0).contains(&nearline), "{nearline}");
 }
