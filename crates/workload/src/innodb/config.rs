@@ -22,6 +22,11 @@ pub enum Schema {
     TpccMysql,
     /// The tables of the live study, without those indexes; bytes of a row as its schema makes them.
     Live,
+    /// The table of sysbench 0.4 with so many rows, and its index, in one shared tablespace. Connections run its OLTP test.
+    Sysbench {
+        /// Rows.
+        rows: u64,
+    },
 }
 
 /// Where pages are copied before they are written in place.
@@ -93,6 +98,9 @@ pub struct Config {
     pub flush_page: Nanos,
     /// The namespace of data, logs and, unless it is elsewhere, of the doublewrite buffer.
     pub data: Volume,
+    /// Whether a commit waits until the log has it (`innodb_flush_log_at_trx_commit=1`). Without, the log is written once a second, and there is no binary
+    /// log.
+    pub flush_at_commit: bool,
     /// Share of that namespace that all files together fill, per mille, if the database is larger; it is folded
     /// onto that: page N of M lies at N/M of the data's room.
     pub filled: u32,
@@ -133,6 +141,7 @@ impl Config {
             statement: 150_000,
             flush_page: 20_000,
             data,
+            flush_at_commit: true,
             filled: 1000,
             copies: None,
             seed,

@@ -3,7 +3,8 @@
 /// What the model has done since it began; differences are what happened in between.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Counts {
-    /// Transactions that ended, in the order of [`TransactionKind::ALL`](super::TransactionKind::ALL); new orders without those that were rolled back.
+    /// Transactions that ended, in the order of [`TransactionKind::ALL`](super::TransactionKind::ALL); new orders without those that were rolled back. Sysbench's
+    /// are the first.
     pub transactions: [u64; 5],
     /// Nanoseconds from their begin to their end, in the same order.
     pub latency: [u64; 5],

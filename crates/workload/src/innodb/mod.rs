@@ -1,6 +1,6 @@
-//! InnoDB under TPC-C, as a drive sees it: a closed-loop model in virtual time.
+//! InnoDB under TPC-C or sysbench, as a drive sees it: a closed-loop model in virtual time.
 //!
-//! Connections run TPC-C's transactions ([`TransactionKind`]) without pause. A transaction is a sequence of uses of pages, each behind the statement
+//! Connections run TPC-C's transactions ([`TransactionKind`]), or those of sysbench's OLTP test, without pause. A transaction is a sequence of uses of pages, each behind the statement
 //! that makes it: a processor among [`Config::cores`], then the inner page, then the leaf, each from the buffer pool or read
 //! from the drive while the connection waits. Changes make redo and dirty pages; at the end the log and the binary log
 //! are written and flushed, for all who wait at once.
@@ -32,6 +32,7 @@
 //! # Ok::<(), &str>(())
 //! ```
 
+mod clients;
 mod config;
 mod counts;
 mod flush;
@@ -40,6 +41,7 @@ mod log;
 mod pool;
 mod server;
 mod space;
+mod sysbench;
 mod tables;
 #[cfg(test)]
 mod tests;

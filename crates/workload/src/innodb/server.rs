@@ -2,6 +2,7 @@
 
 mod durable;
 
+use super::clients::Clients;
 use super::config::{Config, PAGE};
 use super::counts::Counts;
 use super::flush::{Batch, Flusher, Phase, Shard};
@@ -10,7 +11,7 @@ use super::log::{Log, SECOND, in_blocks, pressure};
 use super::pool::{NONE, Pool};
 use super::space::{Area, Areas, BlockRange};
 use super::tables::{TABLESPACES, Tables};
-use super::tpcc::{Terminals, TransactionKind, TransactionPlan};
+use super::tpcc::TransactionPlan;
 use crate::{Actor, Nanos, Next, Request, Verb};
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
@@ -50,7 +51,8 @@ enum Event {
 
 struct Connection {
     work: TransactionPlan,
-    kind: TransactionKind,
+    /// Its place in counts and latencies.
+    kind: usize,
     /// The next use.
     at: usize,
     /// Whether its statement has been executed, and its inner page been used.
@@ -70,7 +72,7 @@ pub struct Innodb {
     now: Nanos,
     areas: Areas,
     data_pages: u64,
-    terminals: Terminals,
+    clients: Clients,
     pool: Pool,
     connections: Vec<Connection>,
     /// Connections that go on now.
@@ -81,6 +83,8 @@ pub struct Innodb {
     events: BinaryHeap<Reverse<(Nanos, u64, Event)>>,
     serial: u64,
     redo: Log,
+    /// The log is to be written although nobody waits for it.
+    log_due: bool,
     binlog: Log,
     /// Those of the file systems, by namespace.
     journals: [Journal; 2],
@@ -116,7 +120,7 @@ impl Innodb {
         let instances = pool.instances();
         let connection = |_| Connection {
             work: TransactionPlan::default(),
-            kind: TransactionKind::NewOrder,
+            kind: 0,
             at: 0,
             executed: false,
             descended: false,
@@ -129,7 +133,7 @@ impl Innodb {
             now: 0,
             areas,
             data_pages: tables.pages(),
-            terminals: Terminals::new(&config, tables),
+            clients: Clients::new(&config, tables),
             connections: (0..config.connections.max(1)).map(connection).collect(),
             ready: VecDeque::new(),
             running: 0,
@@ -137,6 +141,7 @@ impl Innodb {
             events: BinaryHeap::new(),
             serial: 0,
             redo: Log::new(),
+            log_due: false,
             binlog: Log::new(),
             journals: [Journal::new(), Journal::new()],
             files: [File::NEW; durable::TABLES + TABLESPACES],
@@ -174,7 +179,8 @@ impl Innodb {
         self.counts
     }
 
-    /// Latencies of transactions in microseconds since it began or they were last forgotten, in the order of [`TransactionKind::ALL`].
+    /// Latencies of transactions in microseconds since it began or they were last forgotten, in the order of
+    /// [`TransactionKind::ALL`](super::TransactionKind::ALL); sysbench's are the first.
     pub fn latencies(&self) -> &[Histogram<u64>; 5] {
         &self.latencies
     }
@@ -202,7 +208,7 @@ impl Innodb {
         let mut batch = Vec::new();
         let mut second = self.warmed + SECOND;
         for _ in 0..transactions {
-            self.terminals.draw(&mut work);
+            self.clients.draw(&mut work);
             self.warmed += interval;
             while second <= self.warmed {
                 second += SECOND;
@@ -317,7 +323,7 @@ impl Innodb {
 
     fn start(&mut self, id: u32, now: Nanos) {
         let connection = &mut self.connections[id as usize];
-        connection.kind = self.terminals.draw(&mut connection.work);
+        connection.kind = self.clients.draw(&mut connection.work);
         (connection.at, connection.executed, connection.descended) = (0, false, false);
         (connection.wrote, connection.began) = (false, now);
         self.ready.push_back(id);
@@ -428,6 +434,9 @@ impl Innodb {
         }
         connection.since = now;
         self.counts.commits += 1;
+        if !self.config.flush_at_commit {
+            return self.ended(id, now);
+        }
         if self.config.binlog_change > 0 {
             let bytes = u64::from(connection.work.logged) * u64::from(self.config.binlog_change);
             self.binlog.append(bytes);
@@ -438,7 +447,7 @@ impl Innodb {
 
     fn ended(&mut self, id: u32, now: Nanos) {
         let connection = &self.connections[id as usize];
-        let (kind, took) = (connection.kind as usize, now - connection.began);
+        let (kind, took) = (connection.kind, now - connection.began);
         self.counts.transactions[kind] += u64::from(!connection.work.rollback);
         self.counts.latency[kind] += took;
         self.latencies[kind].saturating_record(took / 1000);
@@ -585,7 +594,7 @@ impl Innodb {
         }
         for (frame, lsn) in pages {
             let page = self.pool.page(frame);
-            self.changed(durable::TABLES + self.terminals.tablespace(page));
+            self.changed(durable::TABLES + self.clients.tablespace(page));
             let place = self.place(page);
             self.submit(Verb::Write, place, Purpose::Page { flusher, frame, lsn });
         }
@@ -659,6 +668,10 @@ impl Innodb {
     }
 
     fn second(&mut self, now: Nanos) {
+        if !self.config.flush_at_commit {
+            self.log_due = true;
+            self.write_redo();
+        }
         let quota = self.quota();
         for instance in 0..self.pool.instances() {
             self.flushers[instance * 2 + 1].quota = quota;

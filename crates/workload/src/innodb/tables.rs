@@ -38,6 +38,8 @@ pub(super) enum Tree {
     Stock,
     Item,
     Undo,
+    Sbtest,
+    SbtestK,
 }
 
 /// Rows for each warehouse, of all warehouses, and bytes of a row as they fill pages: (tree, by warehouse, fixed, tpcc-mysql, live).
@@ -45,7 +47,7 @@ pub(super) enum Tree {
 /// tpcc-mysql: published sizes over rows: customer 569 GiB / 840 M = 727, history 160 GiB / 840 M = 204, order_line 1.2 TiB / 8.4 G =
 /// 157, stock 1,011 GiB / 2.8 G = 388; the secondary indexes' part of these is estimated from their columns. The published sizes of district
 /// (48 M: 180) and warehouse (14 M: 524) have no secondary index. Orders' is not published.
-const TREES: [(Tree, u64, u64, u64, u64); 15] = [
+const TREES: [(Tree, u64, u64, u64, u64); 17] = [
     (Tree::Warehouse, 1, 0, 524, 160),
     (Tree::District, DISTRICTS, 0, 180, 170),
     (Tree::Customer, DISTRICTS * CUSTOMERS, 0, 657, 640),
@@ -61,7 +63,13 @@ const TREES: [(Tree, u64, u64, u64, u64); 15] = [
     (Tree::Stock, ITEMS, 0, 370, 345),
     (Tree::Item, 0, ITEMS, 110, 100),
     (Tree::Undo, 0, 1 << 20, 256, 256),
+    // Sysbench's: `SYSBENCH`.
+    (Tree::Sbtest, 0, 0, 0, 0),
+    (Tree::SbtestK, 0, 0, 0, 0),
 ];
+
+/// Bytes of a row of sysbench's table and of an entry of its index, as they fill pages: 100 million rows are about 26 GB (published).
+const SYSBENCH: (u64, u64) = (235, 25);
 
 /// Tablespaces.
 pub(super) const TABLESPACES: usize = 10;
@@ -96,9 +104,15 @@ impl Tables {
     pub(super) fn new(config: &Config) -> Tables {
         let mut extents = [Extent::default(); TREES.len()];
         let mut pages = 0;
-        for (extent, (_, by_warehouse, fixed, published, live)) in extents.iter_mut().zip(TREES) {
-            let row = if config.schema == Schema::TpccMysql { published } else { live };
-            let rows = by_warehouse * u64::from(config.warehouses) + fixed;
+        for (extent, (tree, by_warehouse, fixed, published, live)) in extents.iter_mut().zip(TREES) {
+            let (row, rows) = match (config.schema, tree) {
+                (Schema::Sysbench { rows }, Tree::Sbtest) => (SYSBENCH.0, rows),
+                (Schema::Sysbench { rows }, Tree::SbtestK) => (SYSBENCH.1, rows),
+                (Schema::Sysbench { .. }, Tree::Undo) => (live, fixed),
+                (Schema::Sysbench { .. }, _) => (0, 0),
+                (Schema::TpccMysql, _) => (published, by_warehouse * u64::from(config.warehouses) + fixed),
+                (Schema::Live, _) => (live, by_warehouse * u64::from(config.warehouses) + fixed),
+            };
             let leaves = if row == 0 { 0 } else { rows.max(1) * row / PAGE + 1 };
             let inner = leaves.div_ceil(FANOUT);
             *extent = Extent { row, rows, leaves, first: pages, inner: pages + leaves };
@@ -143,6 +157,7 @@ impl Tables {
             Tree::Stock => 7,
             Tree::Item => 8,
             Tree::Undo => TABLESPACES - 1,
+            Tree::Sbtest | Tree::SbtestK => 0,
         }
     }
 

@@ -286,3 +286,32 @@ fn it_ends_when_it_is_stopped() {
     model.stop();
     assert_eq!(model.next(20_000_000), Next::Done);
 }
+
+#[test]
+fn sysbench_without_syncs_writes_its_log_seldom() {
+    let sysbench = Config {
+        schema: Schema::Sysbench { rows: 2_000_000 },
+        doublewrite: None,
+        binlog_change: 0,
+        ..config(8)
+    };
+    let redo = |flush_at_commit| {
+        let mut model = Innodb::new(Config { flush_at_commit, ..sysbench.clone() }).unwrap();
+        let area = model.areas().redo;
+        let mut writes = 0;
+        run(&mut model, 5_000_000_000, |_, done, request| {
+            let at = request.lba * area.block_bytes;
+            let redo = (area.start..area.start + area.bytes).contains(&at);
+            writes += u64::from(!done && request.verb == Verb::Write && redo);
+        });
+        let counts = model.counts();
+        assert_eq!(counts.transactions[1..], [0; 4]);
+        assert!(
+            counts.transactions[0] > 1000 && counts.page_reads > 0 && counts.page_writes > 0,
+            "{counts:?}"
+        );
+        (writes, counts.transactions[0])
+    };
+    let ((often, slow), (seldom, fast)) = (redo(true), redo(false));
+    assert!(seldom < often / 5 && fast > slow, "{often} {seldom}, {slow} {fast}");
+}

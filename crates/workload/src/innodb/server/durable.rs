@@ -18,9 +18,11 @@ pub(super) const TABLES: usize = 3;
 
 impl Innodb {
     pub(super) fn write_redo(&mut self) {
-        if self.redo.step != Step::Idle || (self.redo.queue.is_empty() && self.unlogged.is_empty()) {
+        let wanted = self.log_due || !self.redo.queue.is_empty() || !self.unlogged.is_empty();
+        if self.redo.step != Step::Idle || !wanted {
             return;
         }
+        self.log_due = false;
         let bytes = self.redo.begin();
         self.redo.parts = self.write_log(self.areas.redo, bytes, Purpose::Redo);
         self.changed(REDO);
