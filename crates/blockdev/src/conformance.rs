@@ -46,6 +46,7 @@ where
                 part = next.next();
             }
             assert!(device.next_event() < Nanos::MAX, "something is outstanding");
+            assert!(device.next_work() <= device.next_event(), "what is outstanding is work, too");
             while let Some(completed) = device.poll(now).expect("a device that works") {
                 let at =
                     under_way.iter().position(|(tag, _)| *tag == completed.tag).expect("a tag under way");

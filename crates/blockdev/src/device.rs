@@ -74,7 +74,7 @@ pub trait BlockDevice {
     fn next_event(&self) -> Nanos;
 
     /// When it is to be polled so that what it does by itself goes on, too, such as copies of a cache: `Nanos::MAX` if it has nothing to do.
-    /// Who never does loses nothing: it goes on with the next request.
+    /// It is never later than [`next_event`](BlockDevice::next_event). Who never does loses nothing: it goes on with the next request.
     fn next_work(&self) -> Nanos {
         self.next_event()
     }

@@ -98,6 +98,23 @@ fn processors_and_locks_limit_a_fast_device() {
     assert!(rate(Processors::NONE, HopConfig::NONE) > 1_000_000);
 }
 
+#[test]
+fn loads_share_a_short_queue() {
+    let machine = Machine::new();
+    let sim = flash(&machine, Contents::None);
+    let host = Processors { count: 4, submission: 12_000, completion: 8_000 };
+    let mut layer = BlockLayer::new(&machine, host);
+    let short = HopConfig { depth: 8, requests: 8, ..HopConfig::NONE };
+    let disk = layer.add_device(Box::new(Hop::new(short, device(&sim, 2))), false);
+    for _ in 0..4 {
+        layer.add_load(mix(256, 16, 100_000), &[disk]).unwrap();
+    }
+    layer.run(Nanos(200_000_000), |_| false);
+    let done: Vec<u64> = (0..4).map(|load| layer.outcome(load).requests).collect();
+    // Each has a processor of its own, which does 50,000 a second.
+    assert!(done.iter().all(|done| (9_000..=10_000).contains(done)), "{done:?}");
+}
+
 /// Opens a tier of a disk's and a flash drive's namespaces; its metadata is on the second namespace.
 fn tier(
     machine: &Machine,

@@ -154,14 +154,14 @@ impl<D: BlockDevice> Hop<D> {
                 news = true;
                 self.device.submit(now, part.tag, &part.operation, part.data)?;
             }
-            if self.beyond > self.entering.len() || self.device.next_work() <= now {
-                while let Some(done) = self.device.poll(now)? {
-                    news = true;
-                    self.beyond -= 1;
-                    let served = self.server.serve(now, self.config.completion);
-                    let moved = self.up.serve(served, self.returns.remove(&done.tag).unwrap_or(0));
-                    self.leaving.add(moved, done);
-                }
+            // Each layer asks the one below only when it has something: else a poll would double with each layer.
+            while self.device.next_work() <= now {
+                let Some(done) = self.device.poll(now)? else { break };
+                news = true;
+                self.beyond -= 1;
+                let served = self.server.serve(now, self.config.completion);
+                let moved = self.up.serve(served, self.returns.remove(&done.tag).unwrap_or(0));
+                self.leaving.add(moved, done);
             }
             if !news {
                 return Ok(());

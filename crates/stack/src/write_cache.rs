@@ -353,7 +353,7 @@ impl<D: BlockDevice> WriteCache<D> {
                 self.device.submit(now, tag, &part, data)?;
             }
             let mut news = false;
-            while self.under_way.len() > self.free.len()
+            while self.device.next_work() <= now
                 && let Some(done) = self.device.poll(now)?
             {
                 news = true;
@@ -427,14 +427,13 @@ impl<D: BlockDevice> BlockDevice for WriteCache<D> {
     }
 
     fn next_event(&self) -> Nanos {
-        match (self.outstanding, self.done.is_empty()) {
-            (0, _) => Nanos::MAX,
-            (_, false) => 0,
-            (_, true) => self.next_work(),
-        }
+        if self.outstanding == 0 { Nanos::MAX } else { self.next_work() }
     }
 
     fn next_work(&self) -> Nanos {
+        if !self.done.is_empty() {
+            return 0;
+        }
         let own = match self.flushing {
             Some(_) if self.failing && self.destages == 0 => self.retry_at,
             Some(_) => Nanos::MAX,

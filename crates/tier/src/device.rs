@@ -241,7 +241,7 @@ fn fail<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, n
 /// Takes what a device has ended. True if there was something.
 fn poll<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) -> bool {
     let mut news = false;
-    while !below.failed && (!below.under_way.is_empty() || below.device.next_work() <= now) {
+    while !below.failed && below.device.next_work() <= now {
         match below.device.poll(now) {
             Ok(Some(Completed { tag, status, data })) => {
                 if let Some(at) = below.under_way.iter().position(|id| *id == tag) {

@@ -40,6 +40,11 @@ pub struct Status {
 }
 
 impl Core {
+    /// Chunks in the cache: one number of the status, for who asks often.
+    pub fn resident(&self) -> u32 {
+        self.policy.resident()
+    }
+
     /// What dm-cache would say of it.
     pub fn status(&self) -> Status {
         let layout = self.commit.superblock.layout;

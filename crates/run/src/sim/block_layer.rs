@@ -77,6 +77,8 @@ pub struct BlockLayer<A> {
     host: Processors,
     ways: Ways,
     loads: Vec<Load<A>>,
+    /// The load that is asked first next time, so that none takes all the room of a device for itself.
+    first: usize,
 }
 
 impl Ways {
@@ -148,6 +150,7 @@ impl<A: Actor> BlockLayer<A> {
             host,
             ways: Ways { processors, ..Ways::default() },
             loads: Vec::new(),
+            first: 0,
         }
     }
 
@@ -213,6 +216,7 @@ impl<A: Actor> BlockLayer<A> {
     /// A request is under way.
     pub fn clear(&mut self) -> Vec<A> {
         assert!(self.loads.iter().all(|load| load.executor.is_over()), "requests are under way");
+        self.first = 0;
         std::mem::take(&mut self.loads).into_iter().map(|load| load.executor.into_actor()).collect()
     }
 
@@ -268,7 +272,10 @@ impl<A: Actor> BlockLayer<A> {
             news = true;
             *stop |= self.arrived(Nanos(at), done, enough);
         }
-        for (number, load) in self.loads.iter_mut().enumerate() {
+        let count = self.loads.len();
+        let mut last = None;
+        for number in (self.first..count).chain(0..self.first) {
+            let load = &mut self.loads[number];
             if *stop {
                 load.executor.stop();
             }
@@ -283,8 +290,13 @@ impl<A: Actor> BlockLayer<A> {
                     submission: self.host.submission,
                 };
                 let Ok(asked) = executor.ask(now.0, &mut port);
-                news |= asked;
+                if asked {
+                    (news, last) = (true, Some(number));
+                }
             }
+        }
+        if let Some(last) = last {
+            self.first = (last + 1) % count;
         }
         while let Some((_, Entering { tag, device, part, data })) = self.ways.entering.take(now.0) {
             news = true;
@@ -302,7 +314,7 @@ impl<A: Actor> BlockLayer<A> {
         for number in 0..self.ways.devices.len() {
             loop {
                 let attached = &mut self.ways.devices[number];
-                if attached.outstanding == 0 && attached.device.next_work() > now {
+                if attached.device.next_work() > now {
                     break;
                 }
                 let Ok(Some(done)) = attached.device.poll(now) else { break };
