@@ -2,6 +2,7 @@
 
 mod agree;
 pub mod bench;
+pub mod cache;
 pub mod compare;
 pub mod control;
 pub mod counters;
@@ -11,12 +12,15 @@ pub mod disksim;
 pub mod doublewrite;
 pub mod drive;
 pub mod figure;
+pub mod filesystem;
 pub mod input;
 pub mod layout;
+pub mod machine;
 pub mod mariadb;
 mod memory;
 pub mod mounted_drive;
 pub mod namespaces;
+pub mod oltp;
 mod parallel;
 mod percentiles;
 pub mod powercut;

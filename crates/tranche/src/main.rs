@@ -17,6 +17,7 @@ mod fault;
 mod firmware;
 mod image;
 mod key;
+mod machine_studies;
 mod meaning;
 mod ns;
 mod numbers;

@@ -1,10 +1,11 @@
 //! `tranche study` and `tranche compare`: options of the command line, and the studies that they ask for.
 
+use crate::machine_studies::{Cache, Filesystem, Oltp};
 use crate::options::Overwrite;
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::{Findings, compare, doublewrite, namespaces, powercut, quota, zoned};
+use lab::{Findings, cache, compare, doublewrite, filesystem, namespaces, oltp, powercut, quota, zoned};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -22,6 +23,12 @@ pub enum Study {
     Namespaces(Box<Namespaces>),
     /// What zones buy a log-structured database, against a conventional namespace of the same chips
     Zoned(Box<Zoned>),
+    /// How many small requests a host gets from an NVMe drive, a SAS SSD and a hard disk
+    Filesystem(Box<Filesystem>),
+    /// What an SSD as a cache in front of a hard disk gives, by mode, policy and chunk
+    Cache(Box<Cache>),
+    /// What a database does on a hard disk, on an NVMe drive, and on the disk with the drive as its cache
+    Oltp(Box<Oltp>),
 }
 
 /// `--set` of a simulated study.
@@ -728,6 +735,9 @@ pub fn study(study: Study) -> Result<Findings<Value>> {
         Study::Quota(options) => quota::run(&(*options).into(), &control),
         Study::Namespaces(options) => namespaces::run(&(*options).into(), &control),
         Study::Zoned(options) => zoned::run(&(*options).into(), &control),
+        Study::Filesystem(options) => filesystem::run(&(*options).into(), &control),
+        Study::Cache(options) => cache::run(&(*options).into(), &control),
+        Study::Oltp(options) => oltp::run(&(*options).into(), &control),
     }
 }
 
@@ -760,6 +770,8 @@ mod tests {
             "doublewrite --sim --live",
             "zoned --sim --live",
             "zoned --scale 0",
+            "cache --parts sieve",
+            "filesystem --processors 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
@@ -779,5 +791,11 @@ mod tests {
         let Study::Namespaces(options) = parse("namespaces").unwrap() else { panic!() };
         let plain = namespaces::Options::from(*options);
         assert_eq!(debug(&plain), debug(&namespaces::Options::default()));
+        let Study::Filesystem(options) = parse("filesystem").unwrap() else { panic!() };
+        assert_eq!(debug(&filesystem::Options::from(*options)), debug(&filesystem::Options::default()));
+        let Study::Cache(options) = parse("cache").unwrap() else { panic!() };
+        assert_eq!(debug(&cache::Options::from(*options)), debug(&cache::Options::default()));
+        let Study::Oltp(options) = parse("oltp").unwrap() else { panic!() };
+        assert_eq!(debug(&oltp::Options::from(*options)), debug(&oltp::Options::default()));
     }
 }

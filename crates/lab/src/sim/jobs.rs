@@ -154,7 +154,7 @@ pub(crate) fn play(
 }
 
 /// All phases together.
-fn moved(phases: &[Stats]) -> [Moved; 3] {
+pub(crate) fn moved(phases: &[Stats]) -> [Moved; 3] {
     std::array::from_fn(|direction| {
         let mut all = workload::fio::Latency::default();
         let mut moved = Moved::default();

@@ -30,7 +30,7 @@ use serde_json::{Value, json};
 
 pub(crate) use self::{
     cache::Cache,
-    jobs::{Moved, play},
+    jobs::{Moved, moved, play},
     watch::Watch,
 };
 pub use self::{

@@ -1,0 +1,220 @@
+//! `tranche study cache`: what an SSD as a cache in front of a hard disk gives, with the rules of dm-cache.
+//!
+//! In virtual time, at the published size: 200 GB on a disk, 60 GB of cache and 2 GB of metadata on an NVMe drive or a SAS SSD, with the
+//! way from the host to each (docs/machine.md).
+
+mod bed;
+mod piece;
+mod published;
+mod report;
+mod setup;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result, bail};
+use serde_json::Value;
+
+use self::{
+    bed::DriveTables,
+    piece::{Piece, pieces},
+    setup::{Load, LoadKind},
+};
+use crate::{
+    Findings,
+    control::{self, Control, Interrupted, Steps},
+    machine::{Controller, HostPath},
+    parallel, profile,
+    results::{self, Host, Overwrite, Point, Published, Results, Variant, compare},
+    sweep::{self, Profiles},
+};
+
+/// Options of the study.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// What is done
+    pub parts: Vec<Part>,
+    /// The hard disk: a profile or a TOML file
+    pub disk: String,
+    /// The NVMe drive of the cache, likewise
+    pub nvme: String,
+    /// The SAS SSD of the cache, likewise
+    pub sas: String,
+    /// The storage controller of the disk and of the SAS SSD
+    pub controller: Controller,
+    /// What the host takes for a request
+    pub path: HostPath,
+    /// Bytes of the file of the loads that fit into the cache
+    pub file: u64,
+    /// Repetitions, with other random numbers
+    pub repeat: u32,
+    /// Short and rough: to see that it works, not for figures
+    pub quick: bool,
+    /// Directory for report.html, results.json and results.csv
+    pub out: PathBuf,
+    /// Whether results that are in `out` may go
+    pub overwrite: Overwrite,
+    /// Seed of everything random
+    pub seed: u64,
+}
+
+/// A part of the study.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+pub enum Part {
+    /// The disk alone, and both caches in three modes, cold and warm, under reads, writes and a mix.
+    Modes,
+    /// Chunks from 32 KiB to 1 GiB, with three policies, under reads of more than the cache holds.
+    Chunks,
+    /// How a cache warms up, step by step, with three policies.
+    Warming,
+}
+
+impl Part {
+    /// All of them.
+    pub const ALL: [Self; 3] = [Self::Modes, Self::Chunks, Self::Warming];
+}
+
+/// Bytes of the loads' file: fio's of the published set-up has 4 GiB, and the published cache was nearly empty.
+pub const DEFAULT_FILE: u64 = 4 << 30;
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            parts: Part::ALL.to_vec(),
+            disk: "savvio-15k3-300g".into(),
+            nvme: "xs1715-400g".into(),
+            sas: "px02sm-400g".into(),
+            controller: Controller::H730p,
+            path: HostPath::PUBLISHED,
+            file: DEFAULT_FILE,
+            repeat: 1,
+            quick: false,
+            out: "out/cache".into(),
+            overwrite: Overwrite::default(),
+            seed: 1,
+        }
+    }
+}
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        let mut parts = self.parts.clone();
+        parts.sort_unstable();
+        parts.dedup();
+        if parts.len() != self.parts.len() {
+            bail!("--parts names one twice");
+        }
+        let (least, most) = (16 << 20, published::CACHE / 2);
+        if !(least..=most).contains(&self.file) {
+            bail!("--file is {} bytes: from {least} to {most} are possible, half of the cache", self.file);
+        }
+        Ok(())
+    }
+
+    /// The seed of a repetition.
+    fn seed(&self, repetition: u32) -> u64 {
+        self.seed.wrapping_add(u64::from(repetition) << 32)
+    }
+}
+
+/// Runs the study and writes its results.
+///
+/// # Errors
+/// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report.
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
+    options.overwrite.check(&options.out)?;
+    sweep::value(run_on(options, &profile::table, control)?)
+}
+
+/// Runs the study with profiles from elsewhere.
+///
+/// # Errors
+/// Like [`run()`].
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
+    options.check()?;
+    let tables = DriveTables {
+        disk: profiles(&options.disk)?,
+        nvme: profiles(&options.nvme)?,
+        sas: profiles(&options.sas)?,
+    };
+    tables.check()?;
+    results::directory(&options.out)?;
+    let pieces = pieces(options);
+    let progress = Steps::new(control, pieces.len() as u64);
+    let done = parallel::map(control, &pieces, |piece| {
+        let runs = piece.run(options, &tables, control);
+        if let Ok(runs) = &runs {
+            progress.done(&piece.name(), &piece.summary(runs));
+        }
+        runs
+    });
+    drop(progress);
+    let (variants, interrupted) = variants(&pieces, done)?;
+    if variants.is_empty() {
+        return Err(Interrupted.into());
+    }
+    let mut results = Results {
+        study: "cache".into(),
+        engine: "sim",
+        seed: options.seed,
+        drive: serde_json::json!({
+            "disk": options.disk, "nvme": options.nvme, "sas": options.sas, "controller": options.controller.name(),
+            "origin_bytes": published::ORIGIN, "cache_bytes": published::CACHE, "metadata_bytes": published::METADATA,
+            "file_bytes": options.file,
+        }),
+        host: Host::this(Vec::new()),
+        comparisons: comparisons(&variants),
+        variants,
+        notes: Vec::new(),
+    };
+    results.notes = report::notes(&results, options);
+    results.write(&options.out)?;
+    let page = options.out.join("report.html");
+    report::write(&results, options, &page)?;
+    let text = report::text(&results, options, &page);
+    let failure = interrupted.then(|| control::PARTIAL.to_owned());
+    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
+}
+
+/// What came of the pieces, by variant, and whether some did not run.
+fn variants(pieces: &[Piece], done: Vec<Result<Vec<results::Run>>>) -> Result<(Vec<Variant>, bool)> {
+    let mut variants: Vec<Variant> = Vec::new();
+    let mut interrupted = false;
+    for (piece, runs) in pieces.iter().zip(done) {
+        let runs = match runs {
+            Ok(runs) => runs,
+            Err(error) if error.is::<Interrupted>() => {
+                interrupted = true;
+                continue;
+            }
+            Err(error) => return Err(error).with_context(|| format!("in {}", piece.name())),
+        };
+        let name = piece.variant();
+        match variants.iter_mut().find(|variant| variant.name == name) {
+            Some(variant) => variant.runs.extend(runs),
+            None => variants.push(Variant { description: piece.about(), name, runs }),
+        }
+    }
+    Ok((variants, interrupted))
+}
+
+/// Each cache over the disk alone, warm.
+fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
+    let Some(disk) = variants.iter().find(|variant| variant.name == "hdd") else { return Vec::new() };
+    let mut rows = Vec::new();
+    for of in variants.iter().filter(|variant| variant.name.contains("write")) {
+        for load in Load::all() {
+            let published = |at: Option<&Point>| {
+                let there = at.is_some_and(Point::is_empty) && load.block == 4 << 10 && load.depth == 1;
+                let of_nvme = of.name == "nvme-writeback";
+                match load.kind {
+                    LoadKind::Read if there && of_nvme => Some(Published::ratio(published::READ.0)),
+                    LoadKind::Mixed if there && of_nvme => Some(Published::ratio(published::READ_WRITE.0)),
+                    _ => None,
+                }
+            };
+            let compared = compare(&load.metric("iops"), of, disk, published);
+            rows.extend(compared.into_iter().filter(|row| row.at.as_ref().is_some_and(Point::is_empty)));
+        }
+    }
+    rows
+}

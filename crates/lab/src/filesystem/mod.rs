@@ -1,0 +1,243 @@
+//! `tranche study filesystem`: how many requests of 4 KiB a host gets from an NVMe drive, a SAS SSD and a hard disk, at random and in order, to
+//! read and to write.
+//!
+//! In virtual time the drives have their published size in proportion, and their way from the host (docs/machine.md). A file that was written
+//! before and is used with direct I/O gives the drive the requests of the job; a file system adds nothing that is simulated.
+
+mod cell;
+mod published;
+mod report;
+
+use std::path::PathBuf;
+
+use anyhow::{Context, Result};
+use serde_json::Value;
+
+use self::cell::{Cell, Job};
+use crate::{
+    Findings,
+    control::{self, Control, Interrupted, Steps},
+    figure::show,
+    machine::{Controller, HostPath},
+    parallel, profile,
+    results::{self, Host, Overwrite, Point, Published, Results, Run, Variant, compare},
+    sim::{Cache, usual_cache},
+    sweep::{self, Profiles},
+};
+
+/// Options of the study.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The NVMe drive: a profile or a TOML file
+    pub nvme: String,
+    /// The SAS SSD, likewise
+    pub sas: String,
+    /// The hard disk, likewise
+    pub disk: String,
+    /// Whole SSDs instead of shortened ones: as much memory and time as their size takes
+    pub full: bool,
+    /// What the host takes for a request
+    pub path: HostPath,
+    /// Repetitions, with other random numbers
+    pub repeat: u32,
+    /// Short and rough: to see that it works, not for figures
+    pub quick: bool,
+    /// Directory for report.html, results.json and results.csv
+    pub out: PathBuf,
+    /// Whether results that are in `out` may go
+    pub overwrite: Overwrite,
+    /// Seed of everything random
+    pub seed: u64,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self {
+            nvme: "xs1715-400g".into(),
+            sas: "px02sm-400g".into(),
+            disk: "savvio-15k3-300g".into(),
+            full: false,
+            path: HostPath::PUBLISHED,
+            repeat: 1,
+            quick: false,
+            out: "out/filesystem".into(),
+            overwrite: Overwrite::default(),
+            seed: 1,
+        }
+    }
+}
+
+/// A kind of drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Kind {
+    Nvme,
+    Sas,
+    Disk,
+}
+
+/// A drive with its way from the host.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+struct Setup {
+    name: &'static str,
+    about: &'static str,
+    kind: Kind,
+    controller: Option<Controller>,
+}
+
+const fn setup(name: &'static str, kind: Kind, controller: Option<Controller>, about: &'static str) -> Setup {
+    Setup { name, about, kind, controller }
+}
+
+const SETUPS: [Setup; 5] = [
+    setup("nvme", Kind::Nvme, None, "The NVMe drive, with a queue for each processor."),
+    setup("sas-ssd", Kind::Sas, Some(Controller::H730p), "The SAS SSD on a PERC H730P, as published."),
+    setup(
+        "sas-ssd-h330",
+        Kind::Sas,
+        Some(Controller::H330),
+        "The same on a PERC H330, without a write cache.",
+    ),
+    setup("hdd", Kind::Disk, Some(Controller::H730p), "The hard disk on a PERC H730P."),
+    setup("hdd-h330", Kind::Disk, Some(Controller::H330), "The same on a PERC H330."),
+];
+
+/// Nanoseconds of the lock of a request queue that are tried.
+const LOCKS: [u64; 4] = [0, 2_000, 4_000, 8_000];
+/// Nanoseconds of a processor for a request, submission and completion, that are tried.
+const PROCESSOR: [u64; 3] = [0, 5_000, 20_000];
+
+/// All that is run: the cells, and those in which the host's times are swept.
+fn cells(options: &Options) -> Vec<Cell> {
+    let path = options.path;
+    let mut all = Vec::new();
+    for repetition in 0..options.repeat {
+        for setup in SETUPS {
+            for job in Job::ALL {
+                all.push(Cell { setup, job, path, at: Point::new(), repetition });
+            }
+        }
+        for setup in &SETUPS[..2] {
+            let cell = |path, at: [(&str, u64); 1]| Cell {
+                setup: *setup,
+                job: Job::RandomRead,
+                path,
+                at: at.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                repetition,
+            };
+            if setup.kind == Kind::Sas {
+                all.extend(LOCKS.map(|lock| cell(HostPath { lock, ..path }, [("lock_ns", lock)])));
+            }
+            all.extend(PROCESSOR.map(|takes| {
+                let path = HostPath { submission: takes * 3 / 5, completion: takes * 2 / 5, ..path };
+                cell(path, [("processor_ns", takes)])
+            }));
+        }
+    }
+    all
+}
+
+/// Runs the study and writes its results.
+///
+/// # Errors
+/// A profile that does not exist, a directory that cannot be written; an interruption before there was anything to report.
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
+    options.overwrite.check(&options.out)?;
+    sweep::value(run_on(options, &profile::table, control)?)
+}
+
+/// Runs the study with profiles from elsewhere.
+///
+/// # Errors
+/// Like [`run()`].
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
+    let drives = cell::DriveTables {
+        nvme: profiles(&options.nvme)?,
+        sas: profiles(&options.sas)?,
+        disk: profiles(&options.disk)?,
+    };
+    drives.check(options)?;
+    results::directory(&options.out)?;
+    let cells = cells(options);
+    let progress = Steps::new(control, cells.len() as u64);
+    let cache = Cache::new(usual_cache());
+    let done = parallel::map(control, &cells, |cell| {
+        let metrics = cell.run(options, &drives, &cache, control);
+        if let Ok(metrics) = &metrics {
+            let iops = metrics.get(&cell.job.metric("iops")).copied().unwrap_or_default();
+            progress.done(&cell.describe(), &format!("{} IOPS", show(iops)));
+        }
+        metrics
+    });
+    drop(progress);
+    let mut variants: Vec<Variant> = SETUPS
+        .iter()
+        .map(|setup| Variant { name: setup.name.into(), description: setup.about.into(), runs: Vec::new() })
+        .collect();
+    let mut interrupted = false;
+    for (cell, metrics) in cells.iter().zip(done) {
+        let metrics = match metrics {
+            Ok(metrics) => metrics,
+            Err(error) if error.is::<Interrupted>() => {
+                interrupted = true;
+                continue;
+            }
+            Err(error) => return Err(error).with_context(|| format!("in {}", cell.describe())),
+        };
+        let Some(variant) = variants.iter_mut().find(|variant| variant.name == cell.setup.name) else {
+            continue;
+        };
+        let same = |run: &&mut Run| run.at == cell.at && run.repetition == cell.repetition;
+        match variant.runs.iter_mut().find(same) {
+            Some(run) => run.metrics.extend(metrics),
+            None => variant.runs.push(Run {
+                at: cell.at.clone(),
+                repetition: cell.repetition,
+                seconds: cell::seconds(options, cell.setup.kind),
+                metrics,
+                ..Run::default()
+            }),
+        }
+    }
+    variants.retain(|variant| !variant.runs.is_empty());
+    if variants.is_empty() {
+        return Err(Interrupted.into());
+    }
+    let mut results = Results {
+        study: "filesystem".into(),
+        engine: "sim",
+        seed: options.seed,
+        drive: serde_json::json!({ "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "full": options.full }),
+        host: Host::this(Vec::new()),
+        comparisons: comparisons(&variants),
+        variants,
+        notes: Vec::new(),
+    };
+    results.notes = report::notes(&results, options);
+    results.write(&options.out)?;
+    let page = options.out.join("report.html");
+    report::write(&results, &page)?;
+    let text = report::text_of(&results, &page);
+    let failure = interrupted.then(|| control::PARTIAL.to_owned());
+    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
+}
+
+fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
+    let find = |name: &str| variants.iter().find(|variant| variant.name == name);
+    let mut rows = Vec::new();
+    for (of, over) in [("nvme", "sas-ssd"), ("nvme", "sas-ssd-h330"), ("nvme", "hdd"), ("sas-ssd", "hdd")] {
+        let (Some(of), Some(over)) = (find(of), find(over)) else { continue };
+        for job in Job::ALL {
+            for figure in ["iops", "mean_us"] {
+                let metric = job.metric(figure);
+                let published = |at: Option<&Point>| {
+                    let there = at.is_some_and(Point::is_empty) && job == Job::RandomRead && figure == "iops";
+                    (there && of.name == "nvme" && over.name == "sas-ssd")
+                        .then(|| Published::ratio(published::NVME_OVER_SAS.1))
+                };
+                let compared = compare(&metric, of, over, published);
+                rows.extend(compared.into_iter().filter(|row| row.at.as_ref().is_some_and(Point::is_empty)));
+            }
+        }
+    }
+    rows
+}

@@ -1,0 +1,173 @@
+//! A host with its drives in virtual time: what stands between a load and the media (docs/machine.md).
+//!
+//! - [`HostPath`] says what the host takes for a request, and [`Controller`] what a storage controller does.
+//! - [`Drives`] has the drives on one clock, and gives them as block devices with their way.
+//! - [`play`] runs a fio job on such a device.
+
+mod load;
+mod path;
+
+use anyhow::{Context, Result};
+use run::{
+    Config,
+    sim::{Contents, Machine, MachineDevice, Sim, SimDevice},
+};
+use stack::{Partition, Shared};
+use tier::{Start, TierDevice};
+
+pub(crate) use self::load::{Played, play};
+pub use self::path::{Controller, HostPath};
+
+/// Host NQN of the loads.
+const NQN: &str = "nqn.2026-11.io.tranche:machine";
+
+/// How a drive is attached.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) enum Attachment {
+    /// To the processors, with queues for each of them.
+    Nvme,
+    /// To a storage controller over SAS.
+    Sas(Controller),
+}
+
+/// A device that several users share.
+pub(crate) type SharedDevice = Shared<MachineDevice>;
+
+/// Drives on one clock.
+pub(crate) struct Drives {
+    machine: Machine,
+    path: HostPath,
+    // A drive lives as long as it.
+    drives: Vec<Sim>,
+}
+
+impl Drives {
+    /// No drives yet, on a new clock.
+    pub fn new(path: HostPath) -> Self {
+        Self { machine: Machine::new(), path, drives: Vec::new() }
+    }
+
+    /// A drive that is prepared, with its clock. Others come beside it.
+    pub fn with(path: HostPath, sim: Sim) -> Self {
+        Self { machine: sim.machine().clone(), path, drives: vec![sim] }
+    }
+
+    /// The clock.
+    pub fn machine(&self) -> &Machine {
+        &self.machine
+    }
+
+    /// The host.
+    pub fn path(&self) -> HostPath {
+        self.path
+    }
+
+    /// Adds an empty drive; its number.
+    ///
+    /// # Errors
+    /// It cannot be as configured.
+    pub fn add(&mut self, config: Config) -> Result<usize> {
+        self.drives.push(self.machine.add(config, Contents::None)?);
+        Ok(self.drives.len() - 1)
+    }
+
+    /// The first namespace of a drive, with its way from the host.
+    ///
+    /// # Errors
+    /// It has none.
+    pub fn device(&self, number: usize, attachment: Attachment) -> Result<MachineDevice> {
+        let mut host = self.drives[number].host(NQN)?;
+        let device = SimDevice::new(&mut host, 1).context("opening a namespace")?;
+        Ok(match attachment {
+            Attachment::Nvme => Box::new(device),
+            Attachment::Sas(controller) => self.path.over_sas(controller, device),
+        })
+    }
+
+    /// Lets time pass until then, or not at all if that is over.
+    pub fn run_until(&self, time: u64) -> u64 {
+        let now = self.machine.now();
+        if time < u64::MAX
+            && let Some(sim) = self.drives.first()
+        {
+            sim.run_until(now.max(run::sim::Nanos(time)));
+        }
+        self.machine.now().0
+    }
+}
+
+/// A range of a shared device, in bytes.
+///
+/// # Errors
+/// The device ends before.
+pub(crate) fn partition(
+    shared: &SharedDevice,
+    name: &str,
+    first: u64,
+    bytes: u64,
+) -> Result<Partition<MachineDevice>> {
+    let geometry = shared.with(|device| blockdev::BlockDevice::geometry(device));
+    let block = u64::from(geometry.block_size);
+    shared.partition(first / block, bytes / block).with_context(|| {
+        let (has, wants) = (geometry.blocks * block, first + bytes);
+        format!(
+            "{name}: the drive has {has} bytes, and {wants} are needed: use a larger drive, or smaller sizes"
+        )
+    })
+}
+
+/// A cache tier of such devices.
+pub(crate) type Tier = TierDevice<MachineDevice, MachineDevice, MachineDevice>;
+
+/// Bytes of the parts of a cache.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct CacheSizes {
+    /// Of the origin, from its first byte on.
+    pub origin: u64,
+    /// Of the cache, from the first byte of the SSD on.
+    pub cache: u64,
+    /// Of the metadata, behind it.
+    pub metadata: u64,
+}
+
+/// Makes a cache on an SSD in front of a disk. Both drives keep no contents.
+///
+/// # Errors
+/// A drive is too small, or the cache cannot be made.
+pub(crate) fn cached(
+    drives: &Drives,
+    disk: &SharedDevice,
+    ssd: &SharedDevice,
+    sizes: CacheSizes,
+    config: tier::Config,
+    seed: u64,
+) -> Result<Shared<Tier>> {
+    let devices: (MachineDevice, MachineDevice, MachineDevice) = (
+        Box::new(partition(disk, "the disk", 0, sizes.origin)?),
+        Box::new(partition(ssd, "the SSD of the cache", 0, sizes.cache)?),
+        Box::new(partition(ssd, "the SSD of the cache", sizes.cache, sizes.metadata)?),
+    );
+    let config = tier::Config { contents: false, ..config };
+    let start = Start::Create { seed, replace: false };
+    let now = drives.machine().now().0;
+    let tier = TierDevice::open(config, start, devices, now, |tier| drives.run_until(tier.next_work()))
+        .context("making the cache")?;
+    Ok(Shared::new(tier))
+}
+
+/// All of a cache, as a device.
+///
+/// # Errors
+/// It has no blocks.
+pub(crate) fn whole(tier: &Shared<Tier>) -> Result<MachineDevice> {
+    let blocks = tier.with(|tier| blockdev::BlockDevice::blocks(tier));
+    Ok(Box::new(tier.partition(0, blocks).context("the cache has no blocks")?))
+}
+
+/// The configuration of a drive's TOML.
+///
+/// # Errors
+/// It is none.
+pub(crate) fn config(table: &toml::Table) -> Result<Config> {
+    Ok(Config::from_toml(&toml::to_string(table)?)?)
+}
