@@ -46,6 +46,7 @@ pub use config::{
 pub use device::TierDevice;
 pub use error::{ControlError, OpenError};
 pub use open::Start;
+pub use policy::{Agreement, Difference, replay_policy};
 pub use shape::{Device, Geometries};
 pub use state::{Control, Core, Counters, Done, Health, Sub};
 pub use status::Status;
