@@ -35,7 +35,7 @@ pub fn compare(load: &Load, log: &Log) -> Vec<Line> {
     let replays: Vec<Log> = times.map(|(slowest, seed)| replay(load, log, slowest, seed)).collect();
     let line = |phase: &super::load::Phase| {
         let theirs = log.0[phase.end].counts;
-        let slack = SLACK + (phase.end * SLACK_PERCENT / 100) as i64;
+        let slack = SLACK + (phase.end * SLACK_PERCENT / 100).cast_signed() as i64;
         let all = |index: usize| replays.iter().map(move |replay| replay.0[phase.end].counts.list()[index]);
         let range = |index| (all(index).min().unwrap_or(0), all(index).max().unwrap_or(0));
         let ours: [(i64, i64); 8] = std::array::from_fn(range);

@@ -184,12 +184,12 @@ impl Replay {
         let Status { cache_blocks, counters, dirty, .. } = tier.core().status();
         Counts {
             used: cache_blocks.0.into(),
-            read_hits: counters.read_hits as i64,
-            read_misses: counters.read_misses as i64,
-            write_hits: counters.write_hits as i64,
-            write_misses: counters.write_misses as i64,
-            demotions: counters.demotions as i64,
-            promotions: counters.promotions as i64,
+            read_hits: counters.read_hits.cast_signed(),
+            read_misses: counters.read_misses.cast_signed(),
+            write_hits: counters.write_hits.cast_signed(),
+            write_misses: counters.write_misses.cast_signed(),
+            demotions: counters.demotions.cast_signed(),
+            promotions: counters.promotions.cast_signed(),
             dirty: dirty.into(),
         }
     }
