@@ -27,9 +27,9 @@ pub fn loads(seed: u64, times: u64) -> Vec<Load> {
 fn large(name: &str, chunk: u64, seed: u64) -> Load {
     let mut load = Load::new(name, chunk, 64, 12, seed);
     load.step(Step::Table(Mode::Writeback, PolicyKind::Smq)).step(Step::Think(20_000));
-    load.hot(300, 40, 0, 16).phase("hot chunks");
+    load.hot(200, 40, 0, 16).phase("hot chunks");
     load.step(Step::Pause(6000)).phase("idle");
-    load.hot(300, 0, 20, 16).phase("other chunks");
+    load.hot(200, 0, 20, 16).phase("other chunks");
     load.step(Step::Pause(6000)).phase("idle again");
     load
 }
@@ -74,15 +74,15 @@ fn full(name: &str, chunk: u64, (origin, cache): (u64, u64), mode: Mode, seed: u
     let mut load = Load::new(name, chunk, origin, cache, seed);
     let whole = load.chunk as u32;
     load.step(Step::Table(mode, PolicyKind::Smq)).step(Step::Think(4000));
-    load.uniform(200, 0, 0, origin).phase("cold reads");
-    load.hot(600, 30, 0, cache).phase("hot chunks");
+    load.uniform(150, 0, 0, origin).phase("cold reads");
+    load.hot(400, 30, 0, cache).phase("hot chunks");
     load.stream(true, 100, cache / 4, whole).phase("whole chunks");
     load.step(Step::Pause(4000)).phase("idle");
-    load.hot(1200 * times, 50, 0, 4 * cache).phase("more than the cache");
+    load.hot(600 * times, 50, 0, 4 * cache).phase("more than the cache");
     load.stream(false, 0, 16, 8).step(Step::Flush).phase("a stream");
     load.step(Step::Pause(4000)).phase("idle again");
     load.step(Step::Until(63_000)).phase("a minute");
-    load.hot(1500 * times, 40, origin / 2, 2 * cache).phase("other chunks");
+    load.hot(900 * times, 40, origin / 2, 2 * cache).phase("other chunks");
     load.step(Step::Pause(4000)).phase("idle at last");
     load
 }
