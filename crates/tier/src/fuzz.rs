@@ -1,7 +1,10 @@
 //! What a fuzzer calls: any bytes as the metadata of a tier.
 
+use crate::config::{Config, Mode, PolicyKind};
+use crate::device::TierDevice;
 use crate::metadata::{BLOCK, checksum};
-use crate::{Config, Control, Mode, PolicyKind, Start, TierDevice};
+use crate::open::Start;
+use crate::state::Control;
 use blockdev::conformance::Memory;
 use blockdev::{BlockDevice, Namespace, Nanos, Operation, Verb};
 

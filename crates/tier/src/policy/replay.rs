@@ -1,7 +1,7 @@
 //! Holds smq against what the kernel's smq said: a trace of the calls between dm-cache's core and its policy.
 
+use super::kinds::{Ask, Found, Pace, Work, WorkKind};
 use super::smq::{Rules, Smq};
-use super::{Ask, Found, Pace, Work, WorkKind};
 use crate::chunk::{Cblock, Oblock};
 use blockdev::Nanos;
 use std::collections::{BTreeMap, BTreeSet};
