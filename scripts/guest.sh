@@ -82,6 +82,7 @@ prepare() {
         nvmet nvmet_tcp
     # A script loads these itself: they take time, and few scripts need them.
     for module in zonefs btrfs f2fs dm-zoned ext4; do modules $module.order $module; done
+    modules dm-cache.order dm-cache dm-cache-smq
     cat >"$work/tree/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /lower /memory /new

@@ -46,12 +46,14 @@ targets! {
     act "../../../fuzz/fuzz_targets/act.rs",
     auth "../../../fuzz/fuzz_targets/auth.rs",
     commands "../../../fuzz/fuzz_targets/commands.rs",
+    disk_state "../../../fuzz/fuzz_targets/disk_state.rs",
     drive "../../../fuzz/fuzz_targets/drive.rs",
     drive_toml "../../../fuzz/fuzz_targets/drive_toml.rs",
     fabric "../../../fuzz/fuzz_targets/fabric.rs",
     hosts "../../../fuzz/fuzz_targets/hosts.rs",
     image "../../../fuzz/fuzz_targets/image.rs",
     job_file "../../../fuzz/fuzz_targets/job_file.rs",
+    tier "../../../fuzz/fuzz_targets/tier.rs",
     trace "../../../fuzz/fuzz_targets/trace.rs",
 }
 

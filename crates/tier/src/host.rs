@@ -146,6 +146,8 @@ impl Core {
     }
 
     fn piece(&self, request: u32, act: Act, lba: u64, blocks: u32) -> Piece {
+        let verb = self.requests.get(request).map(|it| it.operation.verb);
+        let fua = act.writes() && verb.is_some_and(|verb| verb.fua());
         Piece {
             request,
             act,
@@ -159,6 +161,8 @@ impl Core {
             origin_failed: false,
             cache_failed: false,
             status: Status::SUCCESS,
+            fua,
+            loads_origin: false,
             tick: false,
             counted: false,
             unpromoted: false,
@@ -205,7 +209,9 @@ impl Core {
         cell.pieces += 1;
         cell.writing += u32::from(writes);
         if let Some(it) = self.pieces.get_mut(number) {
-            it.tick = std::mem::take(&mut self.tick_wanted);
+            // Since Linux 4.12 a write to both devices is no tick; one with FUA never was.
+            let counts = !(it.fua || !self.config.policy.is_inline() && matches!(route, Route::Both(_)));
+            it.tick = counts && std::mem::take(&mut self.tick_wanted);
         }
         match route {
             Route::Waits => {}
@@ -270,13 +276,17 @@ impl Core {
         let Some(&piece) = self.pieces.get(number) else { return Route::Waits };
         let ask = self.ask(&piece, oblock);
         let mode = self.config.mode;
-        match self.policy.lookup(&ask) {
+        let found = self.policy.lookup(&ask);
+        // A request that needs no copy begins nothing in the background, and what it asks for waits for something else to begin.
+        self.wake |= !ask.fast && self.policy.has_work();
+        match found {
+            // Since Linux 4.12 the lookup counts, and before that where the request goes.
             Found::Hit(_) if mode == Mode::Passthrough && !ask.write => {
-                self.count(number, false);
+                self.count(number, !self.config.policy.is_inline());
                 Route::Origin
             }
             Found::Hit(cblock) if mode == Mode::Passthrough => {
-                self.count(number, false);
+                self.count(number, !self.config.policy.is_inline());
                 self.counters.demotions += 1;
                 self.invalidate(now, oblock, cblock, number);
                 Route::Waits
@@ -355,10 +365,12 @@ impl Core {
             Device::Origin => piece.on_origin = true,
             Device::Cache | Device::Metadata => piece.on_cache = true,
         }
-        let piece = *piece;
-        if device == Device::Origin {
+        // Since Linux 4.12 a write with FUA counts as load on the origin wherever it goes, and so does one that is all of a promotion.
+        let counts = !self.config.policy.is_inline() && (piece.fua || piece.overwrites != NONE);
+        if (device == Device::Origin || counts) && !std::mem::replace(&mut piece.loads_origin, true) {
             self.origin_pieces += 1;
         }
+        let piece = *piece;
         let lba = match (cblock, piece.oblock) {
             (Some(cblock), Some(oblock)) => {
                 self.shape.on_cache(cblock) + (piece.lba - self.shape.on_origin(oblock))
@@ -444,6 +456,7 @@ impl Core {
             }
             piece.status = status;
         }
+        let ends_load = piece.outstanding == 0 && std::mem::take(&mut piece.loads_origin);
         let piece = *piece;
         self.take_back(&piece, data);
         if piece.act.writes() {
@@ -452,7 +465,7 @@ impl Core {
                 Device::Cache | Device::Metadata => self.commit.cache_unflushed = true,
             }
         }
-        if device == Device::Origin {
+        if ends_load {
             self.origin_pieces -= 1;
             self.origin_idle = now;
         }

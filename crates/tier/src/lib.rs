@@ -25,6 +25,7 @@ mod config;
 mod control;
 mod device;
 mod error;
+mod fuzz;
 mod host;
 mod metadata;
 mod migration;
@@ -45,7 +46,9 @@ pub use config::{
 };
 pub use device::TierDevice;
 pub use error::{ControlError, OpenError};
+pub use fuzz::fuzz;
 pub use open::Start;
+pub use policy::{Agreement, Difference, replay_policy};
 pub use shape::{Device, Geometries};
 pub use state::{Control, Core, Counters, Done, Health, Sub};
 pub use status::Status;

@@ -52,7 +52,7 @@ impl Core {
     /// Begins what is to be done in the background.
     #[inline]
     pub(crate) fn work(&mut self, now: Nanos) {
-        let due = self.wake || self.policy.has_work() || self.config.policy.is_inline();
+        let due = self.wake || self.config.policy.is_inline();
         if !due || self.policy.dirty() == 0 && !self.policy.has_work() {
             return;
         }
@@ -403,6 +403,10 @@ impl Core {
         self.policy.finished(&work, ok);
         if ok && overwrite != NONE {
             self.policy.set_dirty(work.cblock);
+        }
+        if work.kind == WorkKind::Promote && (overwrite != NONE || holder != NONE) {
+            // The write that it was made for is load on the origin.
+            self.origin_idle = now;
         }
         if ok {
             self.count_migration(&work);

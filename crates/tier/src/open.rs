@@ -418,6 +418,7 @@ impl Core {
         self.phase = Phase::Running;
         self.next_tick = now + SECOND;
         self.origin_idle = now;
+        self.policy.tick(now);
         self.resume(now);
     }
 }

@@ -96,6 +96,10 @@ pub(crate) struct Piece {
     pub(crate) origin_failed: bool,
     pub(crate) cache_failed: bool,
     pub(crate) status: Status,
+    /// It writes with Force Unit Access.
+    pub(crate) fua: bool,
+    /// The origin is not idle while it is under way.
+    pub(crate) loads_origin: bool,
     /// Its end is a tick of the policy.
     pub(crate) tick: bool,
     /// It is counted as a hit or a miss.
@@ -379,7 +383,7 @@ pub struct Core {
     pub(crate) discards: Bits,
     /// Migrations that count against the threshold.
     pub(crate) migrating: u64,
-    /// Pieces under way on the origin, and since when there is none.
+    /// Pieces under way that keep the origin from being idle, and since when there is none.
     pub(crate) origin_pieces: u32,
     pub(crate) origin_idle: Nanos,
     /// The next piece that begins is to be a tick.

@@ -6,6 +6,8 @@
 mod support;
 
 mod common;
+#[path = "guest/dm_cache.rs"]
+mod dm_cache;
 
 use common::{Served, TRANCHE};
 use std::ffi::OsStr;

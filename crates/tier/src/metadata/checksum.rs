@@ -14,7 +14,7 @@ fn of(block: &[u8]) -> u32 {
 }
 
 /// Writes the checksum into a block.
-pub(super) fn seal(block: &mut [u8]) {
+pub(crate) fn seal(block: &mut [u8]) {
     let sum = of(block);
     block[AT].copy_from_slice(&sum.to_le_bytes());
 }

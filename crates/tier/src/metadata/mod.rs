@@ -3,7 +3,7 @@
 /// Bytes of a block of metadata.
 pub(crate) const BLOCK: u64 = 4096;
 
-mod checksum;
+pub(crate) mod checksum;
 pub(crate) mod layout;
 pub(crate) mod superblock;
 pub(crate) mod table;

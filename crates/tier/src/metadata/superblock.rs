@@ -155,6 +155,11 @@ impl Superblock {
             return Found::Damaged;
         };
         let [read_hits, read_misses, write_hits, write_misses] = raw.counts.map(U64::get);
+        // They grow, and no tier has come that far.
+        let growing = [raw.sequence.get(), raw.epoch.get(), read_hits, read_misses, write_hits, write_misses];
+        if growing.iter().any(|number| *number > u64::MAX / 2) {
+            return Found::Damaged;
+        }
         Found::Superblock(Superblock {
             sequence: raw.sequence.get(),
             epoch: raw.epoch.get(),

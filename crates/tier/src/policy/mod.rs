@@ -4,9 +4,12 @@ mod entries;
 mod kinds;
 mod mq;
 mod queue;
+mod replay;
 mod smq;
 #[cfg(test)]
 mod tests;
+
+pub use replay::{Agreement, Difference, replay_policy};
 
 pub(crate) use kinds::{Ask, Found, Pace, Work, WorkKind};
 

@@ -415,10 +415,12 @@ impl Smq {
     pub(crate) fn next_work(&mut self, pace: Pace) -> Option<Work> {
         if self.work.is_empty() && self.dirty.len > 0 {
             match (self.rules, pace) {
-                (_, Pace::All) | (Rules::Cleaner, _) | (Rules::Background, Pace::Idle) => {
-                    self.queue_writeback(true);
+                (_, Pace::All) | (Rules::Background | Rules::Cleaner, Pace::Idle) => {
+                    self.queue_writeback(true)
                 }
                 (Rules::Background, Pace::Busy) => {}
+                // What it was made with counts as old.
+                (Rules::Cleaner, Pace::Busy) => self.queue_writeback(false),
                 (Rules::Inline, _) => self.queue_writeback_inline(pace == Pace::Busy),
             }
         }
@@ -537,7 +539,8 @@ impl Smq {
         self.entries.assign(at, oblock.0);
         let any = match self.rules {
             Rules::Inline => 1,
-            Rules::Background | Rules::Cleaner => (rng::mix(u64::from(at)) % u64::from(LEVELS)) as u8,
+            // `hash_32` of linux/hash.h, with nine bits.
+            Rules::Background | Rules::Cleaner => ((at.wrapping_mul(0x61C8_8647) >> 23) as u8) % LEVELS,
         };
         let level = hint.map_or(any, |hint| hint.min(u16::from(LEVELS) - 1) as u8);
         self.entries.set_level(at, level);
@@ -585,6 +588,17 @@ impl Smq {
             let period = if self.rules == Rules::Inline { 10 * SECOND } else { 60 * SECOND };
             self.cache_period = now + period;
         }
+    }
+
+    /// Whether something is due after this very moment.
+    pub(super) fn is_due_after(&self, now: Nanos) -> bool {
+        let due = [
+            self.writeback.moved + WRITEBACK_PERIOD,
+            self.demote.moved + DEMOTE_PERIOD,
+            self.hotspot_period,
+            self.cache_period,
+        ];
+        due.contains(&now)
     }
 
     fn set_promote_levels(&mut self) {

@@ -1,0 +1,52 @@
+//! The tier's smq against what the kernel's said, as a guest recorded it once. `crates/tranche/tests/guest/dm_cache.rs` asks a kernel each time.
+
+#[path = "kernel/mod.rs"]
+mod kernel;
+
+use kernel::agree;
+use std::io::Read;
+
+/// A trace of smq and of the cleaner on Linux 6.12: what loads of 32 to 2,048 KiB a chunk made dm-cache ask, and what its policy answered.
+const TRACE: &[u8] = include_bytes!("kernel/smq-6.12.trace.z");
+
+fn recorded() -> String {
+    let mut text = String::new();
+    flate2::read::ZlibDecoder::new(TRACE).read_to_string(&mut text).expect("a text");
+    text
+}
+
+#[test]
+fn smq_answers_as_the_kernel_did() {
+    let (agreement, corrections) = agree(&recorded()).unwrap_or_else(|why| panic!("{why}"));
+    println!("{agreement:?}, {corrections} corrections of the trace");
+    assert!(corrections < 3, "{corrections} corrections");
+    assert!(agreement.lookups > 10_000 && agreement.ticks > 10_000, "{agreement:?}");
+    let least = [agreement.promotions / 300, agreement.demotions / 50, agreement.writebacks / 300];
+    assert!(agreement.policies > 7 && least.iter().all(|count| *count > 0), "{agreement:?}");
+}
+
+/// A comparison that finds no difference where there is one would say nothing.
+#[test]
+fn a_changed_answer_is_found() {
+    let text = recorded();
+    let lines: Vec<&str> = text.lines().collect();
+    let mut found = 0;
+    let answers = (0..lines.len()).filter(|at| lines[*at].starts_with("look ")).step_by(lines.len() / 20);
+    for at in answers {
+        let mut changed = lines.clone();
+        let (rest, answer) = lines[at].rsplit_once(' ').expect("an answer");
+        let other = format!("{rest} {}", if answer == "0" { -2 } else { 0 });
+        changed[at] = &other;
+        let difference = tier::replay_policy(&changed, &std::collections::BTreeSet::new()).unwrap_err();
+        assert_eq!(difference.line, at, "{}", difference.why);
+        found += 1;
+    }
+    assert!(found > 3, "{found} answers");
+    // One tick less, and something is promoted earlier or later.
+    let ticks: Vec<usize> = (0..lines.len()).filter(|at| lines[*at].starts_with("tick ")).collect();
+    let fewer: Vec<&str> = (0..lines.len())
+        .filter(|at| !ticks[ticks.len() / 8..ticks.len() / 4].contains(at))
+        .map(|at| lines[at])
+        .collect();
+    assert!(tier::replay_policy(&fewer, &std::collections::BTreeSet::new()).is_err());
+}
