@@ -11,7 +11,8 @@ use std::{
 
 use lab::{
     control::Cancel,
-    mariadb::{Files, Instance, Server, SystemTablespace, Tuning, check_pages, install},
+    database::Instance,
+    mariadb::{self, Files, Server, SystemTablespace, Tuning, check_pages, install},
     scratch::Scratch,
     tpcc::{self, LoadSettings, Phase, TransactionKind},
 };
@@ -27,7 +28,7 @@ fn tuning() -> Tuning {
 }
 
 fn start(scratch: &Scratch, server: &Server, files: &Files) -> anyhow::Result<Instance> {
-    Instance::start(scratch, server, files, &tuning(), "db", Duration::from_secs(120))
+    mariadb::start(scratch, server, files, &tuning(), "db", Duration::from_secs(120))
 }
 
 #[test]
@@ -67,7 +68,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     let preparing = Tuning { doublewrite: server.prepares_doublewrite(), ..tuning() };
     install(server, &beside, &preparing).unwrap();
     let instance =
-        Instance::start(&scratch, server, &beside, &preparing, "db", Duration::from_secs(120)).unwrap();
+        mariadb::start(&scratch, server, &beside, &preparing, "db", Duration::from_secs(120)).unwrap();
     let rows = Arc::new(AtomicU64::new(0));
     tpcc::load(instance.socket(), 1, 7, &rows, scratch.cancel()).unwrap();
     let loaded = rows.load(Ordering::Relaxed);
@@ -113,7 +114,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     tpcc::check(instance.socket()).unwrap();
 
     // A wrong row is found.
-    let mut conn = tpcc::connect(instance.socket(), "tpcc").unwrap();
+    let mut conn = mariadb::connect(instance.socket(), "tpcc").unwrap();
     conn.query_drop("UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 3").unwrap();
     let error = tpcc::check(instance.socket()).unwrap_err().to_string();
     assert!(error.contains("condition 1"), "{error}");

@@ -26,9 +26,10 @@ use crate::{
     control::{Control, Progress},
     counters::{NamespaceCounts, lifetime_years, total, total_on_flash},
     cpu,
+    database::Instance,
     drive::Program,
     figure::{show, show_size},
-    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
+    mariadb::{self, Files, Server, SystemTablespace, Tuning},
     mounted_drive::{BaseImage, MountedDrive, discard},
     results::{Comparison, Host, Overwrite, Percentiles, Point, Results, Run, compare},
     scratch::{self, Scratch},
@@ -379,7 +380,7 @@ impl<'a> Study<'a> {
     }
 
     fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
-        Instance::start(&self.scratch, &self.server, files, tuning, "db", Duration::from_secs(120))
+        mariadb::start(&self.scratch, &self.server, files, tuning, "db", Duration::from_secs(120))
     }
 
     /// One run of one variant, on a fresh copy of the prepared drive.

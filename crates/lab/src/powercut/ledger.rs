@@ -11,10 +11,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use mysql::{Conn, prelude::Queryable};
 
-use crate::{
-    control::Cancel,
-    tpcc::{Rng, connect},
-};
+use crate::{control::Cancel, mariadb::connect, tpcc::Rng};
 
 /// Rows of each connection. With their padding they are several times the buffer pool, so that pages are written all the time.
 const ROWS: u32 = 6_000;

@@ -25,9 +25,10 @@ pub use self::variant::Variant;
 use crate::{
     Findings,
     control::{Control, Progress},
+    database::Instance,
     doublewrite::{self, DEFAULT_PROFILE},
     drive::{Cut, Program},
-    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
+    mariadb::{self, Files, Server, SystemTablespace, Tuning, check_pages},
     mounted_drive::{BaseImage, MountedDrive, discard, require_root},
     report::Table,
     results::Overwrite,
@@ -284,7 +285,7 @@ impl Field<'_> {
     }
 
     fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
-        Instance::start(self.scratch, self.server, files, tuning, "db", Duration::from_secs(120))
+        mariadb::start(self.scratch, self.server, files, tuning, "db", Duration::from_secs(120))
     }
 
     /// One power cut. False when the round does not count.

@@ -5,6 +5,8 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use mysql::prelude::Queryable;
 
+use crate::mariadb::connect;
+
 /// Each query returns the warehouses or districts that violate its condition.
 const CONDITIONS: [(&str, &str); 4] = [
     (
@@ -40,7 +42,7 @@ const CONDITIONS: [(&str, &str); 4] = [
 /// # Errors
 /// Names the first condition that does not hold, and where.
 pub fn check(socket: &Path) -> Result<()> {
-    let mut conn = super::connect(socket, "tpcc")?;
+    let mut conn = connect(socket, "tpcc")?;
     for (condition, sql) in CONDITIONS {
         let violations: Vec<(u32, u32, Option<String>)> =
             conn.query(sql).with_context(|| format!("checking TPC-C consistency condition {condition}"))?;

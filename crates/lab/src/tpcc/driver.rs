@@ -14,7 +14,7 @@ use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
 
 use super::{Constants, Deck, Rng, Terminal, TransactionKind};
-use crate::control::Cancel;
+use crate::{control::Cancel, mariadb::connect};
 
 /// What to run.
 #[derive(Clone, Debug)]
@@ -136,7 +136,7 @@ pub fn run(load: &LoadSettings, mut on_phase: impl FnMut(Phase) -> Result<()>) -
     let constants = Constants::for_run(load.seed);
     let mut terminals = Vec::new();
     for thread in 0..load.threads {
-        let conn = super::connect(&load.socket, "tpcc")?;
+        let conn = connect(&load.socket, "tpcc")?;
         let rng = Rng::new(load.seed, u64::from(thread) + 1);
         terminals.push(
             Terminal::new(conn, rng, constants, load.warehouses).context("preparing the TPC-C statements")?,

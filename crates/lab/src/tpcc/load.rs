@@ -16,7 +16,7 @@ use super::{
     random::{LOAD_LAST_NAME, Rng, last_name},
     schema::{CUSTOMERS, DISTRICTS, FIRST_NEW_ORDER, ITEMS, TABLES},
 };
-use crate::control::Cancel;
+use crate::{control::Cancel, mariadb::connect};
 
 /// All rows are dated alike, so that the same seed loads the same bytes.
 const LOAD_DATE: &str = "2026-01-01 00:00:00";
@@ -40,11 +40,11 @@ pub fn load(
     progress: &Arc<AtomicU64>,
     cancel: &Cancel,
 ) -> Result<()> {
-    let mut conn = super::connect(socket, "")?;
+    let mut conn = connect(socket, "")?;
     conn.query_drop("DROP DATABASE IF EXISTS tpcc")?;
     conn.query_drop("CREATE DATABASE tpcc CHARACTER SET latin1 COLLATE latin1_bin")?;
     drop(conn);
-    let mut conn = super::connect(socket, "tpcc")?;
+    let mut conn = connect(socket, "tpcc")?;
     for (table, columns) in TABLES {
         conn.query_drop(format!("CREATE TABLE {table} ({columns}) ENGINE=InnoDB"))?;
     }
@@ -57,7 +57,7 @@ pub fn load(
         let workers: Vec<_> = (0..2)
             .map(|_| {
                 scope.spawn(|| -> Result<()> {
-                    let mut conn = super::connect(socket, "tpcc")?;
+                    let mut conn = connect(socket, "tpcc")?;
                     // The server accepts bulk filling only without these checks; the generator makes valid rows.
                     conn.query_drop("SET unique_checks=0, foreign_key_checks=0, sql_log_bin=0")?;
                     loop {

@@ -12,11 +12,6 @@ mod random;
 mod schema;
 mod transactions;
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
-use mysql::{Conn, OptsBuilder};
-
 pub use self::{
     check::check,
     driver::{LoadResult, LoadSettings, Phase, Window, run},
@@ -25,19 +20,3 @@ pub use self::{
     transactions::{Deck, Terminal},
 };
 pub use workload::innodb::TransactionKind;
-
-/// Connects as root, without password, to the private server at `socket`.
-///
-/// # Errors
-/// When nobody answers there.
-pub fn connect(socket: &Path, database: &str) -> Result<Conn> {
-    let path = socket.to_string_lossy().into_owned();
-    let database = (!database.is_empty()).then(|| database.to_owned());
-    let options = OptsBuilder::new()
-        .socket(Some(path))
-        .user(Some("root"))
-        .db_name(database)
-        .prefer_socket(true)
-        .stmt_cache_size(0);
-    Conn::new(options).with_context(|| format!("connecting to the database at {}", socket.display()))
-}
