@@ -16,7 +16,14 @@
 //! filesystem = "xfs"             # xfs, ext4, store (on zones: the namespace is a zoned one) or raw (default)
 //! mkfs = ["-d", "extszinherit=4"] # further arguments: of mkfs, or of `tranche store format`
 //! mount = ["noatime"]            # options: of mount, or of `tranche store mount` ("placement=none")
+//!
+//! [database]                     # a private server for the command, if wanted: see [`Database`]
+//! engine = "postgresql"
+//! data = "data"                  # the namespace with its data directory (default)
+//! full_page_writes = true
 //! ```
+
+mod database;
 
 use std::{
     collections::BTreeSet,
@@ -27,6 +34,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
 
+pub use self::database::{Database, Engine};
 use crate::profile::{self, Profile};
 
 /// A layout.
@@ -51,6 +59,9 @@ pub struct Layout {
     /// The namespaces, in the order in which they are created.
     #[serde(rename = "namespace")]
     pub namespaces: Vec<Namespace>,
+    /// A private database server for the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<Database>,
     /// Where relative paths start.
     #[serde(skip)]
     base: PathBuf,
@@ -188,6 +199,7 @@ impl Layout {
             precondition: Precondition::None,
             overrides: toml::Table::new(),
             namespaces,
+            database: None,
             base: PathBuf::new(),
         }
     }
@@ -261,7 +273,10 @@ impl Layout {
                 );
             }
         }
-        Ok(())
+        self.database
+            .as_ref()
+            .map_or(Ok(()), |database| database.check(&self.namespaces))
+            .context("in [database]")
     }
 
     /// The drive's TOML file, when `drive` names one and not a profile.
@@ -369,6 +384,39 @@ mod tests {
         assert!(format!("{:#}", read(&store).unwrap_err()).contains("whole number of zones"));
         let rest = read(&EXAMPLE.replace("1500MiB", "rest")).unwrap();
         assert_eq!(rest.namespaces[0].size, Size::Rest);
+    }
+
+    #[test]
+    fn a_database_is_read_and_its_mistakes_are_named() {
+        const DATABASE: &str = r#"
+            [database]
+            engine = "postgresql"
+            max_wal_size = "64MiB"
+            full_page_writes = false
+            wal_sync_method = "open_datasync"
+            settings = { checkpoint_timeout = "30s" }
+        "#;
+        let text = format!("{EXAMPLE}{DATABASE}");
+        let layout = read(&text).unwrap();
+        let database = layout.database.as_ref().unwrap();
+        assert!(database.checksums && !database.full_page_writes && database.data == "data");
+        let tuning = database.tuning().unwrap();
+        assert_eq!((tuning.shared_buffers_mib, tuning.max_wal_mib), (128, 64));
+        assert_eq!(tuning.wal_sync.to_string(), "open_datasync");
+        assert_eq!(tuning.extra, [("checkpoint_timeout".to_owned(), "30s".to_owned())]);
+        assert_eq!(read(&toml::to_string(&layout).unwrap()).unwrap(), layout);
+        for (from, to, expected) in [
+            ("max_wal_size = \"64MiB\"", "max_wal_size = \"16MiB\"", "32MiB at least"),
+            ("max_wal_size", "shared_buffers = \"rest\"\nmax_wal_size", "shared_buffers is a whole number"),
+            ("postgresql", "oracle", "oracle"),
+            ("max_wal_size", "wal = \"log\"\nmax_wal_size", "no namespace"),
+            ("max_wal_size", "wal = \"dwb\"\nmax_wal_size", "file system"),
+            ("max_wal_size", "wal = \"data\"\nmax_wal_size", "leave it out"),
+            ("full_page_writes", "full_page_write", "full_page_write"),
+        ] {
+            let error = format!("{:#}", read(&text.replacen(from, to, 1)).unwrap_err());
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
     }
 
     #[test]

@@ -690,6 +690,9 @@ pub struct Compare {
     /// Time after which a run of the command is given up
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     timeout: u64,
+    /// PostgreSQL's program postgres, instead of the newest one installed: for layouts with a database
+    #[arg(long, value_name = "PATH")]
+    postgres: Option<PathBuf>,
     /// Directory for report.html, results.json, results.csv and the command's output
     #[arg(long, default_value = "out/compare", value_name = "DIR")]
     out: PathBuf,
@@ -708,6 +711,7 @@ impl From<Compare> for compare::Options {
             command: options.command,
             repeat: options.repeat,
             timeout: options.timeout,
+            postgres: options.postgres,
             out: options.out,
             overwrite: options.overwrite.into(),
             scratch: options.scratch,

@@ -70,6 +70,9 @@ pub(super) fn of_drive(seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap
 
 /// The unit of a figure that every command has.
 fn unit_of(name: &str) -> Option<&'static str> {
+    if let Some((_, unit)) = super::database::METRICS.iter().find(|(metric, _)| *metric == name) {
+        return Some(unit);
+    }
     match name {
         "seconds" => Some("s"),
         "host_bytes_read" | "host_bytes_written" | "nand_bytes_written" => Some("bytes"),

@@ -4,7 +4,7 @@ use std::{
     fmt, fs,
     os::unix::fs::symlink,
     path::{Path, PathBuf},
-    process::Command,
+    process::{Command, Stdio},
     time::Duration,
 };
 
@@ -261,8 +261,8 @@ pub fn amcheck(server: &Server, socket: &Path, database: &str) -> Result<()> {
     let mut command = server.command("pg_amcheck");
     client_environment(&mut command, server, socket, database);
     command.args(["--install-missing", "--heapallindexed", "--rootdescend", "--parent-check", database]);
-    match run(&mut command, PACKAGE) {
-        Ok(_) => Ok(()),
-        Err(error) => bail!("pg_amcheck: {error:#}"),
-    }
+    // What it finds is on its standard output, and warnings of the server are beside it.
+    let output = command.stdin(Stdio::null()).output().context("running pg_amcheck")?;
+    let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).trim().to_owned());
+    if output.status.success() { Ok(()) } else { bail!("pg_amcheck: {}", said.join("\n")) }
 }
