@@ -177,7 +177,17 @@ pub fn start(
     let log = directory.join("error.log");
     // SIGTERM waits for the clients; SIGINT sends them away.
     let launch = Launch { title: &server.title, command, socket: directory, log, stop: Signal::INT };
-    Instance::start(scratch, launch, patience, |socket| connect(socket, SUPERUSER).is_ok())
+    // A client that comes too early leaves a line in the log each time.
+    let ready = files.data.join("postmaster.pid");
+    Instance::start(scratch, launch, patience, |socket| {
+        says_ready(&ready) && connect(socket, SUPERUSER).is_ok()
+    })
+}
+
+/// Whether the server's status file says that it takes connections: the last of its lines, as `pg_ctl` reads it.
+fn says_ready(status: &Path) -> bool {
+    fs::read_to_string(status)
+        .is_ok_and(|text| text.lines().nth(7).is_some_and(|line| line.trim() == "ready"))
 }
 
 /// Connects as the superuser to a database of the private server whose socket is in the directory `socket`.
