@@ -116,12 +116,24 @@ pub(crate) struct Launch<'a> {
     pub stop: Signal,
 }
 
+/// A System V shared memory segment that a server leaves behind when it is killed. Dropped, it is removed, if it is there still.
+#[derive(Debug)]
+pub(crate) struct SharedMemory(pub u32);
+
+impl Drop for SharedMemory {
+    fn drop(&mut self) {
+        let _ = Command::new("ipcrm").arg("-m").arg(self.0.to_string()).output();
+    }
+}
+
 /// A running server. Dropped, it is killed.
 #[derive(Debug)]
 pub struct Instance {
     process: Process,
     socket: PathBuf,
     stop: Signal,
+    /// Goes after the process.
+    _memory: Option<SharedMemory>,
 }
 
 impl Instance {
@@ -137,10 +149,15 @@ impl Instance {
     ) -> Result<Self> {
         let Launch { title, command, socket, log, stop } = launch;
         let process = Process::start(scratch, Role::Client, title, command, &log, None)?;
-        let mut instance = Self { process, socket, stop };
+        let mut instance = Self { process, socket, stop, _memory: None };
         let socket = instance.socket.clone();
         instance.process.wait_until(patience, || answers(&socket))?;
         Ok(instance)
+    }
+
+    /// What it would leave behind in the machine when it is killed.
+    pub(crate) fn owns(&mut self, memory: Option<SharedMemory>) {
+        self._memory = memory;
     }
 
     /// Where clients connect: a Unix socket, or the directory that it is in, as the client of this server wants it.

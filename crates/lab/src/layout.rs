@@ -24,6 +24,7 @@
 //! ```
 
 mod database;
+mod size;
 
 use std::{
     collections::BTreeSet,
@@ -32,9 +33,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
-pub use self::database::{Database, Engine};
+pub use self::{
+    database::{Database, Engine},
+    size::Size,
+};
 use crate::profile::{self, Profile};
 
 /// A layout.
@@ -119,46 +123,6 @@ pub enum Filesystem {
     Ext4,
     /// A store on the zones of a zoned namespace (`tranche store`).
     Store,
-}
-
-/// A number of bytes, written as a number, as a string with a unit, or as "rest".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// So many.
-    Bytes(u64),
-    /// What the NVM Set still has when the namespace's turn comes.
-    Rest,
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = Size;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a size such as \"64MiB\", or \"rest\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
-                if text == "rest" {
-                    return Ok(Size::Rest);
-                }
-                units::parse_size(text).map(Size::Bytes).map_err(E::custom)
-            }
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Size, E> {
-                u64::try_from(number).map(Size::Bytes).map_err(|_| E::custom("a size cannot be negative"))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Bytes(bytes) => serializer.serialize_str(&format!("{bytes}B")),
-            Self::Rest => serializer.serialize_str("rest"),
-        }
-    }
 }
 
 fn first_set() -> u16 {
@@ -273,10 +237,12 @@ impl Layout {
                 );
             }
         }
-        self.database
-            .as_ref()
-            .map_or(Ok(()), |database| database.check(&self.namespaces))
-            .context("in [database]")
+        let Some(database) = &self.database else { return Ok(()) };
+        let mounted = |name: &str| {
+            let namespace = self.namespaces.iter().find(|namespace| namespace.name == name)?;
+            Some(matches!(namespace.filesystem, Filesystem::Xfs | Filesystem::Ext4))
+        };
+        database.check(mounted).context("in [database]")
     }
 
     /// The drive's TOML file, when `drive` names one and not a profile.

@@ -41,6 +41,7 @@ fn options(directory: &Path, script: &str) -> Options {
         repeat: 2,
         timeout: 60,
         postgres: None,
+        tpcc: None,
         out: directory.join("out"),
         scratch: Some(directory.to_owned()),
     }
@@ -166,5 +167,30 @@ fn a_command_finds_the_database_of_its_layout() {
     assert!(metric(0, "wal_bytes") > 2.0 * metric(1, "wal_bytes"), "{:?}", results.variants);
     assert!(metric(0, "checkpoints") >= 1.0);
     assert!(results.notes.iter().any(|note| note.contains("PostgreSQL")), "{:?}", results.notes);
+    assert_eq!(left_behind(directory.path()), Vec::<String>::new());
+}
+
+#[test]
+fn tpcc_runs_on_the_database_of_a_layout() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut options = options(directory.path(), "");
+    options.repeat = 1;
+    options.tpcc = Some(lab::compare::TpccLoad { connections: 2, warmup: 0, seconds: 3 });
+    let run = |options: &Options| lab::compare::run_on(options, &Program::plain(), &Control::default());
+    let error = format!("{:#}", run(&options).unwrap_err());
+    assert!(error.contains("layout a has no warehouses"), "{error}");
+    if !root("tpcc_runs_on_the_database_of_a_layout") {
+        return;
+    }
+    for name in ["a", "b"] {
+        let text = DATABASE.replace("FPW", "true").replace("pgbench_scale", "tpcc_warehouses");
+        fs::write(directory.path().join(format!("{name}.toml")), text).unwrap();
+    }
+    options.layouts.truncate(1);
+    let results = run(&options).unwrap().results;
+    let metrics = &results.variants[0].runs[0].metrics;
+    assert!(metrics["new_orders"] > 0.0 && metrics["tpm_c"] > 0.0, "{metrics:?}");
+    assert!(metrics["wal_bytes_per_new_order"] > 1_000.0, "{metrics:?}");
     assert_eq!(left_behind(directory.path()), Vec::<String>::new());
 }

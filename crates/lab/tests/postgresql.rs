@@ -1,6 +1,6 @@
 //! A private instance of PostgreSQL in a plain directory.
 
-use std::{fs, os::unix::fs::FileExt, path::Path, time::Duration};
+use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
 use lab::{
     control::Cancel,
@@ -9,6 +9,7 @@ use lab::{
         self, Files, SUPERUSER, Server, Tuning, amcheck, bad_pages, check_pages, connect, count_wal, install,
     },
     scratch::Scratch,
+    tpcc::{self, LoadSettings, TransactionKind},
 };
 
 fn tuning() -> Tuning {
@@ -88,6 +89,49 @@ fn it_keeps_its_log_elsewhere_recovers_when_killed_and_torn_pages_are_found() {
     let instance = start(&scratch, &server, &files).unwrap();
     let error = format!("{:#}", amcheck(&server, instance.socket(), SUPERUSER).unwrap_err());
     assert!(error.contains("block"), "{error}");
+}
+
+#[test]
+fn tpcc_is_consistent_also_after_the_server_was_killed() {
+    let server = Server::find(None).unwrap();
+    let (_parent, scratch) = scratch();
+    let data = scratch.dir("data").unwrap();
+    server.account.give(&data).unwrap();
+    let files = Files { data: data.join("pgdata"), wal: None };
+    install(&server, &files, &tuning()).unwrap();
+    let at = |instance: &Instance| tpcc::Database::PostgreSql(instance.socket().to_owned());
+    let instance = start(&scratch, &server, &files).unwrap();
+    let rows = Arc::default();
+    tpcc::load(&at(&instance), 1, 7, &rows, scratch.cancel()).unwrap();
+    let loaded = rows.load(std::sync::atomic::Ordering::Relaxed);
+    assert!(loaded.abs_diff(tpcc::rows(1)) < loaded / 100, "{loaded} {}", tpcc::rows(1));
+    tpcc::check(&at(&instance)).unwrap();
+    let load = LoadSettings {
+        database: at(&instance),
+        warehouses: 1,
+        threads: 4,
+        warmup: Duration::from_millis(500),
+        window: Duration::from_secs(4),
+        seed: 7,
+        cancel: scratch.cancel().clone(),
+    };
+    let window = tpcc::run(&load, |_| Ok(())).unwrap().window;
+    assert!(window.new_orders() > 0 && !window.commit.is_empty());
+    let payments =
+        TransactionKind::ALL.iter().zip(&window.latency).find(|(kind, _)| **kind == TransactionKind::Payment);
+    assert!(!payments.unwrap().1.is_empty());
+    tpcc::check(&at(&instance)).unwrap();
+    instance.kill();
+    let instance = start(&scratch, &server, &files).unwrap();
+    tpcc::check(&at(&instance)).unwrap();
+
+    // A wrong row is found.
+    let mut client = connect(instance.socket(), "tpcc").unwrap();
+    client.batch_execute("UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 3").unwrap();
+    let error = tpcc::check(&at(&instance)).unwrap_err().to_string();
+    assert!(error.contains("condition 1") && error.contains("warehouse 1"), "{error}");
+    instance.stop().unwrap();
+    check_pages(&server, &files).unwrap();
 }
 
 #[test]

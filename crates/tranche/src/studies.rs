@@ -606,8 +606,17 @@ pub struct Compare {
     #[arg(required = true, value_name = "LAYOUT.toml")]
     layouts: Vec<PathBuf>,
     /// Command to run on each, after --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "tpcc", value_name = "COMMAND")]
     command: Vec<OsString>,
+    /// Instead of a command, TPC-C for this time on the layouts' databases, which have tpcc_warehouses
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>, conflicts_with = "command")]
+    tpcc: Option<u64>,
+    /// TPC-C: load before the measurement
+    #[arg(long, requires = "tpcc", default_value = "10s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
+    warmup: u64,
+    /// TPC-C: connections that run transactions
+    #[arg(long, requires = "tpcc", default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    connections: u32,
     /// Interleaved repetitions
     #[arg(long, default_value_t = 3, value_name = "N")]
     repeat: u32,
@@ -633,6 +642,11 @@ impl From<Compare> for compare::Options {
         Self {
             layouts: options.layouts,
             command: options.command,
+            tpcc: options.tpcc.map(|seconds| compare::TpccLoad {
+                connections: options.connections,
+                warmup: options.warmup,
+                seconds,
+            }),
             repeat: options.repeat,
             timeout: options.timeout,
             postgres: options.postgres,

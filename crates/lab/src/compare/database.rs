@@ -1,6 +1,6 @@
 //! The private server of a layout's `[database]`: made when the layout is prepared, started for each run.
 
-use std::{collections::BTreeMap, path::Path, process::Command, time::Duration};
+use std::{collections::BTreeMap, path::Path, process::Command, sync::Arc, time::Duration};
 
 use anyhow::{Context, Result};
 
@@ -11,7 +11,11 @@ use crate::{
     postgresql::{self, Files, SUPERUSER, Server, Tuning, WalCounts, client_environment, count_wal},
     process::run,
     scratch::Scratch,
+    tpcc,
 };
+
+/// What the rows of TPC-C are drawn from.
+pub(super) const SEED: u64 = 1;
 
 /// How long a server may take to start.
 const PATIENCE: Duration = Duration::from_secs(120);
@@ -38,17 +42,24 @@ pub(super) fn prepare(
     let (files, tuning) = (files(mounted, database)?, database.tuning()?);
     progress("installing the database");
     postgresql::install(server, &files, &tuning)?;
-    if database.pgbench_scale == 0 {
+    if database.pgbench_scale == 0 && database.tpcc_warehouses == 0 {
         return Ok(());
     }
-    progress("filling the tables of pgbench");
     let quick = [("fsync", "off"), ("full_page_writes", "off")].map(|(a, b)| (a.to_owned(), b.to_owned()));
     let tuning = Tuning { extra: tuning.extra.iter().cloned().chain(quick).collect(), ..tuning };
     let instance = postgresql::start(scratch, server, &files, &tuning, NAME, PATIENCE)?;
-    let mut fill = Command::new("pgbench");
-    client_environment(&mut fill, server, instance.socket(), SUPERUSER);
-    run(fill.args(["--initialize", "--quiet", "--scale", &database.pgbench_scale.to_string()]), "postgresql")
-        .context("filling the tables of pgbench")?;
+    if database.pgbench_scale > 0 {
+        progress("filling the tables of pgbench");
+        let mut fill = Command::new("pgbench");
+        client_environment(&mut fill, server, instance.socket(), SUPERUSER);
+        fill.args(["--initialize", "--quiet", "--scale", &database.pgbench_scale.to_string()]);
+        run(&mut fill, "postgresql").context("filling the tables of pgbench")?;
+    }
+    if database.tpcc_warehouses > 0 {
+        progress(&format!("loading {} warehouses", database.tpcc_warehouses));
+        let at = tpcc::Database::PostgreSql(instance.socket().to_owned());
+        tpcc::load(&at, database.tpcc_warehouses, SEED, &Arc::default(), scratch.cancel())?;
+    }
     scratch.cancel().check()?;
     progress("shutting the database down");
     instance.stop()
@@ -91,6 +102,17 @@ impl<'a> Running<'a> {
     /// Tells the command where it is.
     pub(super) fn tell(&self, command: &mut Command) {
         client_environment(command, self.server, self.instance.socket(), SUPERUSER);
+    }
+
+    /// What it wrote so far does not count.
+    pub(super) fn forget(&mut self) -> Result<()> {
+        self.before = count_wal(self.server, self.instance.socket())?;
+        Ok(())
+    }
+
+    /// Where TPC-C finds it.
+    pub(super) fn at(&self) -> tpcc::Database {
+        tpcc::Database::PostgreSql(self.instance.socket().to_owned())
     }
 
     /// What it wrote to its log since it started, and its figures.

@@ -6,11 +6,27 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::{
-    counters::{NamespaceCounts, total, total_on_flash, write_amplification},
+    counters::{Counters, NamespaceCounts, total, total_on_flash, write_amplification},
     figure::show,
     report::Table,
-    results::{Point, Variant},
+    results::{Cpu, Point, Variant},
 };
+
+/// What a run of the load was.
+pub(super) struct Ran {
+    /// How long it was measured.
+    pub seconds: f64,
+    /// The machine meanwhile.
+    pub cpu: Cpu,
+    /// The drive's counters when that began.
+    pub before: Vec<Counters>,
+    /// And when it ended.
+    pub after: Vec<Counters>,
+    /// Figures of the database server.
+    pub of_server: BTreeMap<String, f64>,
+    /// Figures of the load itself.
+    pub reported: Vec<Reported>,
+}
 
 /// A line of `$TRANCHE_METRICS`.
 #[derive(Deserialize, Clone, PartialEq, Debug)]

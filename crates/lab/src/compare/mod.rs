@@ -17,6 +17,7 @@
 
 mod database;
 mod metrics;
+mod tpcc;
 
 use std::{
     ffi::OsString,
@@ -29,7 +30,8 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use database::Running;
-use metrics::{Metric, Metrics, medians};
+use metrics::{Metric, Metrics, Ran, medians};
+pub use tpcc::TpccLoad;
 
 use crate::{
     Findings,
@@ -57,6 +59,8 @@ pub struct Options {
     pub layouts: Vec<PathBuf>,
     /// Command to run on each, after --
     pub command: Vec<OsString>,
+    /// TPC-C instead of a command
+    pub tpcc: Option<TpccLoad>,
     /// Interleaved repetitions
     pub repeat: u32,
     /// Time after which a run of the command is given up
@@ -95,6 +99,9 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
         if layouts[..i].iter().any(|other| other.name == layout.name) {
             bail!("two layouts are named {:?}: give their files different names", layout.name);
         }
+    }
+    if let Some(tpcc) = options.tpcc {
+        tpcc.check(&layouts)?;
     }
     require_root()?;
     let server = layouts.iter().any(|layout| layout.database.is_some());
@@ -178,7 +185,7 @@ impl Field<'_> {
         Ok((bases, variants, metrics))
     }
 
-    /// One run of the command on a fresh copy of a layout.
+    /// One run of the load on a fresh copy of a layout.
     fn one(&self, base: &BaseImage, repetition: u32, all: &mut Metrics) -> Result<Run> {
         const NAME: &str = "run";
         let Self { options, program, scratch, server, out } = *self;
@@ -186,13 +193,45 @@ impl Field<'_> {
         let mut mounted = base.open(scratch, program, NAME, &toml::Table::new())?;
         let directory = out.join(format!("{}-{repetition}", layout.name));
         fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
-        let file = directory.join("metrics.jsonl");
-        File::create(&file).with_context(|| format!("making {}", file.display()))?;
         let mut database = Running::start(server, layout, &mounted, scratch)?;
-        let mut command = command(options, layout, &mut mounted, &directory, &file, repetition)?;
-        if let Some(database) = &database {
-            database.tell(&mut command);
-        }
+        let ran = match (options.tpcc, &mut database) {
+            (Some(tpcc), Some(database)) => {
+                tpcc.run(layout, database, &mut mounted, repetition, scratch.cancel())?
+            }
+            _ => {
+                let file = directory.join("metrics.jsonl");
+                File::create(&file).with_context(|| format!("making {}", file.display()))?;
+                let mut command = command(options, layout, &mut mounted, &directory, &file, repetition)?;
+                if let Some(database) = &database {
+                    database.tell(&mut command);
+                }
+                let mut ran = self.command(command, &directory, &mut mounted, database.as_mut())?;
+                ran.reported = metrics::read(&file)?;
+                ran
+            }
+        };
+        let namespaces = mounted.counted(&ran.before, &ran.after);
+        database.map_or(Ok(()), |database| database.stop(scratch, &directory))?;
+        mounted.close()?;
+        discard(scratch, NAME)?;
+        let mut run = Run { repetition, seconds: ran.seconds, cpu: ran.cpu, ..Run::default() };
+        run.metrics = metrics::of_drive(ran.seconds, &namespaces);
+        run.metrics.extend(ran.of_server);
+        all.note(&ran.reported);
+        run.metrics.extend(ran.reported.into_iter().map(|reported| (reported.metric, reported.value)));
+        run.namespaces = namespaces;
+        Ok(run)
+    }
+
+    /// Runs the command to its end.
+    fn command(
+        &self,
+        command: Command,
+        directory: &Path,
+        mounted: &mut MountedDrive,
+        mut database: Option<&mut Running<'_>>,
+    ) -> Result<Ran> {
+        let Self { options, scratch, .. } = *self;
         let log = directory.join("output.log");
         let _ = fs::remove_file(&log);
         let drive = mounted.drive()?.id();
@@ -216,7 +255,7 @@ impl Field<'_> {
             }
             scratch.cancel().sleep(Duration::from_millis(20))?;
             mounted.drive()?.check()?;
-            database.as_mut().map_or(Ok(()), Running::check)?;
+            database.as_mut().map_or(Ok(()), |database| database.check())?;
             if start.elapsed() > Duration::from_secs(options.timeout) {
                 bail!(
                     "the command took longer than {} s (--timeout); the end of its output, {}:\n{}",
@@ -234,20 +273,14 @@ impl Field<'_> {
                 tail(&log, 15)
             );
         }
-        let after = mounted.counters()?;
-        let namespaces = mounted.counted(&before, &after);
-        let of_database = database.as_ref().map(Running::metrics).transpose()?.unwrap_or_default();
-        database.map_or(Ok(()), |database| database.stop(scratch, &directory))?;
-        mounted.close()?;
-        discard(scratch, NAME)?;
-        let mut run = Run { repetition, seconds, cpu: cpu_after.since(&cpu_before, 1), ..Run::default() };
-        run.metrics = metrics::of_drive(seconds, &namespaces);
-        run.metrics.extend(of_database);
-        let reported = metrics::read(&file)?;
-        all.note(&reported);
-        run.metrics.extend(reported.into_iter().map(|reported| (reported.metric, reported.value)));
-        run.namespaces = namespaces;
-        Ok(run)
+        Ok(Ran {
+            seconds,
+            cpu: cpu_after.since(&cpu_before, 1),
+            before,
+            after: mounted.counters()?,
+            of_server: database.map(|database| database.metrics()).transpose()?.unwrap_or_default(),
+            reported: Vec::new(),
+        })
     }
 }
 
@@ -298,7 +331,6 @@ fn results(
         .iter()
         .map(|base| serde_json::json!({"name": base.layout().name, "layout": base.layout(), "toml": base.drive_toml()}))
         .collect();
-    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
     Results {
         study: "compare".into(),
         engine: "live",
@@ -307,9 +339,23 @@ fn results(
         host: Host::this(Vec::new()),
         variants,
         comparisons,
-        notes: std::iter::once(format!("Command: {}", command.join(" ")))
+        notes: std::iter::once(load(options))
             .chain(server.map(|server| format!("Database: {}", server.title)))
             .collect(),
+    }
+}
+
+/// What was run, in words.
+fn load(options: &Options) -> String {
+    match options.tpcc {
+        Some(tpcc) => format!(
+            "TPC-C with {} connections for {} s after {} s",
+            tpcc.connections, tpcc.seconds, tpcc.warmup
+        ),
+        None => {
+            let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
+            format!("Command: {}", command.join(" "))
+        }
     }
 }
 
@@ -365,10 +411,9 @@ fn report<'a>(results: &'a Results, options: &Options, metrics: &[Metric]) -> Re
                 }
             })
             .collect();
-    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
     Ok(Report {
         title: format!("Comparison of {} layouts", results.variants.len()),
-        question: format!("{} — on {}", command.join(" "), layouts.join("; ")),
+        question: format!("{} — on {}", load(options), layouts.join("; ")),
         answer: answer(results, metrics),
         headlines: Vec::new(),
         results,

@@ -2,10 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Result, bail};
 use serde::{Deserialize, Serialize};
 
-use super::{Filesystem, Namespace, Size};
+use super::size::Size;
 use crate::postgresql::{Tuning, WalSync};
 
 /// A private database server on a layout's namespaces.
@@ -38,6 +38,9 @@ pub struct Database {
     /// Scale of pgbench's tables, which are filled when the layout is prepared; 0 makes none.
     #[serde(default)]
     pub pgbench_scale: u32,
+    /// Warehouses of TPC-C, which are filled when the layout is prepared; 0 makes none.
+    #[serde(default)]
+    pub tpcc_warehouses: u32,
     /// Further settings of the server.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
     pub settings: BTreeMap<String, String>,
@@ -91,20 +94,19 @@ impl Database {
         })
     }
 
-    /// Checks what the types do not.
+    /// Checks what the types do not. `mounted` says of a namespace's name whether that has a file system, and nothing if there is no
+    /// such namespace.
     ///
     /// # Errors
     /// The first value that cannot be.
-    pub(super) fn check(&self, namespaces: &[Namespace]) -> Result<()> {
+    pub(super) fn check(&self, mounted: impl Fn(&str) -> Option<bool>) -> Result<()> {
         self.tuning()?;
         for (key, name) in [("data", Some(&self.data)), ("wal", self.wal.as_ref())] {
             let Some(name) = name else { continue };
-            let namespace = namespaces.iter().find(|namespace| namespace.name == *name);
-            let namespace = namespace.with_context(|| {
-                format!("{key} = {name:?}: there is no namespace of this name in the layout")
-            })?;
-            if !matches!(namespace.filesystem, Filesystem::Xfs | Filesystem::Ext4) {
-                bail!("{key} = {name:?}: that namespace needs a file system, xfs or ext4");
+            match mounted(name) {
+                Some(true) => {}
+                Some(false) => bail!("{key} = {name:?}: that namespace needs a file system, xfs or ext4"),
+                None => bail!("{key} = {name:?}: there is no namespace of this name in the layout"),
             }
         }
         if self.wal.as_ref() == Some(&self.data) {

@@ -17,7 +17,7 @@ use super::{
     server::{PACKAGE, Server, path_with},
 };
 use crate::{
-    database::{Instance, Launch},
+    database::{Instance, Launch, SharedMemory},
     process::run,
     scratch::Scratch,
 };
@@ -178,16 +178,23 @@ pub fn start(
     // SIGTERM waits for the clients; SIGINT sends them away.
     let launch = Launch { title: &server.title, command, socket: directory, log, stop: Signal::INT };
     // A client that comes too early leaves a line in the log each time.
-    let ready = files.data.join("postmaster.pid");
-    Instance::start(scratch, launch, patience, |socket| {
-        says_ready(&ready) && connect(socket, SUPERUSER).is_ok()
-    })
+    let file = files.data.join("postmaster.pid");
+    let status = || fs::read_to_string(&file).unwrap_or_default();
+    let mut instance = Instance::start(scratch, launch, patience, |socket| {
+        says_ready(&status()) && connect(socket, SUPERUSER).is_ok()
+    })?;
+    instance.owns(shared_memory(&status()));
+    Ok(instance)
 }
 
-/// Whether the server's status file says that it takes connections: the last of its lines, as `pg_ctl` reads it.
-fn says_ready(status: &Path) -> bool {
-    fs::read_to_string(status)
-        .is_ok_and(|text| text.lines().nth(7).is_some_and(|line| line.trim() == "ready"))
+/// Whether the server's status file, `postmaster.pid`, says that it takes connections: in the last of its lines, as `pg_ctl` reads it.
+fn says_ready(status: &str) -> bool {
+    status.lines().nth(7).is_some_and(|line| line.trim() == "ready")
+}
+
+/// The segment that the server's status file names, behind its key.
+fn shared_memory(status: &str) -> Option<SharedMemory> {
+    status.lines().nth(6)?.split_whitespace().nth(1)?.parse().ok().map(SharedMemory)
 }
 
 /// Connects as the superuser to a database of the private server whose socket is in the directory `socket`.
@@ -196,7 +203,8 @@ fn says_ready(status: &Path) -> bool {
 /// When nobody answers there, or there is no such database.
 pub fn connect(socket: &Path, database: &str) -> Result<Client> {
     let mut config = Config::new();
-    config.host_path(socket).port(PORT).user(SUPERUSER).dbname(database);
+    // What the server notes on the way, such as that another client is sent away, is in its own log.
+    config.host_path(socket).port(PORT).user(SUPERUSER).dbname(database).notice_callback(|_| {});
     config.connect(NoTls).with_context(|| format!("connecting to PostgreSQL at {}", socket.display()))
 }
 
@@ -275,4 +283,21 @@ pub fn amcheck(server: &Server, socket: &Path, database: &str) -> Result<()> {
     let output = command.stdin(Stdio::null()).output().context("running pg_amcheck")?;
     let said = [output.stdout, output.stderr].map(|said| String::from_utf8_lossy(&said).trim().to_owned());
     if output.status.success() { Ok(()) } else { bail!("pg_amcheck: {}", said.join("\n")) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_status_of_a_server_is_read() {
+        let lines = ["99", "/data", "1764126000", "5432", "/sockets", "", " 10019547    327691"].join("\n");
+        assert!(!says_ready(&format!("{lines}\nstarting\n")) && says_ready(&format!("{lines}\nready   \n")));
+        // It is not this test's segment, and stays.
+        assert_eq!(
+            shared_memory(&lines).map(std::mem::ManuallyDrop::new).map(|memory| memory.0),
+            Some(327_691)
+        );
+        assert!(shared_memory("99\n").is_none());
+    }
 }
