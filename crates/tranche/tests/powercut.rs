@@ -72,7 +72,7 @@ fn nothing_that_postgresql_acknowledged_is_lost() {
     let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
     let version: Vec<u32> = release.split(['.', '-']).map_while(|number| number.parse().ok()).collect();
     // Its XFS has blocks of 8 KiB.
-    let variants = if version[..] >= [6, 12] {
+    let variants = if version >= vec![6, 12] {
         "postgres-fpw,postgres-atomic"
     } else {
         support::skipped(test, &format!("postgres-atomic needs Linux 6.12; this is {}", release.trim()));
