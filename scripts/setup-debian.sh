@@ -18,7 +18,7 @@ mariadb-client-core  my_print_defaults, which mariadb-install-db calls
 mariadb-plugin-rocksdb MyRocks: the study of zones
 sysbench             its load
 sqlite3              database of the crash campaigns
-postgresql           database of the crash campaigns; its service is not started
+postgresql           PostgreSQL with pgbench: comparisons, power cuts and crash campaigns; its service is not started
 librocksdb-dev       database of the crash campaigns; the RocksDB plug-in (make plugin)
 rocksdb-tools        db_bench, ldb and sst_dump, on the plug-in
 g++                  the programs that use RocksDB, and the plug-in

@@ -16,7 +16,15 @@
 //! filesystem = "xfs"             # xfs, ext4, store (on zones: the namespace is a zoned one) or raw (default)
 //! mkfs = ["-d", "extszinherit=4"] # further arguments: of mkfs, or of `tranche store format`
 //! mount = ["noatime"]            # options: of mount, or of `tranche store mount` ("placement=none")
+//!
+//! [database]                     # a private server for the command, if wanted: see [`Database`]
+//! engine = "postgresql"
+//! data = "data"                  # the namespace with its data directory (default)
+//! full_page_writes = true
 //! ```
+
+mod database;
+mod size;
 
 use std::{
     collections::BTreeSet,
@@ -25,8 +33,12 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use serde::{Deserialize, Deserializer, Serialize, Serializer, de};
+use serde::{Deserialize, Serialize};
 
+pub use self::{
+    database::{Database, Engine},
+    size::Size,
+};
 use crate::profile::{self, Profile};
 
 /// A layout.
@@ -51,6 +63,9 @@ pub struct Layout {
     /// The namespaces, in the order in which they are created.
     #[serde(rename = "namespace")]
     pub namespaces: Vec<Namespace>,
+    /// A private database server for the command.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub database: Option<Database>,
     /// Where relative paths start.
     #[serde(skip)]
     base: PathBuf,
@@ -110,46 +125,6 @@ pub enum Filesystem {
     Store,
 }
 
-/// A number of bytes, written as a number, as a string with a unit, or as "rest".
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Size {
-    /// So many.
-    Bytes(u64),
-    /// What the NVM Set still has when the namespace's turn comes.
-    Rest,
-}
-
-impl<'de> Deserialize<'de> for Size {
-    fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
-        struct Visitor;
-        impl de::Visitor<'_> for Visitor {
-            type Value = Size;
-            fn expecting(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
-                f.write_str("a size such as \"64MiB\", or \"rest\"")
-            }
-            fn visit_str<E: de::Error>(self, text: &str) -> Result<Size, E> {
-                if text == "rest" {
-                    return Ok(Size::Rest);
-                }
-                units::parse_size(text).map(Size::Bytes).map_err(E::custom)
-            }
-            fn visit_i64<E: de::Error>(self, number: i64) -> Result<Size, E> {
-                u64::try_from(number).map(Size::Bytes).map_err(|_| E::custom("a size cannot be negative"))
-            }
-        }
-        deserializer.deserialize_any(Visitor)
-    }
-}
-
-impl Serialize for Size {
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        match self {
-            Self::Bytes(bytes) => serializer.serialize_str(&format!("{bytes}B")),
-            Self::Rest => serializer.serialize_str("rest"),
-        }
-    }
-}
-
 fn first_set() -> u16 {
     1
 }
@@ -188,6 +163,7 @@ impl Layout {
             precondition: Precondition::None,
             overrides: toml::Table::new(),
             namespaces,
+            database: None,
             base: PathBuf::new(),
         }
     }
@@ -261,7 +237,12 @@ impl Layout {
                 );
             }
         }
-        Ok(())
+        let Some(database) = &self.database else { return Ok(()) };
+        let mounted = |name: &str| {
+            let namespace = self.namespaces.iter().find(|namespace| namespace.name == name)?;
+            Some(matches!(namespace.filesystem, Filesystem::Xfs | Filesystem::Ext4))
+        };
+        database.check(mounted).context("in [database]")
     }
 
     /// The drive's TOML file, when `drive` names one and not a profile.
@@ -369,6 +350,39 @@ mod tests {
         assert!(format!("{:#}", read(&store).unwrap_err()).contains("whole number of zones"));
         let rest = read(&EXAMPLE.replace("1500MiB", "rest")).unwrap();
         assert_eq!(rest.namespaces[0].size, Size::Rest);
+    }
+
+    #[test]
+    fn a_database_is_read_and_its_mistakes_are_named() {
+        const DATABASE: &str = r#"
+            [database]
+            engine = "postgresql"
+            max_wal_size = "64MiB"
+            full_page_writes = false
+            wal_sync_method = "open_datasync"
+            settings = { checkpoint_timeout = "30s" }
+        "#;
+        let text = format!("{EXAMPLE}{DATABASE}");
+        let layout = read(&text).unwrap();
+        let database = layout.database.as_ref().unwrap();
+        assert!(database.checksums && !database.full_page_writes && database.data == "data");
+        let tuning = database.tuning().unwrap();
+        assert_eq!((tuning.shared_buffers_mib, tuning.max_wal_mib), (128, 64));
+        assert_eq!(tuning.wal_sync.to_string(), "open_datasync");
+        assert_eq!(tuning.extra, [("checkpoint_timeout".to_owned(), "30s".to_owned())]);
+        assert_eq!(read(&toml::to_string(&layout).unwrap()).unwrap(), layout);
+        for (from, to, expected) in [
+            ("max_wal_size = \"64MiB\"", "max_wal_size = \"16MiB\"", "32MiB at least"),
+            ("max_wal_size", "shared_buffers = \"rest\"\nmax_wal_size", "shared_buffers is a whole number"),
+            ("postgresql", "oracle", "oracle"),
+            ("max_wal_size", "wal = \"log\"\nmax_wal_size", "no namespace"),
+            ("max_wal_size", "wal = \"dwb\"\nmax_wal_size", "file system"),
+            ("max_wal_size", "wal = \"data\"\nmax_wal_size", "leave it out"),
+            ("full_page_writes", "full_page_write", "full_page_write"),
+        ] {
+            let error = format!("{:#}", read(&text.replacen(from, to, 1)).unwrap_err());
+            assert!(error.contains(expected), "{expected}: {error}");
+        }
     }
 
     #[test]

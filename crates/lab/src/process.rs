@@ -15,6 +15,7 @@ use rustix::process::{Pid, Signal, kill_process};
 
 use crate::{
     control::Cancel,
+    descendants::kill_all,
     scratch::{self, Role, Scratch},
 };
 
@@ -128,11 +129,19 @@ impl Process {
     ///
     /// # Errors
     /// When it ends with an error, or has to be killed after `patience`.
-    pub fn stop(mut self, patience: Duration) -> Result<()> {
+    pub fn stop(self, patience: Duration) -> Result<()> {
+        self.stop_by(Signal::TERM, patience)
+    }
+
+    /// Sends the signal that it ends cleanly by, and waits for that.
+    ///
+    /// # Errors
+    /// When it ends with an error, or has to be killed after `patience`.
+    pub fn stop_by(mut self, signal: Signal, patience: Duration) -> Result<()> {
         if let Some(status) = self.exited() {
             return Err(self.died(status));
         }
-        let _ = kill_process(Pid::from_child(&self.child), Signal::TERM);
+        let _ = kill_process(Pid::from_child(&self.child), signal);
         let deadline = Instant::now() + patience;
         loop {
             match self.exited() {
@@ -149,7 +158,7 @@ impl Process {
         }
     }
 
-    /// Kills it at once (SIGKILL), as a crash would.
+    /// Kills it at once (SIGKILL), as a crash would, with all that it has started.
     pub fn kill(self) {
         drop(self);
     }
@@ -158,7 +167,7 @@ impl Process {
 impl Drop for Process {
     fn drop(&mut self) {
         if self.exited().is_none() {
-            let _ = self.child.kill();
+            kill_all(Pid::from_child(&self.child));
             let _ = self.child.wait();
         }
         let _ = fs::remove_file(&self.note);

@@ -20,6 +20,7 @@ use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::{
     control::{Cancel, Interrupted},
+    descendants::kill_all,
     figure::show_size,
     memory,
 };
@@ -240,7 +241,7 @@ impl Noted {
         test_kill_process(self.pid).is_ok() && start_time(self.pid) == Some(self.started)
     }
 
-    /// SIGTERM, `patience`, SIGKILL.
+    /// SIGTERM, `patience`, SIGKILL, also to all that it has started.
     fn end(&self, patience: Duration) {
         let deadline = Instant::now() + patience;
         if self.alive() && !patience.is_zero() {
@@ -250,7 +251,7 @@ impl Noted {
             }
         }
         if self.alive() {
-            let _ = kill_process(self.pid, Signal::KILL);
+            kill_all(self.pid);
             let deadline = Instant::now() + Duration::from_secs(10);
             while self.alive() && Instant::now() < deadline {
                 thread::sleep(Duration::from_millis(10));

@@ -40,6 +40,8 @@ fn options(directory: &Path, script: &str) -> Options {
         command: ["sh", "-ec", script].map(OsString::from).to_vec(),
         repeat: 2,
         timeout: 60,
+        postgres: None,
+        tpcc: None,
         out: directory.join("out"),
         scratch: Some(directory.to_owned()),
     }
@@ -112,4 +114,83 @@ fn layouts_must_be_told_apart() {
     let error =
         format!("{:#}", lab::compare::run_on(&options, &Program::plain(), &Control::default()).unwrap_err());
     assert!(error.contains("two layouts"), "{error}");
+}
+
+const DATABASE: &str = r#"
+[[namespace]]
+name = "data"
+size = "400MiB"
+filesystem = "xfs"
+
+[[namespace]]
+name = "wal"
+size = "200MiB"
+filesystem = "ext4"
+
+[database]
+engine = "postgresql"
+wal = "wal"
+max_wal_size = "32MiB"
+shared_buffers = "8MiB"
+pgbench_scale = 1
+full_page_writes = FPW
+"#;
+
+#[test]
+fn a_command_finds_the_database_of_its_layout() {
+    if !root("a_command_finds_the_database_of_its_layout") {
+        return;
+    }
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    // The log is on its own namespace, the tables are full, and the server is set as the layout says.
+    let script = r#"
+        test -d $TRANCHE_MOUNT_WAL/pg_wal/archive_status
+        test "$(psql -AtXc "SELECT count(*) FROM pgbench_accounts")" = 100000
+        psql -AtXc "SHOW full_page_writes" > $TRANCHE_OUT/setting
+        psql -AtXc CHECKPOINT
+        pgbench --no-vacuum --client 2 --transactions 400 > $TRANCHE_OUT/pgbench
+        psql -AtXc "SELECT pg_stat_force_next_flush()" || sleep 2
+    "#;
+    let mut options = options(directory.path(), script);
+    for (name, writes) in [("a", "true"), ("b", "false")] {
+        let path = directory.path().join(format!("{name}.toml"));
+        fs::write(path, DATABASE.replace("FPW", writes)).unwrap();
+    }
+    options.repeat = 1;
+    let results = lab::compare::run_on(&options, &Program::plain(), &Control::default()).unwrap().results;
+    let setting = |name: &str| fs::read_to_string(options.out.join(name).join("setting")).unwrap();
+    assert_eq!((setting("a-0"), setting("b-0")), ("on\n".into(), "off\n".into()));
+    assert!(fs::read_to_string(options.out.join("a-0/database.log")).unwrap().contains("shut down"));
+    let metric = |variant: usize, name: &str| results.variants[variant].runs[0].metrics[name];
+    // Transactions change pages at random, each for the first time after the checkpoint.
+    assert!(metric(0, "wal_bytes") > 2.0 * metric(1, "wal_bytes"), "{:?}", results.variants);
+    assert!(metric(0, "checkpoints") >= 1.0);
+    assert!(results.notes.iter().any(|note| note.contains("PostgreSQL")), "{:?}", results.notes);
+    assert_eq!(left_behind(directory.path()), Vec::<String>::new());
+}
+
+#[test]
+fn tpcc_runs_on_the_database_of_a_layout() {
+    let directory = tempfile::tempdir().unwrap();
+    fs::set_permissions(directory.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
+    let mut options = options(directory.path(), "");
+    options.repeat = 1;
+    options.tpcc = Some(lab::compare::TpccLoad { connections: 2, warmup: 0, seconds: 3 });
+    let run = |options: &Options| lab::compare::run_on(options, &Program::plain(), &Control::default());
+    let error = format!("{:#}", run(&options).unwrap_err());
+    assert!(error.contains("layout a has no warehouses"), "{error}");
+    if !root("tpcc_runs_on_the_database_of_a_layout") {
+        return;
+    }
+    for name in ["a", "b"] {
+        let text = DATABASE.replace("FPW", "true").replace("pgbench_scale", "tpcc_warehouses");
+        fs::write(directory.path().join(format!("{name}.toml")), text).unwrap();
+    }
+    options.layouts.truncate(1);
+    let results = run(&options).unwrap().results;
+    let metrics = &results.variants[0].runs[0].metrics;
+    assert!(metrics["new_orders"] > 0.0 && metrics["tpm_c"] > 0.0, "{metrics:?}");
+    assert!(metrics["wal_bytes_per_new_order"] > 1_000.0, "{metrics:?}");
+    assert_eq!(left_behind(directory.path()), Vec::<String>::new());
 }

@@ -11,7 +11,8 @@ use std::{
 
 use lab::{
     control::Cancel,
-    mariadb::{Files, Instance, Server, SystemTablespace, Tuning, check_pages, install},
+    database::Instance,
+    mariadb::{self, Files, Server, SystemTablespace, Tuning, check_pages, install},
     scratch::Scratch,
     tpcc::{self, LoadSettings, Phase, TransactionKind},
 };
@@ -27,7 +28,11 @@ fn tuning() -> Tuning {
 }
 
 fn start(scratch: &Scratch, server: &Server, files: &Files) -> anyhow::Result<Instance> {
-    Instance::start(scratch, server, files, &tuning(), "db", Duration::from_secs(120))
+    mariadb::start(scratch, server, files, &tuning(), "db", Duration::from_secs(120))
+}
+
+fn at(instance: &Instance) -> tpcc::Database {
+    tpcc::Database::MariaDb(instance.socket().to_owned())
 }
 
 #[test]
@@ -67,12 +72,12 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     let preparing = Tuning { doublewrite: server.prepares_doublewrite(), ..tuning() };
     install(server, &beside, &preparing).unwrap();
     let instance =
-        Instance::start(&scratch, server, &beside, &preparing, "db", Duration::from_secs(120)).unwrap();
+        mariadb::start(&scratch, server, &beside, &preparing, "db", Duration::from_secs(120)).unwrap();
     let rows = Arc::new(AtomicU64::new(0));
-    tpcc::load(instance.socket(), 1, 7, &rows, scratch.cancel()).unwrap();
+    tpcc::load(&at(&instance), 1, 7, &rows, scratch.cancel()).unwrap();
     let loaded = rows.load(Ordering::Relaxed);
     assert!(loaded.abs_diff(tpcc::rows(1)) < loaded / 100, "{loaded} {}", tpcc::rows(1));
-    tpcc::check(instance.socket()).unwrap();
+    tpcc::check(&at(&instance)).unwrap();
     instance.stop().unwrap();
     check_pages(server, &beside).unwrap();
 
@@ -83,7 +88,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     assert_eq!(moved, !server.has_doublewrite_dir());
     let instance = start(&scratch, server, &apart).unwrap();
     let load = LoadSettings {
-        socket: instance.socket().to_owned(),
+        database: at(&instance),
         warehouses: 1,
         threads: 4,
         warmup: Duration::from_millis(500),
@@ -104,18 +109,18 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     for (kind, histogram) in TransactionKind::ALL.iter().zip(&outcome.window.latency) {
         assert!(histogram.is_empty() || histogram.max() > 0, "{kind:?}");
     }
-    tpcc::check(instance.socket()).unwrap();
+    tpcc::check(&at(&instance)).unwrap();
     // Two for each instance of the buffer pool, and none left beside the data.
     let files = if server.has_doublewrite_dir() { 2 } else { 0 };
     assert_eq!((doublewrite_files(&system), doublewrite_files(&apart.data.join("tables"))), (files, 0));
     instance.kill();
     let instance = start(&scratch, server, &apart).unwrap();
-    tpcc::check(instance.socket()).unwrap();
+    tpcc::check(&at(&instance)).unwrap();
 
     // A wrong row is found.
-    let mut conn = tpcc::connect(instance.socket(), "tpcc").unwrap();
+    let mut conn = mariadb::connect(instance.socket(), "tpcc").unwrap();
     conn.query_drop("UPDATE district SET d_ytd = d_ytd + 1 WHERE d_w_id = 1 AND d_id = 3").unwrap();
-    let error = tpcc::check(instance.socket()).unwrap_err().to_string();
+    let error = tpcc::check(&at(&instance)).unwrap_err().to_string();
     assert!(error.contains("condition 1"), "{error}");
     instance.stop().unwrap();
     check_pages(server, &apart).unwrap();

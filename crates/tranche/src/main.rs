@@ -17,7 +17,6 @@ mod fault;
 mod firmware;
 mod image;
 mod key;
-mod machine_studies;
 mod meaning;
 mod ns;
 mod numbers;

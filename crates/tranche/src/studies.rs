@@ -1,6 +1,10 @@
 //! `tranche study` and `tranche compare`: options of the command line, and the studies that they ask for.
 
-use crate::machine_studies::{Cache, Filesystem, Oltp};
+mod cuts;
+mod machine;
+
+pub use self::cuts::Powercut;
+use self::machine::{Cache, Filesystem, Oltp};
 use crate::options::Overwrite;
 use crate::progress;
 use anyhow::Result;
@@ -15,7 +19,7 @@ use std::path::PathBuf;
 pub enum Study {
     /// What a DRAM namespace for InnoDB's doublewrite buffer buys MariaDB
     Doublewrite(Box<Doublewrite>),
-    /// What MariaDB has left after power cuts: acknowledged transactions, whole pages, sound tables
+    /// What MariaDB and PostgreSQL have left after power cuts: acknowledged transactions, whole pages, sound tables
     Powercut(Box<Powercut>),
     /// Eight namespaces with quotas, and what helps against a noisy neighbour
     Quota(Box<Quota>),
@@ -198,85 +202,6 @@ impl From<Doublewrite> for doublewrite::Options {
             scratch: options.scratch,
             seed: options.seed,
             sweep: options.sweep.into(),
-        }
-    }
-}
-
-/// What loses its power.
-#[derive(Clone, Copy, Debug, ValueEnum)]
-enum CutLayout {
-    /// InnoDB, doublewrite buffer beside the data, on NAND.
-    Nand,
-    /// InnoDB, doublewrite buffer on a DRAM namespace of the same drive.
-    Dram,
-    /// InnoDB, doublewrite buffer on a persistent memory namespace of the same drive.
-    Pmem,
-    /// InnoDB without doublewrite buffer: unsafe.
-    Off,
-    /// InnoDB without doublewrite buffer, on a drive that writes 16 KiB atomically.
-    Atomic,
-    /// MyRocks on a store on zones, on the drive zn540-lab.
-    MyrocksZones,
-}
-
-impl From<CutLayout> for powercut::Variant {
-    fn from(layout: CutLayout) -> Self {
-        use doublewrite::Variant;
-        Self::InnoDb(match layout {
-            CutLayout::Nand => Variant::Nand,
-            CutLayout::Dram => Variant::Dram,
-            CutLayout::Pmem => Variant::Pmem,
-            CutLayout::Off => Variant::Off,
-            CutLayout::Atomic => Variant::Atomic,
-            CutLayout::MyrocksZones => return Self::Rocks,
-        })
-    }
-}
-
-/// Options of `tranche study powercut`.
-#[derive(Args, Clone, Debug)]
-pub struct Powercut {
-    /// Rounds for each variant
-    #[arg(long, default_value_t = 10, value_name = "N")]
-    rounds: u32,
-    /// Layouts to try; `off` is expected to show torn pages, the others must lose nothing
-    #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
-    variants: Vec<CutLayout>,
-    /// Connections that write
-    #[arg(long, alias = "threads", default_value_t = 4, value_name = "N")]
-    connections: u32,
-    /// Seed of every cut and of the load [default: from the clock; it is printed]
-    #[arg(long, value_name = "N")]
-    seed: Option<u64>,
-    /// Drive of InnoDB: a profile or a TOML file
-    #[arg(long, alias = "profile", default_value = doublewrite::DEFAULT_PROFILE, value_name = "NAME|FILE")]
-    drive: String,
-    /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server
-    #[arg(long, value_name = "PATH")]
-    mysqld: Option<PathBuf>,
-    /// Directory for powercut.json
-    #[arg(long, default_value = "out/powercut", value_name = "DIR")]
-    out: PathBuf,
-    /// Whether results that are in `out` may go
-    #[command(flatten)]
-    overwrite: Overwrite,
-    /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
-    #[arg(long, value_name = "DIR")]
-    scratch: Option<PathBuf>,
-}
-
-impl From<Powercut> for powercut::Options {
-    fn from(options: Powercut) -> Self {
-        Self {
-            rounds: options.rounds,
-            variants: all(options.variants),
-            connections: options.connections,
-            seed: options.seed,
-            drive: options.drive,
-            mysqld: options.mysqld,
-            out: options.out,
-            overwrite: options.overwrite.into(),
-            scratch: options.scratch,
         }
     }
 }
@@ -689,14 +614,26 @@ pub struct Compare {
     #[arg(required = true, value_name = "LAYOUT.toml")]
     layouts: Vec<PathBuf>,
     /// Command to run on each, after --
-    #[arg(last = true, required = true, value_name = "COMMAND")]
+    #[arg(last = true, required_unless_present = "tpcc", value_name = "COMMAND")]
     command: Vec<OsString>,
+    /// Instead of a command, TPC-C for this time on the layouts' databases, which have tpcc_warehouses
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>, conflicts_with = "command")]
+    tpcc: Option<u64>,
+    /// TPC-C: load before the measurement
+    #[arg(long, requires = "tpcc", default_value = "10s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
+    warmup: u64,
+    /// TPC-C: connections that run transactions
+    #[arg(long, requires = "tpcc", default_value_t = 8, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=128))]
+    connections: u32,
     /// Interleaved repetitions
     #[arg(long, default_value_t = 3, value_name = "N")]
     repeat: u32,
     /// Time after which a run of the command is given up
     #[arg(long, default_value = "1h", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     timeout: u64,
+    /// PostgreSQL's program postgres, instead of the newest one installed: for layouts with a database
+    #[arg(long, value_name = "PATH")]
+    postgres: Option<PathBuf>,
     /// Directory for report.html, results.json, results.csv and the command's output
     #[arg(long, default_value = "out/compare", value_name = "DIR")]
     out: PathBuf,
@@ -713,8 +650,14 @@ impl From<Compare> for compare::Options {
         Self {
             layouts: options.layouts,
             command: options.command,
+            tpcc: options.tpcc.map(|seconds| compare::TpccLoad {
+                connections: options.connections,
+                warmup: options.warmup,
+                seconds,
+            }),
             repeat: options.repeat,
             timeout: options.timeout,
+            postgres: options.postgres,
             out: options.out,
             overwrite: options.overwrite.into(),
             scratch: options.scratch,

@@ -1,5 +1,5 @@
-//! A short slice of `tranche study powercut`: power cuts under MariaDB. Needs root, FUSE, loop devices and
-//! MariaDB; says so where they are missing. The campaign is `make campaign`.
+//! A short slice of `tranche study powercut`: power cuts under MariaDB and PostgreSQL. Needs root, FUSE, loop devices and
+//! the servers; says so where they are missing. The campaign is `make campaign`.
 
 #[path = "common/schema.rs"]
 mod schema;
@@ -49,4 +49,38 @@ fn nothing_that_myrocks_acknowledged_is_lost_on_zones() {
     let zones = &campaign["variants"][0];
     assert_eq!((&zones["variant"], &zones["rounds"]), (&"myrocks-zones".into(), &2.into()));
     assert!(zones["acknowledged"].as_u64().unwrap() > 0, "{campaign}");
+}
+
+/// Whether PostgreSQL is here, and what else its tests need.
+fn has_postgresql(test: &str) -> bool {
+    if !support::possible(test, &["losetup", "mkfs.xfs"]) {
+        return false;
+    }
+    let found = lab::postgresql::Server::find(None);
+    if let Err(why) = &found {
+        support::skipped(test, &format!("{why:#}"));
+    }
+    found.is_ok()
+}
+
+#[test]
+fn nothing_that_postgresql_acknowledged_is_lost() {
+    let test = "nothing_that_postgresql_acknowledged_is_lost";
+    if !has_postgresql(test) {
+        return;
+    }
+    let release = std::fs::read_to_string("/proc/sys/kernel/osrelease").unwrap();
+    let version: Vec<u32> = release.split(['.', '-']).map_while(|number| number.parse().ok()).collect();
+    // Its XFS has blocks of 8 KiB.
+    let variants = if version >= vec![6, 12] {
+        "postgres-fpw,postgres-atomic"
+    } else {
+        support::skipped(test, &format!("postgres-atomic needs Linux 6.12; this is {}", release.trim()));
+        "postgres-fpw"
+    };
+    let campaign = campaign("powercut-postgresql", variants, "1");
+    assert!(campaign["server"].as_str().unwrap().starts_with("PostgreSQL "), "{campaign}");
+    for counts in campaign["variants"].as_array().unwrap() {
+        assert!(counts["rounds"] == 1 && counts["acknowledged"].as_u64().unwrap() > 0, "{counts}");
+    }
 }

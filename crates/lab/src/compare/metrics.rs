@@ -6,11 +6,27 @@ use anyhow::{Context, Result};
 use serde::Deserialize;
 
 use crate::{
-    counters::{NamespaceCounts, total, total_on_flash, write_amplification},
+    counters::{Counters, NamespaceCounts, total, total_on_flash, write_amplification},
     figure::show,
     report::Table,
-    results::{Point, Variant},
+    results::{Cpu, Point, Variant},
 };
+
+/// What a run of the load was.
+pub(super) struct Ran {
+    /// How long it was measured.
+    pub seconds: f64,
+    /// The machine meanwhile.
+    pub cpu: Cpu,
+    /// The drive's counters when that began.
+    pub before: Vec<Counters>,
+    /// And when it ended.
+    pub after: Vec<Counters>,
+    /// Figures of the database server.
+    pub of_server: BTreeMap<String, f64>,
+    /// Figures of the load itself.
+    pub reported: Vec<Reported>,
+}
 
 /// A line of `$TRANCHE_METRICS`.
 #[derive(Deserialize, Clone, PartialEq, Debug)]
@@ -70,6 +86,9 @@ pub(super) fn of_drive(seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap
 
 /// The unit of a figure that every command has.
 fn unit_of(name: &str) -> Option<&'static str> {
+    if let Some((_, unit)) = super::database::METRICS.iter().find(|(metric, _)| *metric == name) {
+        return Some(unit);
+    }
     match name {
         "seconds" => Some("s"),
         "host_bytes_read" | "host_bytes_written" | "nand_bytes_written" => Some("bytes"),

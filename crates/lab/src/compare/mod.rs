@@ -12,8 +12,12 @@
 //! | `TRANCHE_OUT` | directory for what the command wants to keep, one for each run |
 //! | `TRANCHE_METRICS` | file for figures to compare, one `{"metric": "tps", "value": 123.4, "unit": "1/s"}` a line |
 //! | `TRANCHE_REPETITION` | number of the repetition, from 0 |
+//!
+//! Where the layout has a database it also gets `PGHOST`, `PGPORT`, `PGUSER` and `PGDATABASE`, and finds the server's own programs first.
 
+mod database;
 mod metrics;
+mod tpcc;
 
 use std::{
     ffi::OsString,
@@ -25,7 +29,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use metrics::{Metric, Metrics, medians};
+use database::Running;
+use metrics::{Metric, Metrics, Ran, medians};
+pub use tpcc::TpccLoad;
 
 use crate::{
     Findings,
@@ -35,6 +41,7 @@ use crate::{
     figure::show,
     layout::Layout,
     mounted_drive::{BaseImage, MountedDrive, discard, require_root},
+    postgresql::Server,
     process::{Process, tail},
     report::{
         Report, Section,
@@ -52,10 +59,14 @@ pub struct Options {
     pub layouts: Vec<PathBuf>,
     /// Command to run on each, after --
     pub command: Vec<OsString>,
+    /// TPC-C instead of a command
+    pub tpcc: Option<TpccLoad>,
     /// Interleaved repetitions
     pub repeat: u32,
     /// Time after which a run of the command is given up
     pub timeout: u64,
+    /// PostgreSQL's program postgres, instead of the one installed
+    pub postgres: Option<PathBuf>,
     /// Directory for report.html, results.json, results.csv and the command's output
     pub out: PathBuf,
     /// Whether results that are in `out` may go
@@ -89,16 +100,22 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
             bail!("two layouts are named {:?}: give their files different names", layout.name);
         }
     }
+    if let Some(tpcc) = options.tpcc {
+        tpcc.check(&layouts)?;
+    }
     require_root()?;
+    let server = layouts.iter().any(|layout| layout.database.is_some());
+    let server = server.then(|| Server::find(options.postgres.as_deref())).transpose()?;
     results::directory(&options.out)?;
     let out = options.out.canonicalize().with_context(|| format!("finding {}", options.out.display()))?;
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(4 << 30), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
 
-    let made = all(options, program, &scratch, &layouts, &out, control);
+    let field = Field { options, program, scratch: &scratch, server: server.as_ref(), out: &out };
+    let made = field.all(&layouts, control);
     let (bases, variants, metrics) = scratch.keep_logs(made, &out.join("logs"))?;
     let metrics = metrics.of(&variants);
-    let results = results(options, &bases, variants, &metrics);
+    let results = results(options, server.as_ref(), &bases, variants, &metrics);
     results.write(&out)?;
     let page = out.join("report.html");
     report(&results, options, &metrics)?.write(&page)?;
@@ -110,114 +127,161 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     Ok(Findings { results, written: Some(out), text, failure: None })
 }
 
-/// Prepares every layout and makes every run.
-fn all(
-    options: &Options,
-    program: &Program,
-    scratch: &Scratch,
-    layouts: &[Layout],
-    out: &Path,
-    control: &Control,
-) -> Result<(Vec<BaseImage>, Vec<Variant>, Metrics)> {
-    let mut metrics = Metrics::default();
-    let repeat = usize::try_from(options.repeat)?;
-    let mut progress = Progress::new(control, (layouts.len() * (repeat + 1)) as u64);
-    let mut bases = Vec::new();
-    for layout in layouts {
-        progress.begin(&format!("preparing layout {}", layout.name));
-        let start = Instant::now();
-        bases.push(BaseImage::make(scratch, program, layout, &mut |d| progress.detail(d), |_, _| Ok(()))?);
-        progress.end(&format!("{} s", start.elapsed().as_secs()));
-    }
-    let mut variants: Vec<Variant> = layouts
-        .iter()
-        .map(|layout| Variant {
-            name: layout.name.clone(),
-            description: layout.description.clone(),
-            runs: Vec::new(),
-        })
-        .collect();
-    for repetition in 0..options.repeat {
-        for (base, variant) in bases.iter().zip(&mut variants) {
-            let name = &base.layout().name;
-            progress.begin(&format!("{name}, repetition {}", repetition + 1));
-            let run = one(options, scratch, program, base, repetition, out, &mut metrics)
-                .with_context(|| format!("on layout {name}, repetition {}", repetition + 1))?;
-            progress.end(&format!("{} s", show(run.seconds)));
-            variant.runs.push(run);
-        }
-    }
-    Ok((bases, variants, metrics))
+/// What all runs share.
+#[derive(Clone, Copy)]
+struct Field<'a> {
+    options: &'a Options,
+    program: &'a Program,
+    scratch: &'a Scratch,
+    /// Of the layouts with a database.
+    server: Option<&'a Server>,
+    out: &'a Path,
 }
 
-/// One run of the command on a fresh copy of a layout.
-fn one(
-    options: &Options,
-    scratch: &Scratch,
-    program: &Program,
-    base: &BaseImage,
-    repetition: u32,
-    out: &Path,
-    all: &mut Metrics,
-) -> Result<Run> {
-    const NAME: &str = "run";
-    let layout = base.layout();
-    let mut mounted = base.open(scratch, program, NAME, &toml::Table::new())?;
-    let directory = out.join(format!("{}-{repetition}", layout.name));
-    fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
-    let file = directory.join("metrics.jsonl");
-    File::create(&file).with_context(|| format!("making {}", file.display()))?;
-    let command = command(options, layout, &mut mounted, &directory, &file, repetition)?;
-    let log = directory.join("output.log");
-    let _ = fs::remove_file(&log);
-    let drive = mounted.drive()?.id();
-    let before = mounted.counters()?;
-    let start = Instant::now();
-    let mut process = Process::start(scratch, Role::Client, "the command", command, &log, None)?;
-    let mut processes = vec![("command", process.id())];
-    processes.extend(drive.map(|id| ("drive", id)));
-    let cpu_before = cpu::Sample::take(&processes);
-    let mut cpu_after = cpu_before.clone();
-    let mut looked = Instant::now();
-    let status = loop {
-        if let Some(status) = process.exited() {
-            break status;
+impl Field<'_> {
+    /// Prepares every layout and makes every run.
+    fn all(&self, layouts: &[Layout], control: &Control) -> Result<(Vec<BaseImage>, Vec<Variant>, Metrics)> {
+        let Self { options, program, scratch, .. } = *self;
+        let mut metrics = Metrics::default();
+        let repeat = usize::try_from(options.repeat)?;
+        let mut progress = Progress::new(control, (layouts.len() * (repeat + 1)) as u64);
+        let mut bases = Vec::new();
+        for layout in layouts {
+            progress.begin(&format!("preparing layout {}", layout.name));
+            let start = Instant::now();
+            bases.push(BaseImage::make(
+                scratch,
+                program,
+                layout,
+                &mut |d| progress.detail(d),
+                |mounted, progress| match (&layout.database, self.server) {
+                    (Some(database), Some(server)) => {
+                        database::prepare(server, database, mounted, scratch, progress)
+                    }
+                    _ => Ok(()),
+                },
+            )?);
+            progress.end(&format!("{} s", start.elapsed().as_secs()));
         }
-        // Once it has ended its own use of the processor is no longer to be seen.
-        if looked.elapsed() >= (start.elapsed() / 10).min(LOOK) {
-            cpu_after = cpu::Sample::take(&processes);
-            looked = Instant::now();
+        let mut variants: Vec<Variant> = layouts
+            .iter()
+            .map(|layout| Variant {
+                name: layout.name.clone(),
+                description: layout.description.clone(),
+                runs: Vec::new(),
+            })
+            .collect();
+        for repetition in 0..options.repeat {
+            for (base, variant) in bases.iter().zip(&mut variants) {
+                let name = &base.layout().name;
+                progress.begin(&format!("{name}, repetition {}", repetition + 1));
+                let run = self
+                    .one(base, repetition, &mut metrics)
+                    .with_context(|| format!("on layout {name}, repetition {}", repetition + 1))?;
+                progress.end(&format!("{} s", show(run.seconds)));
+                variant.runs.push(run);
+            }
         }
-        scratch.cancel().sleep(Duration::from_millis(20))?;
-        mounted.drive()?.check()?;
-        if start.elapsed() > Duration::from_secs(options.timeout) {
+        Ok((bases, variants, metrics))
+    }
+
+    /// One run of the load on a fresh copy of a layout.
+    fn one(&self, base: &BaseImage, repetition: u32, all: &mut Metrics) -> Result<Run> {
+        const NAME: &str = "run";
+        let Self { options, program, scratch, server, out } = *self;
+        let layout = base.layout();
+        let mut mounted = base.open(scratch, program, NAME, &toml::Table::new())?;
+        let directory = out.join(format!("{}-{repetition}", layout.name));
+        fs::create_dir_all(&directory).with_context(|| format!("making {}", directory.display()))?;
+        let mut database = Running::start(server, layout, &mounted, scratch)?;
+        let ran = match (options.tpcc, &mut database) {
+            (Some(tpcc), Some(database)) => {
+                tpcc.run(layout, database, &mut mounted, repetition, scratch.cancel())?
+            }
+            _ => {
+                let file = directory.join("metrics.jsonl");
+                File::create(&file).with_context(|| format!("making {}", file.display()))?;
+                let mut command = command(options, layout, &mut mounted, &directory, &file, repetition)?;
+                if let Some(database) = &database {
+                    database.tell(&mut command);
+                }
+                let mut ran = self.command(command, &directory, &mut mounted, database.as_mut())?;
+                ran.reported = metrics::read(&file)?;
+                ran
+            }
+        };
+        let namespaces = mounted.counted(&ran.before, &ran.after);
+        database.map_or(Ok(()), |database| database.stop(scratch, &directory))?;
+        mounted.close()?;
+        discard(scratch, NAME)?;
+        let mut run = Run { repetition, seconds: ran.seconds, cpu: ran.cpu, ..Run::default() };
+        run.metrics = metrics::of_drive(ran.seconds, &namespaces);
+        run.metrics.extend(ran.of_server);
+        all.note(&ran.reported);
+        run.metrics.extend(ran.reported.into_iter().map(|reported| (reported.metric, reported.value)));
+        run.namespaces = namespaces;
+        Ok(run)
+    }
+
+    /// Runs the command to its end.
+    fn command(
+        &self,
+        command: Command,
+        directory: &Path,
+        mounted: &mut MountedDrive,
+        mut database: Option<&mut Running<'_>>,
+    ) -> Result<Ran> {
+        let Self { options, scratch, .. } = *self;
+        let log = directory.join("output.log");
+        let _ = fs::remove_file(&log);
+        let drive = mounted.drive()?.id();
+        let before = mounted.counters()?;
+        let start = Instant::now();
+        let mut process = Process::start(scratch, Role::Client, "the command", command, &log, None)?;
+        let mut processes = vec![("command", process.id())];
+        processes.extend(drive.map(|id| ("drive", id)));
+        processes.extend(database.as_ref().map(|database| ("database", database.id())));
+        let cpu_before = cpu::Sample::take(&processes);
+        let mut cpu_after = cpu_before.clone();
+        let mut looked = Instant::now();
+        let status = loop {
+            if let Some(status) = process.exited() {
+                break status;
+            }
+            // Once it has ended its own use of the processor is no longer to be seen.
+            if looked.elapsed() >= (start.elapsed() / 10).min(LOOK) {
+                cpu_after = cpu::Sample::take(&processes);
+                looked = Instant::now();
+            }
+            scratch.cancel().sleep(Duration::from_millis(20))?;
+            mounted.drive()?.check()?;
+            database.as_mut().map_or(Ok(()), |database| database.check())?;
+            if start.elapsed() > Duration::from_secs(options.timeout) {
+                bail!(
+                    "the command took longer than {} s (--timeout); the end of its output, {}:\n{}",
+                    options.timeout,
+                    log.display(),
+                    tail(&log, 15)
+                );
+            }
+        };
+        let seconds = start.elapsed().as_secs_f64();
+        if !status.success() {
             bail!(
-                "the command took longer than {} s (--timeout); the end of its output, {}:\n{}",
-                options.timeout,
+                "the command ended with {status}; the end of its output, {}:\n{}",
                 log.display(),
                 tail(&log, 15)
             );
         }
-    };
-    let seconds = start.elapsed().as_secs_f64();
-    if !status.success() {
-        bail!(
-            "the command ended with {status}; the end of its output, {}:\n{}",
-            log.display(),
-            tail(&log, 15)
-        );
+        Ok(Ran {
+            seconds,
+            cpu: cpu_after.since(&cpu_before, 1),
+            before,
+            after: mounted.counters()?,
+            of_server: database.map(|database| database.metrics()).transpose()?.unwrap_or_default(),
+            reported: Vec::new(),
+        })
     }
-    let after = mounted.counters()?;
-    let namespaces = mounted.counted(&before, &after);
-    mounted.close()?;
-    discard(scratch, NAME)?;
-    let mut run = Run { repetition, seconds, cpu: cpu_after.since(&cpu_before, 1), ..Run::default() };
-    run.metrics = metrics::of_drive(seconds, &namespaces);
-    let reported = metrics::read(&file)?;
-    all.note(&reported);
-    run.metrics.extend(reported.into_iter().map(|reported| (reported.metric, reported.value)));
-    run.namespaces = namespaces;
-    Ok(run)
 }
 
 fn command(
@@ -248,7 +312,13 @@ fn command(
     Ok(command)
 }
 
-fn results(options: &Options, bases: &[BaseImage], variants: Vec<Variant>, metrics: &[Metric]) -> Results {
+fn results(
+    options: &Options,
+    server: Option<&Server>,
+    bases: &[BaseImage],
+    variants: Vec<Variant>,
+    metrics: &[Metric],
+) -> Results {
     let mut comparisons = Vec::new();
     if let Some((first, others)) = variants.split_first() {
         for variant in others {
@@ -261,7 +331,6 @@ fn results(options: &Options, bases: &[BaseImage], variants: Vec<Variant>, metri
         .iter()
         .map(|base| serde_json::json!({"name": base.layout().name, "layout": base.layout(), "toml": base.drive_toml()}))
         .collect();
-    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
     Results {
         study: "compare".into(),
         engine: "live",
@@ -270,7 +339,23 @@ fn results(options: &Options, bases: &[BaseImage], variants: Vec<Variant>, metri
         host: Host::this(Vec::new()),
         variants,
         comparisons,
-        notes: vec![format!("Command: {}", command.join(" "))],
+        notes: std::iter::once(load(options))
+            .chain(server.map(|server| format!("Database: {}", server.title)))
+            .collect(),
+    }
+}
+
+/// What was run, in words.
+fn load(options: &Options) -> String {
+    match options.tpcc {
+        Some(tpcc) => format!(
+            "TPC-C with {} connections for {} s after {} s",
+            tpcc.connections, tpcc.seconds, tpcc.warmup
+        ),
+        None => {
+            let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
+            format!("Command: {}", command.join(" "))
+        }
     }
 }
 
@@ -326,10 +411,9 @@ fn report<'a>(results: &'a Results, options: &Options, metrics: &[Metric]) -> Re
                 }
             })
             .collect();
-    let command: Vec<_> = options.command.iter().map(|word| word.to_string_lossy()).collect();
     Ok(Report {
         title: format!("Comparison of {} layouts", results.variants.len()),
-        question: format!("{} — on {}", command.join(" "), layouts.join("; ")),
+        question: format!("{} — on {}", load(options), layouts.join("; ")),
         answer: answer(results, metrics),
         headlines: Vec::new(),
         results,

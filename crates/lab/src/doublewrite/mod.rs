@@ -26,9 +26,10 @@ use crate::{
     control::{Control, Progress},
     counters::{NamespaceCounts, lifetime_years, total, total_on_flash},
     cpu,
+    database::Instance,
     drive::Program,
     figure::{show, show_size},
-    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
+    mariadb::{self, Files, Server, SystemTablespace, Tuning},
     mounted_drive::{BaseImage, MountedDrive, discard},
     results::{Comparison, Host, Overwrite, Percentiles, Point, Results, Run, compare},
     scratch::{self, Scratch},
@@ -353,10 +354,11 @@ impl<'a> Study<'a> {
             let instance = self.start(&files, &tuning)?;
             let rows = Arc::new(AtomicU64::new(0));
             let total = tpcc::rows(options.warehouses);
+            let database = tpcc::Database::MariaDb(instance.socket().to_owned());
             thread::scope(|scope| {
                 let cancel = self.control.cancel();
-                let loader = scope
-                    .spawn(|| tpcc::load(instance.socket(), options.warehouses, options.seed, &rows, cancel));
+                let loader =
+                    scope.spawn(|| tpcc::load(&database, options.warehouses, options.seed, &rows, cancel));
                 while !loader.is_finished() {
                     let done = rows.load(std::sync::atomic::Ordering::Relaxed);
                     progress(&format!(
@@ -379,7 +381,7 @@ impl<'a> Study<'a> {
     }
 
     fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
-        Instance::start(&self.scratch, &self.server, files, tuning, "db", Duration::from_secs(120))
+        mariadb::start(&self.scratch, &self.server, files, tuning, "db", Duration::from_secs(120))
     }
 
     /// One run of one variant, on a fresh copy of the prepared drive.
@@ -400,7 +402,7 @@ impl<'a> Study<'a> {
         let tuning = options.tuning(variant);
         let instance = self.start(&files, &tuning)?;
         let load = tpcc::LoadSettings {
-            socket: instance.socket().to_owned(),
+            database: tpcc::Database::MariaDb(instance.socket().to_owned()),
             warehouses: options.warehouses,
             threads,
             warmup: Duration::from_secs(options.warmup),
@@ -433,7 +435,7 @@ impl<'a> Study<'a> {
             Ok(())
         })?;
         progress.detail("checking the consistency conditions");
-        tpcc::check(instance.socket())?;
+        tpcc::check(&load.database)?;
         // The copy is thrown away: no need for the database to write its buffer pool back.
         instance.kill();
         let [(before, cpu_before), (after, cpu_after)] = &samples[..] else {

@@ -9,10 +9,14 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
+use mysql::{Conn, OptsBuilder};
+use rustix::process::Signal;
+
 use super::server::{Server, Vendor};
 use crate::{
-    process::{Process, run},
-    scratch::{Role, Scratch},
+    database::{Instance, Launch},
+    process::run,
+    scratch::Scratch,
 };
 
 /// Size of the system tablespace. It starts at 12 MiB and stays there. Undo logs and tables have files of their own, and
@@ -204,91 +208,66 @@ pub fn install(server: &Server, files: &Files, tuning: &Tuning) -> Result<()> {
     Ok(())
 }
 
-/// A running instance. Dropped, it is killed.
-#[derive(Debug)]
-pub struct Instance {
-    process: Process,
-    socket: PathBuf,
+/// Starts the server and waits until it answers, which includes its crash recovery. Socket and error log are in the
+/// scratch directory, not on the drive under test; `name` tells several instances of a run apart.
+///
+/// # Errors
+/// When it ends or does not answer within `patience`, with the end of its error log.
+pub fn start(
+    scratch: &Scratch,
+    server: &Server,
+    files: &Files,
+    tuning: &Tuning,
+    name: &str,
+    patience: Duration,
+) -> Result<Instance> {
+    let directory = scratch.path().join(name);
+    server.make_dir(&directory)?;
+    let socket = directory.join("sock");
+    let log = directory.join("error.log");
+    let mut command = server.command(&server.path);
+    command.arg("--no-defaults").args(storage_options(server, files, tuning)).args([
+        format!("--socket={}", socket.display()),
+        format!("--pid-file={}", directory.join("pid").display()),
+        format!("--innodb-io-capacity={}", tuning.io_capacity),
+        format!("--innodb-io-capacity-max={}", u64::from(tuning.io_capacity) * 2),
+        "--skip-networking".into(),
+        "--skip-name-resolve".into(),
+        "--performance-schema=OFF".into(),
+        "--local-infile=ON".into(),
+        "--innodb-read-io-threads=8".into(),
+        "--innodb-write-io-threads=16".into(),
+        "--innodb-flush-log-at-trx-commit=1".into(),
+        "--innodb-buffer-pool-dump-at-shutdown=OFF".into(),
+        "--innodb-buffer-pool-load-at-startup=OFF".into(),
+        // More than the TPC-C driver prepares with the most connections that a study offers.
+        "--max-prepared-stmt-count=200000".into(),
+    ]);
+    if tuning.binlog {
+        command.arg(format!("--log-bin={}", files.part("binlog").join("log").display()));
+        command.args(["--server-id=1", "--sync-binlog=1", "--binlog-format=ROW"]);
+    } else {
+        command.arg("--skip-log-bin");
+    }
+    command.args(&tuning.extra);
+    let launch = Launch { title: &server.title, command, socket, log, stop: Signal::TERM };
+    Instance::start(scratch, launch, patience, |socket| connect(socket, "").is_ok())
 }
 
-impl Instance {
-    /// Starts the server and waits until it answers, which includes its crash recovery. Socket and error log are in the
-    /// scratch directory, not on the drive under test; `name` tells several instances of a run apart.
-    ///
-    /// # Errors
-    /// When it ends or does not answer within `patience`, with the end of its error log.
-    pub fn start(
-        scratch: &Scratch,
-        server: &Server,
-        files: &Files,
-        tuning: &Tuning,
-        name: &str,
-        patience: Duration,
-    ) -> Result<Self> {
-        let directory = scratch.path().join(name);
-        server.make_dir(&directory)?;
-        let socket = directory.join("sock");
-        let log = directory.join("error.log");
-        let mut command = server.command(&server.path);
-        command.arg("--no-defaults").args(storage_options(server, files, tuning)).args([
-            format!("--socket={}", socket.display()),
-            format!("--pid-file={}", directory.join("pid").display()),
-            format!("--innodb-io-capacity={}", tuning.io_capacity),
-            format!("--innodb-io-capacity-max={}", u64::from(tuning.io_capacity) * 2),
-            "--skip-networking".into(),
-            "--skip-name-resolve".into(),
-            "--performance-schema=OFF".into(),
-            "--local-infile=ON".into(),
-            "--innodb-read-io-threads=8".into(),
-            "--innodb-write-io-threads=16".into(),
-            "--innodb-flush-log-at-trx-commit=1".into(),
-            "--innodb-buffer-pool-dump-at-shutdown=OFF".into(),
-            "--innodb-buffer-pool-load-at-startup=OFF".into(),
-            // More than the TPC-C driver prepares with the most connections that a study offers.
-            "--max-prepared-stmt-count=200000".into(),
-        ]);
-        if tuning.binlog {
-            command.arg(format!("--log-bin={}", files.part("binlog").join("log").display()));
-            command.args(["--server-id=1", "--sync-binlog=1", "--binlog-format=ROW"]);
-        } else {
-            command.arg("--skip-log-bin");
-        }
-        command.args(&tuning.extra);
-        let process = Process::start(scratch, Role::Client, &server.title, command, &log, None)?;
-        let mut instance = Self { process, socket };
-        let socket = instance.socket.clone();
-        instance.process.wait_until(patience, || crate::tpcc::connect(&socket, "").is_ok())?;
-        Ok(instance)
-    }
-
-    /// Where clients connect.
-    pub fn socket(&self) -> &Path {
-        &self.socket
-    }
-
-    /// Its process number.
-    pub fn id(&self) -> u32 {
-        self.process.id()
-    }
-
-    /// # Errors
-    /// When it has died, with the end of its error log.
-    pub fn check(&mut self) -> Result<()> {
-        self.process.check()
-    }
-
-    /// Shuts down cleanly.
-    ///
-    /// # Errors
-    /// When it does not within five minutes.
-    pub fn stop(self) -> Result<()> {
-        self.process.stop(Duration::from_secs(300))
-    }
-
-    /// Kills it at once.
-    pub fn kill(self) {
-        self.process.kill();
-    }
+/// Connects as root, without password, to the private server at `socket`.
+///
+/// # Errors
+/// When nobody answers there.
+pub fn connect(socket: &Path, database: &str) -> Result<Conn> {
+    let path = socket.to_string_lossy().into_owned();
+    let database = (!database.is_empty()).then(|| database.to_owned());
+    let options = OptsBuilder::new()
+        .socket(Some(path))
+        .user(Some("root"))
+        .db_name(database)
+        .prefer_socket(true)
+        .stmt_cache_size(0);
+    Conn::new(options).with_context(|| format!("connecting to the database at {}", socket.display()))
 }
 
 /// Checks the page checksums of every InnoDB file of a stopped instance with `innochecksum`.

@@ -6,6 +6,6 @@ mod server;
 
 pub use self::rocksdb::rocksdb_options;
 pub use self::{
-    instance::{Files, Instance, SystemTablespace, Tuning, check_pages, install},
-    server::{Server, User, Vendor},
+    instance::{Files, SystemTablespace, Tuning, check_pages, connect, install, start},
+    server::{Server, Vendor},
 };

@@ -1,15 +1,16 @@
 //! Which database server there is, and as whom it runs.
 
 use std::{
-    env, fs,
-    os::unix::process::CommandExt,
     path::{Path, PathBuf},
     process::Command,
 };
 
 use anyhow::{Context, Result, bail};
 
-use crate::process::run;
+use crate::{
+    database::{Account, search_path},
+    process::run,
+};
 
 /// Who makes the server: they differ in options.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -18,15 +19,6 @@ pub enum Vendor {
     MariaDb,
     /// MySQL or Percona Server.
     MySql,
-}
-
-/// A user of this machine.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct User {
-    /// User number.
-    pub uid: u32,
-    /// Group number.
-    pub gid: u32,
 }
 
 /// A database server program.
@@ -40,9 +32,8 @@ pub struct Server {
     pub version: (u32, u32, u32),
     /// Name and version as reports print it.
     pub title: String,
-    /// The user it runs as, when this process is root: the server refuses to be root, and a study should not give a
-    /// program under test more rights than it needs. `mysql` where a server package made that user, else `nobody`.
-    pub user: Option<User>,
+    /// The user it runs as: `mysql` where a server package made that user, else `nobody`.
+    pub account: Account,
 }
 
 impl Server {
@@ -59,21 +50,13 @@ impl Server {
                  (scripts/setup-debian.sh does), or name a server with --mysqld PATH",
             )?,
         };
-        let user =
-            if rustix::process::geteuid().is_root() {
-                let user = user_of("mysql").or_else(|| user_of("nobody"));
-                Some(user.context(
-                    "neither a user mysql nor a user nobody on this machine, to run the database as",
-                )?)
-            } else {
-                None
-            };
+        let account = Account::find("mysql")?;
         // As the user that will run it, who may lack the right to.
-        let text = run(command_as(user, &path).args(["--no-defaults", "--version"]), "mariadb-server-core")
-            .with_context(|| match user {
-            None => format!("asking {} for its version", path.display()),
-            Some(user) => format!("asking {} for its version as user {}", path.display(), user.uid),
-        })?;
+        let text = run(account.command(&path).args(["--no-defaults", "--version"]), "mariadb-server-core")
+            .with_context(|| match account.user() {
+                None => format!("asking {} for its version", path.display()),
+                Some(user) => format!("asking {} for its version as user {}", path.display(), user.uid),
+            })?;
         let (vendor, version, title) = parse_version(&text)
             .with_context(|| format!("{} is no MariaDB or MySQL server: it says {text:?}", path.display()))?;
         let oldest = match vendor {
@@ -83,7 +66,7 @@ impl Server {
         if version < oldest {
             bail!("{} is {title}; the studies need {}.{} or later", path.display(), oldest.0, oldest.1);
         }
-        Ok(Self { path, vendor, version, title, user })
+        Ok(Self { path, vendor, version, title, account })
     }
 
     /// Whether the doublewrite buffer can be given a directory of its own (MySQL 8.0.20 and later).
@@ -106,7 +89,7 @@ impl Server {
 
     /// A command that runs `program` as the server's user.
     pub(super) fn command(&self, program: &Path) -> Command {
-        command_as(self.user, program)
+        self.account.command(program)
     }
 
     /// Makes a directory that belongs to the server's user.
@@ -114,8 +97,7 @@ impl Server {
     /// # Errors
     /// When it cannot be made.
     pub fn make_dir(&self, path: &Path) -> Result<()> {
-        fs::create_dir_all(path).with_context(|| format!("making {}", path.display()))?;
-        self.give(path)
+        self.account.make_dir(path)
     }
 
     /// Gives a file or device to the server's user.
@@ -123,11 +105,7 @@ impl Server {
     /// # Errors
     /// When that is not allowed.
     pub fn give(&self, path: &Path) -> Result<()> {
-        if let Some(user) = self.user {
-            std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid))
-                .with_context(|| format!("giving {} to the database's user", path.display()))?;
-        }
-        Ok(())
+        self.account.give(path)
     }
 
     /// The program that fills a new data directory of MariaDB.
@@ -147,40 +125,12 @@ impl Server {
     }
 }
 
-/// A command that runs `program` as this user; as this process's own without one.
-fn command_as(user: Option<User>, program: &Path) -> Command {
-    let mut command = Command::new(program);
-    if let Some(user) = user {
-        command.uid(user.uid).gid(user.gid);
-    }
-    // Where the server is started from may be out of reach for its user.
-    command.current_dir("/");
-    command
-}
-
-fn search_path() -> Vec<PathBuf> {
-    // Servers are in sbin, which the path of a plain user lacks.
-    let mut dirs: Vec<PathBuf> =
-        env::var_os("PATH").map(|p| env::split_paths(&p).collect()).unwrap_or_default();
-    dirs.extend(["/usr/sbin", "/usr/bin", "/usr/local/sbin", "/usr/local/bin"].map(PathBuf::from));
-    dirs
-}
-
 fn installed() -> Option<PathBuf> {
     let dirs = search_path();
     ["mariadbd", "mysqld"]
         .iter()
         .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)))
         .find(|path| path.is_file())
-}
-
-fn user_of(name: &str) -> Option<User> {
-    let passwd = fs::read_to_string("/etc/passwd").ok()?;
-    passwd.lines().find_map(|line| {
-        let fields: Vec<&str> = line.split(':').collect();
-        (fields.first() == Some(&name)).then_some(())?;
-        Some(User { uid: fields.get(2)?.parse().ok()?, gid: fields.get(3)?.parse().ok()? })
-    })
 }
 
 /// `…/mysqld  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu on x86_64 (Debian 12)`
@@ -205,6 +155,7 @@ fn parse_version(text: &str) -> Option<(Vendor, (u32, u32, u32), String)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::fs;
 
     #[test]
     fn vendors_and_versions() {

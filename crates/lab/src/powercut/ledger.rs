@@ -3,21 +3,16 @@
 
 use std::{
     collections::BTreeMap,
-    path::Path,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
 };
 
-use anyhow::{Context, Result, bail};
-use mysql::{Conn, prelude::Queryable};
+use anyhow::{Result, bail};
 
-use crate::{
-    control::Cancel,
-    tpcc::{Rng, connect},
-};
+use crate::tpcc::Rng;
 
 /// Rows of each connection. With their padding they are several times the buffer pool, so that pages are written all the time.
-const ROWS: u32 = 6_000;
+pub(super) const ROWS: u32 = 6_000;
 /// Rows that a transaction updates: many, since every commit flushes the drive, and what was flushed cannot be torn.
 const UPDATES: usize = 60;
 
@@ -41,42 +36,42 @@ pub struct Verdict {
     pub wrong_rows: u64,
 }
 
-/// Makes the tables, of a storage engine.
-///
-/// # Errors
-/// Those of the server; it was cancelled.
-pub fn create(socket: &Path, engine: &str, connections: u32, cancel: &Cancel) -> Result<()> {
-    connect(socket, "")?.query_drop("CREATE DATABASE ledger CHARACTER SET latin1")?;
-    let mut conn = connect(socket, "ledger")?;
-    conn.query_drop(format!(
-        "CREATE TABLE entries (conn INT NOT NULL, seq BIGINT NOT NULL, note VARCHAR(100) NOT NULL, PRIMARY KEY (conn, seq))
-         ENGINE={engine}"
-    ))?;
-    conn.query_drop(format!(
-        "CREATE TABLE pages (conn INT NOT NULL, id INT NOT NULL, seq BIGINT NOT NULL, pad VARCHAR(1600) NOT NULL,
-         PRIMARY KEY (id, conn)) ENGINE={engine}"
-    ))?;
-    let insert = conn.prep("INSERT INTO pages VALUES (?, ?, 0, REPEAT('a', 1500))")?;
-    for id in 0..ROWS {
-        cancel.check()?;
-        if id % 500 == 0 {
-            conn.query_drop("COMMIT")?;
-            conn.query_drop("BEGIN")?;
-        }
-        for connection in 0..connections {
-            conn.exec_drop(&insert, (connection, id))?;
-        }
-    }
-    conn.query_drop("COMMIT")?;
-    Ok(())
+/// A connection to the ledger: the table `entries` with a row for each transaction, and the table `pages` with [`ROWS`] rows for each
+/// connection, which its transactions update.
+pub(super) trait Session {
+    /// Runs transaction `seq` of a connection: notes it, and updates these of its rows.
+    ///
+    /// # Errors
+    /// The server was killed, or met the drive without power.
+    fn write(&mut self, connection: u32, seq: u64, rows: &[u32]) -> Result<()>;
+
+    /// The last transaction of a connection that is there, 0 if there is none, and how many are.
+    ///
+    /// # Errors
+    /// The server cannot read its tables.
+    fn entries(&mut self, connection: u32) -> Result<(u64, u64)>;
+
+    /// The rows of a connection, each with the last transaction that updated it.
+    ///
+    /// # Errors
+    /// The server cannot read its tables.
+    fn rows(&mut self, connection: u32) -> Result<Vec<(u32, u64)>>;
+}
+
+/// Connects to the ledger.
+pub(super) type Connect<'a> = &'a (dyn Fn() -> Result<Box<dyn Session>> + Sync);
+
+/// The letter that a transaction fills its rows with.
+pub(super) fn letter(seq: u64) -> String {
+    char::from(b'a' + u8::try_from(seq % 26).unwrap_or(0)).to_string()
 }
 
 /// Runs the load on several connections until `stop` is set or the server goes away; returns what each did.
 ///
 /// # Errors
 /// When a connection cannot be made, or the server reports an error of another kind than that it is going away.
-pub fn run(
-    socket: &Path,
+pub(super) fn run(
+    connect: Connect<'_>,
     connections: u32,
     seed: u64,
     stop: &AtomicBool,
@@ -86,14 +81,14 @@ pub fn run(
         let workers: Vec<_> = (0..connections)
             .map(|connection| {
                 scope.spawn(move || {
-                    let mut conn = connect(socket, "ledger")?;
+                    let mut session = connect()?;
                     let mut rng = Rng::new(seed, u64::from(connection));
                     let mut history = History::default();
                     while !stop.load(Ordering::Relaxed) {
                         let rows: Vec<u32> = (0..UPDATES).map(|_| rng.uniform(0, ROWS - 1)).collect();
                         // Noted before it is tried: it may be committed without the client hearing of it.
                         history.updates.push(rows.clone());
-                        match transaction(&mut conn, connection, history.updates.len() as u64, &rows) {
+                        match session.write(connection, history.updates.len() as u64, &rows) {
                             Ok(()) => {
                                 history.acknowledged = history.updates.len() as u64;
                                 commits.fetch_add(1, Ordering::Relaxed);
@@ -113,35 +108,15 @@ pub fn run(
     })
 }
 
-fn transaction(conn: &mut Conn, connection: u32, seq: u64, rows: &[u32]) -> mysql::Result<()> {
-    conn.query_drop("BEGIN")?;
-    conn.exec_drop(
-        "INSERT INTO entries VALUES (?, ?, 'acknowledged when the client says so')",
-        (connection, seq),
-    )?;
-    let letter = char::from(b'a' + u8::try_from(seq % 26).unwrap_or(0)).to_string();
-    for row in rows {
-        conn.exec_drop(
-            "UPDATE pages SET seq=?, pad=REPEAT(?, 1500) WHERE conn=? AND id=?",
-            (seq, &letter, connection, row),
-        )?;
-    }
-    conn.query_drop("COMMIT")
-}
-
 /// Compares the recovered database with what the connections did.
 ///
 /// # Errors
 /// When the server cannot read its tables.
-pub fn verify(socket: &Path, histories: &[History]) -> Result<Verdict> {
-    let mut conn = connect(socket, "ledger")?;
+pub(super) fn verify(session: &mut dyn Session, histories: &[History]) -> Result<Verdict> {
     let mut verdict = Verdict::default();
-    for (connection, history) in histories.iter().enumerate() {
-        let (last, count): (Option<u64>, u64) = conn
-            .exec_first("SELECT MAX(seq), COUNT(*) FROM entries WHERE conn=?", (connection,))?
-            .context("no answer about the ledger")?;
-        let rows: Vec<(u32, u64)> = conn.exec("SELECT id, seq FROM pages WHERE conn=?", (connection,))?;
-        verdict = judge(verdict, history, last.unwrap_or(0), count, &rows);
+    for (connection, history) in (0..).zip(histories) {
+        let (last, count) = session.entries(connection)?;
+        verdict = judge(verdict, history, last, count, &session.rows(connection)?);
     }
     Ok(verdict)
 }
@@ -157,25 +132,6 @@ fn judge(mut verdict: Verdict, history: &History, last: u64, count: u64, rows: &
     let wrong = rows.iter().filter(|(id, seq)| expected.get(id).copied().unwrap_or(0) != *seq).count();
     verdict.wrong_rows += wrong as u64 + u64::from(ROWS).saturating_sub(rows.len() as u64);
     verdict
-}
-
-/// `CHECK TABLE` of both tables.
-///
-/// # Errors
-/// Says what is wrong with which.
-pub fn check_tables(socket: &Path) -> Result<()> {
-    let mut conn = connect(socket, "ledger")?;
-    let rows: Vec<(String, String, String, String)> = conn.query("CHECK TABLE entries, pages EXTENDED")?;
-    let bad: Vec<String> = rows
-        .iter()
-        .filter(|(_, _, kind, text)| {
-            // MyRocks checks its blocks when it reads them, and has no check of its own.
-            let unchecked = text.contains("doesn't support check");
-            !unchecked && (kind == "error" || kind == "warning" || (kind == "status" && text != "OK"))
-        })
-        .map(|(table, _, kind, text)| format!("{table}: {kind}: {text}"))
-        .collect();
-    if bad.is_empty() { Ok(()) } else { bail!("CHECK TABLE: {}", bad.join("; ")) }
 }
 
 #[cfg(test)]

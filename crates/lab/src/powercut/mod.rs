@@ -6,13 +6,16 @@
 //! without power writes nothing more; then the file system recovers, torn pages are counted in the files as they are, the
 //! server recovers, and everything is checked.
 
+mod database;
 mod ledger;
+mod mariadb;
 mod pages;
+mod postgresql;
 mod variant;
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -21,13 +24,18 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use serde::Serialize;
 
-pub use self::variant::Variant;
+pub use self::variant::{Protection, Variant};
+use self::{
+    database::{Database, Placed},
+    mariadb::{Engine, MariaDb},
+    postgresql::PostgreSql,
+};
 use crate::{
     Findings,
     control::{Control, Progress},
+    database::Instance,
     doublewrite::{self, DEFAULT_PROFILE},
     drive::{Cut, Program},
-    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning, check_pages},
     mounted_drive::{BaseImage, MountedDrive, discard, require_root},
     report::Table,
     results::Overwrite,
@@ -40,7 +48,7 @@ use crate::{
 pub struct Options {
     /// Rounds for each variant
     pub rounds: u32,
-    /// Layouts to try; `off` is expected to show torn pages, the others must lose nothing
+    /// Layouts to try; `off` and `postgres-torn` are expected to show torn pages, the others must lose nothing
     pub variants: Vec<Variant>,
     /// Connections that write
     pub connections: u32,
@@ -50,6 +58,8 @@ pub struct Options {
     pub drive: String,
     /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server
     pub mysqld: Option<PathBuf>,
+    /// PostgreSQL's program postgres, instead of the newest one installed
+    pub postgres: Option<PathBuf>,
     /// Directory for powercut.json
     pub out: PathBuf,
     /// Whether results that are in `out` may go
@@ -74,6 +84,7 @@ impl Default for Options {
             seed: None,
             drive: DEFAULT_PROFILE.into(),
             mysqld: None,
+            postgres: None,
             out: "out/powercut".into(),
             overwrite: Overwrite::default(),
             scratch: None,
@@ -111,7 +122,7 @@ pub struct Counts {
 pub struct Campaign {
     /// Seed that reproduces it.
     pub seed: u64,
-    /// The server.
+    /// The servers.
     pub server: String,
     /// By variant.
     pub variants: Vec<Counts>,
@@ -122,8 +133,7 @@ impl Campaign {
     pub fn passed(&self) -> bool {
         let safe = self.variants.iter().filter(|c| Variant::is_safe(&c.variant));
         let clean = |c: &Counts| c.lost == 0 && c.wrong_rows == 0 && c.rounds_damaged == 0;
-        safe.clone().all(clean)
-            && safe.filter(|c| c.variant == doublewrite::Variant::Atomic.name()).all(|c| c.torn_pages == 0)
+        safe.clone().all(clean) && safe.filter(|c| Variant::is_whole(&c.variant)).all(|c| c.torn_pages == 0)
     }
 
     fn table(&self) -> Table {
@@ -176,7 +186,7 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
         bail!("--rounds must be at least 1 and --connections 1 to 64");
     }
     require_root()?;
-    let server = Server::find(options.mysqld.as_deref())?;
+    let servers = Servers::find(options)?;
     let seed = options.seed.unwrap_or_else(clock_seed);
     crate::results::directory(&options.out)?;
     control.note(&format!("seed {seed}"));
@@ -184,9 +194,10 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     let scratch = Scratch::new(&parent, control.cancel())?;
     let variants = u64::try_from(options.variants.len())?;
     let mut progress = Progress::new(control, variants * (u64::from(options.rounds) + 1));
-    let mut campaign = Campaign { seed, server: server.title.clone(), variants: Vec::new() };
+    let mut campaign = Campaign { seed, server: servers.title(), variants: Vec::new() };
     for &variant in &options.variants {
-        let field = Field { options, server: &server, program, scratch: &scratch, variant };
+        let database = servers.of(variant)?;
+        let field = Field { options, database: &*database, program, scratch: &scratch, variant };
         let counts = scratch.keep_logs(field.campaign(seed, &mut progress), &options.out.join("logs"));
         campaign.variants.push(counts.with_context(|| {
             format!("in variant {variant}; `--seed {seed} --variants {variant}` repeats it")
@@ -212,10 +223,52 @@ fn clock_seed() -> u64 {
     u64::from(now.subsec_nanos()) ^ now.as_secs().rotate_left(20)
 }
 
+/// The servers that the variants of a campaign need.
+struct Servers {
+    mariadb: Option<crate::mariadb::Server>,
+    postgresql: Option<crate::postgresql::Server>,
+}
+
+impl Servers {
+    fn find(options: &Options) -> Result<Self> {
+        let of_postgresql = |variant: &Variant| matches!(variant, Variant::PostgreSql(_));
+        let mariadb = options.variants.iter().any(|variant| !of_postgresql(variant));
+        let postgresql = options.variants.iter().any(of_postgresql);
+        Ok(Self {
+            mariadb: mariadb.then(|| crate::mariadb::Server::find(options.mysqld.as_deref())).transpose()?,
+            postgresql: postgresql
+                .then(|| crate::postgresql::Server::find(options.postgres.as_deref()))
+                .transpose()?,
+        })
+    }
+
+    /// Their names and versions.
+    fn title(&self) -> String {
+        let mariadb = self.mariadb.iter().map(|server| &*server.title);
+        mariadb.chain(self.postgresql.iter().map(|server| &*server.title)).collect::<Vec<_>>().join(", ")
+    }
+
+    /// That of a variant, with its settings.
+    fn of(&self, variant: Variant) -> Result<Box<dyn Database + '_>> {
+        let mariadb = |engine| {
+            let server = self.mariadb.as_ref().context("no server of MariaDB or MySQL was looked for")?;
+            Ok(Box::new(MariaDb { server, engine }) as Box<dyn Database>)
+        };
+        match variant {
+            Variant::InnoDb(variant) => mariadb(Engine::InnoDb(variant)),
+            Variant::Rocks => mariadb(Engine::Rocks),
+            Variant::PostgreSql(protection) => {
+                let server = self.postgresql.as_ref().context("no server of PostgreSQL was looked for")?;
+                Ok(Box::new(PostgreSql { server, protection }))
+            }
+        }
+    }
+}
+
 /// A variant with what its rounds share.
 struct Field<'a> {
     options: &'a Options,
-    server: &'a Server,
+    database: &'a dyn Database,
     program: &'a Program,
     scratch: &'a Scratch,
     variant: Variant,
@@ -260,41 +313,23 @@ impl Field<'_> {
     fn prepare(&self, progress: &mut Progress) -> Result<BaseImage> {
         let options = self.options;
         let media = self.program.media(&options.drive)?;
-        let layout = self.variant.layout(&options.drive, &media, self.server)?;
+        let mut layout = self.database.layout(&options.drive, &media)?;
+        self.variant.finish(&mut layout);
         BaseImage::make(
             self.scratch,
             self.program,
             &layout,
             &mut |d| progress.detail(d),
-            |mounted, progress| {
-                let files = files(mounted, SystemTablespace::BesideData)?;
-                self.server.make_dir(&files.data)?;
-                let doublewrite = self.server.prepares_doublewrite();
-                let tuning =
-                    Tuning { buffer_pool_mib: 64, binlog: false, doublewrite, ..self.variant.tuning() };
-                progress("installing the database");
-                mariadb::install(self.server, &files, &tuning)?;
-                let instance = self.start(&files, &tuning)?;
-                progress("filling the tables");
-                let engine = self.variant.engine();
-                ledger::create(instance.socket(), engine, options.connections, self.scratch.cancel())?;
-                instance.stop()
-            },
+            |mounted, progress| self.database.prepare(mounted, self.scratch, options.connections, progress),
         )
-    }
-
-    fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
-        Instance::start(self.scratch, self.server, files, tuning, "db", Duration::from_secs(120))
     }
 
     /// One power cut. False when the round does not count.
     fn round(&self, base: &BaseImage, rng: &mut Rng, round: u32, counts: &mut Counts) -> Result<bool> {
         const NAME: &str = "run";
         let mut mounted = base.open(self.scratch, self.program, NAME, &toml::Table::new())?;
-        let place = files(&mounted, self.variant.system(&mounted)?)?;
-        place.place_system_tablespace(self.server)?;
-        let tuning = self.variant.tuning();
-        let instance = self.start(&place, &tuning)?;
+        let place = self.database.place(&mounted)?;
+        let instance = place.start(self.scratch)?;
         // MySQL makes its doublewrite files at the first start and never syncs them: their length and their blocks are in nothing but
         // the file system's memory for up to 30 seconds. A cut within that time loses pages on every drive (`docs/studies/doublewrite.md`).
         mounted.sync()?;
@@ -312,7 +347,9 @@ impl Field<'_> {
         };
         let socket = instance.socket().to_owned();
         let (histories, in_time) = thread::scope(|scope| {
-            let load = scope.spawn(|| ledger::run(&socket, self.options.connections, seed, &stop, &commits));
+            let load = scope.spawn(|| {
+                ledger::run(&|| place.session(&socket), self.options.connections, seed, &stop, &commits)
+            });
             let result = self.cut(&mut mounted, instance, &cut, run);
             stop.store(true, Ordering::Relaxed);
             let histories = load.join().unwrap_or_else(|_| Err(anyhow!("the load panicked")));
@@ -327,12 +364,12 @@ impl Field<'_> {
         counts.rounds += 1;
         mounted.power_is_back()?;
         mounted.mount(self.scratch, base.layout()).context("mounting after the power cut")?;
-        let torn = pages::torn_pages(&place.data, self.server.vendor)?;
+        let torn = place.torn_pages()?;
         counts.torn_pages += torn;
         counts.rounds_torn += u32::from(torn > 0);
         let acknowledged = commits.load(Ordering::Relaxed);
         let logs = self.options.out.join("logs").join(format!("{}-{}", self.variant, round + 1));
-        match self.scratch.keep_logs(self.recover(&place, &tuning, &histories), &logs) {
+        match self.scratch.keep_logs(self.recover(&*place, &histories), &logs) {
             Ok(verdict) => {
                 counts.acknowledged += verdict.acknowledged;
                 counts.lost += verdict.lost;
@@ -384,22 +421,12 @@ impl Field<'_> {
     }
 
     /// Starts the server, which recovers, and checks everything.
-    fn recover(
-        &self,
-        place: &Files,
-        tuning: &Tuning,
-        histories: &[ledger::History],
-    ) -> Result<ledger::Verdict> {
-        let instance = self.start(place, tuning).context("the server did not recover")?;
-        let verdict = ledger::verify(instance.socket(), histories)?;
-        ledger::check_tables(instance.socket())?;
+    fn recover(&self, place: &dyn Placed, histories: &[ledger::History]) -> Result<ledger::Verdict> {
+        let instance = place.start(self.scratch).context("the server did not recover")?;
+        let verdict = ledger::verify(&mut *place.session(instance.socket())?, histories)?;
+        place.check_tables(instance.socket())?;
         instance.stop().context("stopping the recovered server")?;
-        check_pages(self.server, place)?;
+        place.check_files()?;
         Ok(verdict)
     }
-}
-
-fn files(mounted: &MountedDrive, system: SystemTablespace) -> Result<Files> {
-    let mount = mounted.volume("data")?.mount.as_deref().context("the data's namespace is not mounted")?;
-    Ok(Files { data: Path::new(mount).join("db"), system })
 }

@@ -1,15 +1,10 @@
-//! What is tried: layouts of the doublewrite buffer, and MyRocks on zones.
+//! What is tried: layouts of the doublewrite buffer, MyRocks on zones, and what protects PostgreSQL's pages.
 
 use std::fmt;
 
-use anyhow::{Result, bail};
-
 use crate::{
-    doublewrite::{self, layout},
+    doublewrite,
     layout::{Layout, Precondition},
-    mariadb::{Server, SystemTablespace, Tuning, Vendor, rocksdb_options},
-    mounted_drive::MountedDrive,
-    profile, zoned,
 };
 
 /// What is tried.
@@ -19,6 +14,34 @@ pub enum Variant {
     InnoDb(doublewrite::Variant),
     /// MyRocks on a store on zones.
     Rocks,
+    /// PostgreSQL, whose pages something protects from being torn, or nothing.
+    PostgreSql(Protection),
+}
+
+/// What protects the pages of PostgreSQL, which have 8 KiB.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Protection {
+    /// `full_page_writes`: the log has them whole.
+    FullPages,
+    /// The drive writes 8 KiB atomically. `full_page_writes` is off.
+    AtomicWrites,
+    /// Nothing: the drive writes 4 KiB atomically, and `full_page_writes` is off.
+    Nothing,
+}
+
+impl Protection {
+    fn name(self) -> &'static str {
+        match self {
+            Self::FullPages => "postgres-fpw",
+            Self::AtomicWrites => "postgres-atomic",
+            Self::Nothing => "postgres-torn",
+        }
+    }
+
+    /// The drive's atomic write unit.
+    pub(super) fn atomic_write(self) -> &'static str {
+        if self == Self::AtomicWrites { "8KiB" } else { "4KiB" }
+    }
 }
 
 impl Variant {
@@ -27,6 +50,7 @@ impl Variant {
         match self {
             Self::InnoDb(variant) => variant.name(),
             Self::Rocks => "myrocks-zones",
+            Self::PostgreSql(protection) => protection.name(),
         }
     }
 
@@ -35,17 +59,18 @@ impl Variant {
         match self {
             Self::InnoDb(variant) => variant as u64,
             Self::Rocks => 100,
+            Self::PostgreSql(protection) => 200 + protection as u64,
         }
-    }
-
-    /// The storage engine of its tables.
-    pub(super) fn engine(self) -> &'static str {
-        if self == Self::Rocks { "RocksDB" } else { "InnoDB" }
     }
 
     /// Whether it must lose nothing.
     pub(super) fn is_safe(name: &str) -> bool {
-        name != doublewrite::Variant::Off.name()
+        name != doublewrite::Variant::Off.name() && name != Protection::Nothing.name()
+    }
+
+    /// Whether the drive keeps its pages whole, so that not even one is torn before recovery.
+    pub(super) fn is_whole(name: &str) -> bool {
+        name == doublewrite::Variant::Atomic.name() || name == Protection::AtomicWrites.name()
     }
 
     /// Whether capacitors protect the drive. Contents of DRAM outlive a power cut only where they do. The other variants must do without, which is
@@ -54,55 +79,14 @@ impl Variant {
         self == Self::InnoDb(doublewrite::Variant::Dram)
     }
 
-    pub(super) fn tuning(self) -> Tuning {
-        let doublewrite = match self {
-            Self::InnoDb(variant) => variant.doublewrite(),
-            Self::Rocks => true,
-        };
-        let extra = if self == Self::Rocks { rocksdb_options(16) } else { Vec::new() };
-        // The binary log would bring back what a storage engine has lost.
-        let binlog = self != Self::Rocks;
-        Tuning { buffer_pool_mib: 16, redo_mib: 64, doublewrite, binlog, extra, ..Tuning::default() }
-    }
-
-    /// The drive and what is on it. `media` are those of the drive's NVM Sets. MyRocks has the drive of the study of zones.
-    ///
-    /// # Errors
-    /// The drive lacks a medium, or the server has no MyRocks.
-    pub(super) fn layout(self, drive: &str, media: &[String], server: &Server) -> Result<Layout> {
-        let mut layout = match self {
-            Self::InnoDb(variant) => {
-                layout(variant.family(), drive, media, &[variant], server.has_doublewrite_dir())?
-            }
-            Self::Rocks if server.vendor != Vendor::MariaDb => {
-                bail!(
-                    "{} has no MyRocks plug-in as MariaDB has it: leave out the variant myrocks-zones",
-                    server.title
-                )
-            }
-            Self::Rocks => {
-                let name = zoned::live::DEFAULT_PROFILE;
-                zoned::live::Variant::Zones.layout(name, &profile::table(name)?)?
-            }
-        };
+    /// What all variants want of a layout.
+    pub(super) fn finish(self, layout: &mut Layout) {
         layout.name = format!("powercut-{self}");
         // Cuts are about what is in flight, not about an aged drive.
         layout.precondition = Precondition::None;
         let drive = layout.overrides.entry("drive").or_insert_with(|| toml::Table::new().into());
         if let Some(drive) = drive.as_table_mut() {
             drive.insert("power_loss_protection".into(), self.is_protected().into());
-        }
-        Ok(layout)
-    }
-
-    /// Where the system tablespace goes.
-    ///
-    /// # Errors
-    /// When the layout lacks the namespace.
-    pub(super) fn system(self, mounted: &MountedDrive) -> Result<SystemTablespace> {
-        match self {
-            Self::InnoDb(variant) => variant.system(mounted),
-            Self::Rocks => Ok(SystemTablespace::BesideData),
         }
     }
 }

@@ -1,9 +1,8 @@
 //! The consistency conditions (clause 3.3.2.1 to 3.3.2.4).
 
-use std::path::Path;
-
 use anyhow::{Context, Result, bail};
-use mysql::prelude::Queryable;
+
+use super::database::Database;
 
 /// Each query returns the warehouses or districts that violate its condition.
 const CONDITIONS: [(&str, &str); 4] = [
@@ -35,23 +34,26 @@ const CONDITIONS: [(&str, &str); 4] = [
     ),
 ];
 
-/// Checks the database at `socket`; nothing else may write to it meanwhile.
+/// Checks the database; nothing else may write to it meanwhile.
 ///
 /// # Errors
 /// Names the first condition that does not hold, and where.
-pub fn check(socket: &Path) -> Result<()> {
-    let mut conn = super::connect(socket, "tpcc")?;
+pub fn check(database: &Database) -> Result<()> {
+    let mut connection = database.connect()?;
     for (condition, sql) in CONDITIONS {
-        let violations: Vec<(u32, u32, Option<String>)> =
-            conn.query(sql).with_context(|| format!("checking TPC-C consistency condition {condition}"))?;
-        if let Some((warehouse, district, found)) = violations.first() {
-            bail!(
-                "TPC-C consistency condition {condition} does not hold in {} places, first in warehouse {warehouse}, \
-                 district {district}: {}; the database or the drive lost data",
-                violations.len(),
-                found.as_deref().unwrap_or("?"),
-            );
-        }
+        let violations = connection
+            .query(sql)
+            .with_context(|| format!("checking TPC-C consistency condition {condition}"))?;
+        let Some(first) = violations.first() else { continue };
+        let number = |column: usize| first.get(column).and_then(|value| value.number()).unwrap_or(0);
+        bail!(
+            "TPC-C consistency condition {condition} does not hold in {} places, first in warehouse {}, district {}: {}; \
+             the database or the drive lost data",
+            violations.len(),
+            number(0),
+            number(1),
+            first.get(2).and_then(|value| value.text()).unwrap_or("?"),
+        );
     }
     Ok(())
 }

@@ -1,7 +1,6 @@
 //! Runs the load from several connections and measures a window of it.
 
 use std::{
-    path::PathBuf,
     sync::{
         Barrier,
         atomic::{AtomicBool, AtomicU64, Ordering},
@@ -12,15 +11,21 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use hdrhistogram::Histogram;
+use workload::innodb::TransactionKind;
 
-use super::{Constants, Deck, Rng, Terminal, TransactionKind};
+use super::{
+    connection::Error,
+    database::Database,
+    random::{Constants, Rng},
+    transactions::{Deck, Terminal},
+};
 use crate::control::Cancel;
 
 /// What to run.
 #[derive(Clone, Debug)]
 pub struct LoadSettings {
-    /// Socket of the server.
-    pub socket: PathBuf,
+    /// The server.
+    pub database: Database,
     /// Warehouses that were loaded.
     pub warehouses: u32,
     /// Connections.
@@ -136,7 +141,7 @@ pub fn run(load: &LoadSettings, mut on_phase: impl FnMut(Phase) -> Result<()>) -
     let constants = Constants::for_run(load.seed);
     let mut terminals = Vec::new();
     for thread in 0..load.threads {
-        let conn = super::connect(&load.socket, "tpcc")?;
+        let conn = load.database.connect()?;
         let rng = Rng::new(load.seed, u64::from(thread) + 1);
         terminals.push(
             Terminal::new(conn, rng, constants, load.warehouses).context("preparing the TPC-C statements")?,
@@ -250,7 +255,7 @@ fn work(mut terminal: Terminal, shared: &Shared) -> Result<Window> {
         let done = loop {
             match terminal.run(kind) {
                 Ok(done) => break done,
-                Err(mysql::Error::MySqlError(error)) if is_conflict(error.code) => {
+                Err(Error::Conflict(_)) => {
                     terminal.rollback().context("rolling back after a conflict")?;
                     if shared.measuring.load(Ordering::Relaxed) {
                         window.retries += 1;
@@ -278,9 +283,4 @@ fn work(mut terminal: Terminal, shared: &Shared) -> Result<Window> {
 
 fn micros(time: Duration) -> u64 {
     u64::try_from(time.as_micros()).unwrap_or(u64::MAX)
-}
-
-/// Deadlock, lock wait timeout, and MariaDB's "record has changed since last read": the client is to try again.
-fn is_conflict(code: u16) -> bool {
-    matches!(code, 1213 | 1205 | 1020)
 }

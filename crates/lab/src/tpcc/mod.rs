@@ -1,4 +1,4 @@
-//! TPC-C (revision 5.11) over the MySQL protocol on a Unix socket.
+//! TPC-C (revision 5.11) on MariaDB, MySQL or PostgreSQL, over a Unix socket.
 //!
 //! What follows the specification: tables, population, the five transactions, their mix, the non-uniform numbers, 1%
 //! rollbacks, remote warehouses, consistency conditions 1 to 4. What does not: keying and think times are off, a connection
@@ -6,38 +6,23 @@
 //! figures compare layouts of one machine; they are no TPC-C results.
 
 mod check;
+mod connection;
+mod database;
 mod driver;
 mod load;
+mod mariadb;
+mod postgresql;
 mod random;
 mod schema;
 mod transactions;
 
-use std::path::Path;
-
-use anyhow::{Context, Result};
-use mysql::{Conn, OptsBuilder};
-
 pub use self::{
     check::check,
+    connection::{Connection, Error, Value},
+    database::Database,
     driver::{LoadResult, LoadSettings, Phase, Window, run},
     load::{load, rows},
     random::{Constants, Rng},
     transactions::{Deck, Terminal},
 };
 pub use workload::innodb::TransactionKind;
-
-/// Connects as root, without password, to the private server at `socket`.
-///
-/// # Errors
-/// When nobody answers there.
-pub fn connect(socket: &Path, database: &str) -> Result<Conn> {
-    let path = socket.to_string_lossy().into_owned();
-    let database = (!database.is_empty()).then(|| database.to_owned());
-    let options = OptsBuilder::new()
-        .socket(Some(path))
-        .user(Some("root"))
-        .db_name(database)
-        .prefer_socket(true)
-        .stmt_cache_size(0);
-    Conn::new(options).with_context(|| format!("connecting to the database at {}", socket.display()))
-}

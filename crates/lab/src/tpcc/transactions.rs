@@ -9,10 +9,10 @@ use std::{
     time::{Duration, Instant},
 };
 
-use mysql::{Conn, Params, Statement, Value, prelude::Queryable};
 use workload::innodb::TransactionKind;
 
 use super::{
+    connection::{Connection, Error, Result, Value},
     random::{Constants, Rng, last_name},
     schema::{CUSTOMERS, DISTRICTS, ITEMS},
 };
@@ -72,13 +72,13 @@ pub struct TransactionEnd {
 
 /// One connection with its prepared statements, random numbers and data.
 pub struct Terminal {
-    conn: Conn,
+    connection: Box<dyn Connection>,
     rng: Rng,
     constants: Constants,
     warehouses: u32,
     sql: Fixed,
     /// Statements whose text depends on the number of rows.
-    varying: BTreeMap<(Varying, usize), Statement>,
+    varying: BTreeMap<(Varying, usize), usize>,
 }
 
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
@@ -90,10 +90,10 @@ enum Varying {
 
 macro_rules! statements {
     ($($name:ident: $sql:expr;)*) => {
-        struct Fixed { $($name: Statement,)* }
+        struct Fixed { $($name: usize,)* }
         impl Fixed {
-            fn prepare(conn: &mut Conn) -> mysql::Result<Self> {
-                Ok(Self { $($name: conn.prep($sql)?,)* })
+            fn prepare(connection: &mut dyn Connection) -> Result<Self> {
+                Ok(Self { $($name: connection.prepare($sql)?,)* })
             }
         }
     };
@@ -112,16 +112,16 @@ statements! {
     customer_for_payment: "SELECT c_first,c_middle,c_last,c_street_1,c_street_2,c_city,c_state,c_zip,c_phone,c_credit,\
         c_credit_lim,c_discount,c_balance,c_since FROM customer WHERE c_w_id=? AND c_d_id=? AND c_id=? FOR UPDATE";
     customer_data: "SELECT c_data FROM customer WHERE c_w_id=? AND c_d_id=? AND c_id=?";
-    pay_customer: "UPDATE customer SET c_balance=c_balance-?/100, c_ytd_payment=c_ytd_payment+?/100, \
+    pay_customer: "UPDATE customer SET c_balance=c_balance-?/100.0, c_ytd_payment=c_ytd_payment+?/100.0, \
         c_payment_cnt=c_payment_cnt+1 WHERE c_w_id=? AND c_d_id=? AND c_id=?";
-    pay_customer_data: "UPDATE customer SET c_balance=c_balance-?/100, c_ytd_payment=c_ytd_payment+?/100, \
+    pay_customer_data: "UPDATE customer SET c_balance=c_balance-?/100.0, c_ytd_payment=c_ytd_payment+?/100.0, \
         c_payment_cnt=c_payment_cnt+1, c_data=? WHERE c_w_id=? AND c_d_id=? AND c_id=?";
-    pay_district: "UPDATE district SET d_ytd=d_ytd+?/100 WHERE d_w_id=? AND d_id=?";
-    pay_warehouse: "UPDATE warehouse SET w_ytd=w_ytd+?/100 WHERE w_id=?";
+    pay_district: "UPDATE district SET d_ytd=d_ytd+?/100.0 WHERE d_w_id=? AND d_id=?";
+    pay_warehouse: "UPDATE warehouse SET w_ytd=w_ytd+?/100.0 WHERE w_id=?";
     district_address: "SELECT d_name,d_street_1,d_street_2,d_city,d_state,d_zip FROM district WHERE d_w_id=? AND d_id=?";
     warehouse_address: "SELECT w_name,w_street_1,w_street_2,w_city,w_state,w_zip FROM warehouse WHERE w_id=?";
     insert_history: "INSERT INTO history (h_c_id,h_c_d_id,h_c_w_id,h_d_id,h_w_id,h_date,h_amount,h_data) \
-        VALUES (?,?,?,?,?,NOW(),?/100,?)";
+        VALUES (?,?,?,?,?,NOW(),?/100.0,?)";
     customer_status: "SELECT c_balance,c_first,c_middle,c_last FROM customer WHERE c_w_id=? AND c_d_id=? AND c_id=?";
     last_order: "SELECT o_id,o_entry_d,o_carrier_id FROM orders WHERE o_w_id=? AND o_d_id=? AND o_c_id=? \
         ORDER BY o_id DESC LIMIT 1";
@@ -132,12 +132,20 @@ statements! {
     customer_of_order: "SELECT o_c_id FROM orders WHERE o_w_id=? AND o_d_id=? AND o_id=?";
     set_carrier: "UPDATE orders SET o_carrier_id=? WHERE o_w_id=? AND o_d_id=? AND o_id=?";
     deliver_lines: "UPDATE order_line SET ol_delivery_d=NOW() WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id=?";
-    sum_of_lines: "SELECT SUM(ol_amount) FROM order_line WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id=?";
+    sum_of_lines: "SELECT CAST(SUM(ol_amount) AS CHAR(20)) FROM order_line WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id=?";
     deliver_customer: "UPDATE customer SET c_balance=c_balance+CAST(? AS DECIMAL(12,2)), c_delivery_cnt=c_delivery_cnt+1 \
         WHERE c_w_id=? AND c_d_id=? AND c_id=?";
     next_order: "SELECT d_next_o_id FROM district WHERE d_w_id=? AND d_id=?";
     low_stock: "SELECT COUNT(DISTINCT s_i_id) FROM order_line, stock WHERE ol_w_id=? AND ol_d_id=? AND ol_o_id>=? \
         AND ol_o_id<? AND s_w_id=? AND s_i_id=ol_i_id AND s_quantity<?";
+}
+
+/// The column of `customer_for_payment` that says how good a customer's credit is.
+const CREDIT: usize = 9;
+
+/// Values for a statement.
+macro_rules! values {
+    ($($value:expr),*) => { [$(Value::from($value)),*] };
 }
 
 struct Line {
@@ -159,10 +167,14 @@ impl Terminal {
     ///
     /// # Errors
     /// When the server refuses.
-    pub fn new(mut conn: Conn, rng: Rng, constants: Constants, warehouses: u32) -> mysql::Result<Self> {
-        conn.query_drop("SET autocommit=0")?;
-        let sql = Fixed::prepare(&mut conn)?;
-        Ok(Self { conn, rng, constants, warehouses, sql, varying: BTreeMap::new() })
+    pub fn new(
+        mut connection: Box<dyn Connection>,
+        rng: Rng,
+        constants: Constants,
+        warehouses: u32,
+    ) -> Result<Self> {
+        let sql = Fixed::prepare(&mut *connection)?;
+        Ok(Self { connection, rng, constants, warehouses, sql, varying: BTreeMap::new() })
     }
 
     /// The random numbers of this terminal.
@@ -175,8 +187,9 @@ impl Terminal {
     /// # Errors
     /// Those of the server. After an error of the server (a deadlock, say) the transaction must be rolled back with
     /// [`Terminal::rollback`] before the next.
-    pub fn run(&mut self, kind: TransactionKind) -> mysql::Result<TransactionEnd> {
+    pub fn run(&mut self, kind: TransactionKind) -> Result<TransactionEnd> {
         let warehouse = self.rng.uniform(1, self.warehouses);
+        self.connection.begin()?;
         match kind {
             TransactionKind::NewOrder => self.new_order(warehouse),
             TransactionKind::Payment => self.payment(warehouse),
@@ -190,13 +203,13 @@ impl Terminal {
     ///
     /// # Errors
     /// When the connection is lost.
-    pub fn rollback(&mut self) -> mysql::Result<()> {
-        self.conn.query_drop("ROLLBACK")
+    pub fn rollback(&mut self) -> Result<()> {
+        self.connection.end(false)
     }
 
-    fn end(&mut self, committed: bool) -> mysql::Result<TransactionEnd> {
+    fn end(&mut self, committed: bool) -> Result<TransactionEnd> {
         let start = Instant::now();
-        self.conn.query_drop(if committed { "COMMIT" } else { "ROLLBACK" })?;
+        self.connection.end(committed)?;
         Ok(TransactionEnd { committed, commit: start.elapsed() })
     }
 
@@ -213,13 +226,14 @@ impl Terminal {
     }
 
     /// The customer's number; of several with the same name the middle one by first name.
-    fn find(&mut self, warehouse: u32, district: u32, customer: Customer) -> mysql::Result<u32> {
+    fn find(&mut self, warehouse: u32, district: u32, customer: Customer) -> Result<u32> {
         match customer {
             Customer::Number(number) => Ok(number),
             Customer::Name(name) => {
-                let found: Vec<u32> =
-                    self.conn.exec(&self.sql.customers_by_name, (warehouse, district, name))?;
-                Ok(found.get(found.len().saturating_sub(1) / 2).copied().unwrap_or(1))
+                let found =
+                    self.connection.run(self.sql.customers_by_name, &values![warehouse, district, name])?;
+                let middle = found.get(found.len().saturating_sub(1) / 2);
+                Ok(middle.and_then(|row| row.first()?.number()).unwrap_or(1))
             }
         }
     }
@@ -232,13 +246,15 @@ impl Terminal {
         if other >= home { other + 1 } else { other }
     }
 
-    fn varying(&mut self, what: Varying, rows: usize) -> mysql::Result<Statement> {
+    fn varying(&mut self, what: Varying, rows: usize) -> Result<usize> {
         if let Some(statement) = self.varying.get(&(what, rows)) {
-            return Ok(statement.clone());
+            return Ok(*statement);
         }
         let marks = vec!["?"; rows].join(",");
         let sql = match what {
-            Varying::Items => format!("SELECT i_id,i_price,i_name,i_data FROM item WHERE i_id IN ({marks})"),
+            Varying::Items => format!(
+                "SELECT i_id,CAST(i_price AS CHAR(10)),i_name,i_data FROM item WHERE i_id IN ({marks})"
+            ),
             Varying::Stock(district) => format!(
                 "SELECT s_i_id,s_quantity,s_dist_{district:02},s_data FROM stock WHERE s_w_id=? AND s_i_id IN ({marks}) \
                  FOR UPDATE"
@@ -249,12 +265,12 @@ impl Terminal {
                 vec!["(?,?,?,?,?,?,?,?,?)"; rows].join(",")
             ),
         };
-        let statement = self.conn.prep(sql)?;
-        self.varying.insert((what, rows), statement.clone());
+        let statement = self.connection.prepare(&sql)?;
+        self.varying.insert((what, rows), statement);
         Ok(statement)
     }
 
-    fn new_order(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
+    fn new_order(&mut self, w: u32) -> Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let c = self.customer_number();
         let mut lines: Vec<Line> = (0..self.rng.uniform(5, 15))
@@ -262,7 +278,7 @@ impl Terminal {
                 let item = self.rng.nurand(8_191, self.constants.item, 1, ITEMS);
                 let supply = if self.rng.percent(1) { self.other_warehouse(w) } else { w };
                 let quantity = self.rng.uniform(1, 10);
-                Line { item, supply, quantity, price: 0.0, dist_info: Value::NULL }
+                Line { item, supply, quantity, price: 0.0, dist_info: Value::Null }
             })
             .collect();
         let count = lines.len();
@@ -275,52 +291,52 @@ impl Terminal {
         // The same order of stock rows in every transaction avoids deadlocks.
         lines.sort_by_key(|line| (line.supply, line.item));
 
-        let _: Option<(f64, String, String, f64)> =
-            self.conn.exec_first(&self.sql.customer_and_tax, (w, d, c))?;
+        self.run_fixed(|sql| sql.customer_and_tax, &values![w, d, c])?;
         self.read_items(&mut lines, unused_item)?;
         self.take_stock(&mut lines, w, d)?;
-        let (order, _): (u32, f64) =
-            self.conn.exec_first(&self.sql.district_next, (w, d))?.ok_or_else(|| missing("district"))?;
-        self.conn.exec_drop(&self.sql.district_advance, (w, d))?;
-        self.conn.exec_drop(&self.sql.insert_order, (w, d, order, c, count, all_local))?;
-        self.conn.exec_drop(&self.sql.insert_new_order, (w, d, order))?;
+        let order =
+            self.number(|sql| sql.district_next, &values![w, d])?.ok_or_else(|| missing("district"))?;
+        self.run_fixed(|sql| sql.district_advance, &values![w, d])?;
+        let lines_of_order = u32::try_from(count).unwrap_or(0);
+        self.run_fixed(|sql| sql.insert_order, &values![w, d, order, c, lines_of_order, all_local])?;
+        self.run_fixed(|sql| sql.insert_new_order, &values![w, d, order])?;
         let mut values = Vec::with_capacity(lines.len() * 9);
         for (number, line) in (1u32..).zip(lines) {
             let amount = line.price * f64::from(line.quantity);
-            values.extend([w, d, order, number, line.item, line.supply, line.quantity].map(Value::from));
+            values.extend(values![w, d, order, number, line.item, line.supply, line.quantity]);
             values.extend([amount.into(), line.dist_info]);
         }
         let insert = self.varying(Varying::OrderLines, values.len() / 9)?;
-        self.conn.exec_drop(&insert, Params::Positional(values))?;
+        self.connection.run(insert, &values)?;
         self.end(!unused_item)
     }
 
-    fn read_items(&mut self, lines: &mut [Line], unused_item: bool) -> mysql::Result<()> {
+    fn read_items(&mut self, lines: &mut [Line], unused_item: bool) -> Result<()> {
         let mut wanted: Vec<Value> = lines.iter().map(|line| line.item.into()).collect();
         if unused_item {
             wanted.push((ITEMS + 1).into());
         }
         let select = self.varying(Varying::Items, wanted.len())?;
-        for row in self.conn.exec_iter(&select, Params::Positional(wanted))? {
-            let (item, price, _, _): (u32, f64, Value, Value) = mysql::from_row_opt(row?)?;
+        for row in self.connection.run(select, &wanted)? {
+            let (Some(item), Some(price)) = (row[0].number(), row[1].real()) else { continue };
             lines.iter_mut().filter(|line| line.item == item).for_each(|line| line.price = price);
         }
         Ok(())
     }
 
     /// Reads and updates the stock of each line (clause 2.4.2.2); lines are sorted by warehouse.
-    fn take_stock(&mut self, lines: &mut [Line], home: u32, district: u32) -> mysql::Result<()> {
+    fn take_stock(&mut self, lines: &mut [Line], home: u32, district: u32) -> Result<()> {
         for group in lines.chunk_by_mut(|a, b| a.supply == b.supply) {
             let supply = group[0].supply;
             let mut values: Vec<Value> = vec![supply.into()];
             values.extend(group.iter().map(|line| Value::from(line.item)));
             let select = self.varying(Varying::Stock(district), group.len())?;
-            let rows: Vec<(u32, u32, Value, Value)> = self.conn.exec(&select, Params::Positional(values))?;
+            let rows = self.connection.run(select, &values)?;
             let mut quantities: BTreeMap<u32, u32> =
-                rows.iter().map(|&(item, quantity, _, _)| (item, quantity)).collect();
+                rows.iter().filter_map(|row| Some((row[0].number()?, row[1].number()?))).collect();
             for line in group {
-                if let Some((_, _, info, _)) = rows.iter().find(|row| row.0 == line.item) {
-                    line.dist_info = info.clone();
+                if let Some(row) = rows.iter().find(|row| row[0].number() == Some(line.item)) {
+                    line.dist_info = row[2].clone();
                 }
                 let quantity = quantities.get_mut(&line.item).ok_or_else(|| missing("stock"))?;
                 *quantity = if *quantity >= line.quantity + 10 {
@@ -328,16 +344,16 @@ impl Terminal {
                 } else {
                     *quantity + 91 - line.quantity
                 };
-                self.conn.exec_drop(
-                    &self.sql.update_stock,
-                    (*quantity, line.quantity, supply != home, supply, line.item),
+                self.connection.run(
+                    self.sql.update_stock,
+                    &values![*quantity, line.quantity, supply != home, supply, line.item],
                 )?;
             }
         }
         Ok(())
     }
 
-    fn payment(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
+    fn payment(&mut self, w: u32) -> Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let (c_w, c_d) = if self.rng.percent(15) {
             (self.other_warehouse(w), self.rng.uniform(1, DISTRICTS))
@@ -348,81 +364,84 @@ impl Terminal {
         let cents = self.rng.uniform(100, 500_000);
 
         let c = self.find(c_w, c_d, customer)?;
-        let row: mysql::Row = self
-            .conn
-            .exec_first(&self.sql.customer_for_payment, (c_w, c_d, c))?
-            .ok_or_else(|| missing("customer"))?;
-        let bad_credit = row.get::<String, _>("c_credit").is_some_and(|credit| credit == "BC");
+        let rows = self.run_fixed(|sql| sql.customer_for_payment, &values![c_w, c_d, c])?;
+        let customer = rows.first().ok_or_else(|| missing("customer"))?;
+        let bad_credit = customer[CREDIT].text() == Some("BC");
         if bad_credit {
-            let old: Option<String> = self.conn.exec_first(&self.sql.customer_data, (c_w, c_d, c))?;
+            let old = self.run_fixed(|sql| sql.customer_data, &values![c_w, c_d, c])?;
             let mut data = format!(
                 "{c} {c_d} {c_w} {d} {w} {}.{:02}|{}",
                 cents / 100,
                 cents % 100,
-                old.unwrap_or_default()
+                old.first().and_then(|row| row[0].text()).unwrap_or_default()
             );
             data.truncate(500);
-            self.conn.exec_drop(&self.sql.pay_customer_data, (cents, cents, data, c_w, c_d, c))?;
+            self.run_fixed(|sql| sql.pay_customer_data, &values![cents, cents, data, c_w, c_d, c])?;
         } else {
-            self.conn.exec_drop(&self.sql.pay_customer, (cents, cents, c_w, c_d, c))?;
+            self.run_fixed(|sql| sql.pay_customer, &values![cents, cents, c_w, c_d, c])?;
         }
-        let district: Option<mysql::Row> = self.conn.exec_first(&self.sql.district_address, (w, d))?;
-        let warehouse: Option<mysql::Row> = self.conn.exec_first(&self.sql.warehouse_address, (w,))?;
-        let name = |row: Option<mysql::Row>| row.and_then(|r| r.get::<String, _>(0)).unwrap_or_default();
-        let note = format!("{}    {}", name(warehouse), name(district));
-        self.conn.exec_drop(&self.sql.insert_history, (c, c_d, c_w, d, w, cents, note))?;
-        self.conn.exec_drop(&self.sql.pay_district, (cents, w, d))?;
-        self.conn.exec_drop(&self.sql.pay_warehouse, (cents, w))?;
+        let district = self.run_fixed(|sql| sql.district_address, &values![w, d])?;
+        let warehouse = self.run_fixed(|sql| sql.warehouse_address, &values![w])?;
+        let name =
+            |rows: &[Vec<Value>]| rows.first().and_then(|row| row[0].text()).unwrap_or_default().to_owned();
+        let note = format!("{}    {}", name(&warehouse), name(&district));
+        self.run_fixed(|sql| sql.insert_history, &values![c, c_d, c_w, d, w, cents, note])?;
+        self.run_fixed(|sql| sql.pay_district, &values![cents, w, d])?;
+        self.run_fixed(|sql| sql.pay_warehouse, &values![cents, w])?;
         self.end(true)
     }
 
-    fn order_status(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
+    fn order_status(&mut self, w: u32) -> Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let customer = self.customer();
         let c = self.find(w, d, customer)?;
-        let _: Option<mysql::Row> = self.conn.exec_first(&self.sql.customer_status, (w, d, c))?;
-        let order: Option<mysql::Row> = self.conn.exec_first(&self.sql.last_order, (w, d, c))?;
-        if let Some(order) = order.and_then(|row| row.get::<u32, _>(0)) {
-            let _: Vec<mysql::Row> = self.conn.exec(&self.sql.lines_of_order, (w, d, order))?;
+        self.run_fixed(|sql| sql.customer_status, &values![w, d, c])?;
+        if let Some(order) = self.number(|sql| sql.last_order, &values![w, d, c])? {
+            self.run_fixed(|sql| sql.lines_of_order, &values![w, d, order])?;
         }
         self.end(true)
     }
 
-    fn delivery(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
+    fn delivery(&mut self, w: u32) -> Result<TransactionEnd> {
         let carrier = self.rng.uniform(1, 10);
         for d in 1..=DISTRICTS {
-            let Some(order) = self.conn.exec_first::<u32, _, _>(&self.sql.oldest_new_order, (w, d))? else {
+            let Some(order) = self.number(|sql| sql.oldest_new_order, &values![w, d])? else {
                 continue; // all delivered in this district (clause 2.7.4.2)
             };
-            self.conn.exec_drop(&self.sql.delete_new_order, (w, d, order))?;
-            let c: u32 = self
-                .conn
-                .exec_first(&self.sql.customer_of_order, (w, d, order))?
-                .ok_or_else(|| missing("order"))?;
-            self.conn.exec_drop(&self.sql.set_carrier, (carrier, w, d, order))?;
-            self.conn.exec_drop(&self.sql.deliver_lines, (w, d, order))?;
-            let sum: Option<Value> = self.conn.exec_first(&self.sql.sum_of_lines, (w, d, order))?;
-            self.conn.exec_drop(&self.sql.deliver_customer, (sum.unwrap_or(Value::Int(0)), w, d, c))?;
+            let of_order = values![w, d, order];
+            self.run_fixed(|sql| sql.delete_new_order, &of_order)?;
+            let c = self.number(|sql| sql.customer_of_order, &of_order)?.ok_or_else(|| missing("order"))?;
+            self.run_fixed(|sql| sql.set_carrier, &values![carrier, w, d, order])?;
+            self.run_fixed(|sql| sql.deliver_lines, &of_order)?;
+            let sum = self.run_fixed(|sql| sql.sum_of_lines, &of_order)?;
+            let sum = sum.into_iter().flatten().find(|sum| *sum != Value::Null).unwrap_or(Value::Int(0));
+            self.run_fixed(|sql| sql.deliver_customer, &[&[sum], &values![w, d, c][..]].concat())?;
         }
         self.end(true)
     }
 
-    fn stock_level(&mut self, w: u32) -> mysql::Result<TransactionEnd> {
+    fn stock_level(&mut self, w: u32) -> Result<TransactionEnd> {
         let d = self.rng.uniform(1, DISTRICTS);
         let threshold = self.rng.uniform(10, 20);
-        let next: u32 =
-            self.conn.exec_first(&self.sql.next_order, (w, d))?.ok_or_else(|| missing("district"))?;
-        let _: Option<u32> =
-            self.conn.exec_first(&self.sql.low_stock, (w, d, next.saturating_sub(20), next, w, threshold))?;
+        let next = self.number(|sql| sql.next_order, &values![w, d])?.ok_or_else(|| missing("district"))?;
+        let first = next.saturating_sub(20);
+        self.run_fixed(|sql| sql.low_stock, &values![w, d, first, next, w, threshold])?;
         self.end(true)
+    }
+
+    fn run_fixed(&mut self, which: fn(&Fixed) -> usize, values: &[Value]) -> Result<Vec<Vec<Value>>> {
+        self.connection.run(which(&self.sql), values)
+    }
+
+    /// The number in the first column of the first row.
+    fn number(&mut self, which: fn(&Fixed) -> usize, values: &[Value]) -> Result<Option<u32>> {
+        Ok(self.run_fixed(which, values)?.first().and_then(|row| row.first()?.number()))
     }
 }
 
 /// The error when a row that the population must hold is not there.
-fn missing(what: &str) -> mysql::Error {
-    mysql::Error::IoError(std::io::Error::other(format!(
-        "the TPC-C database lacks a {what} row that must exist"
-    )))
+fn missing(what: &str) -> Error {
+    Error::Other(anyhow::anyhow!("the TPC-C database lacks a {what} row that must exist"))
 }
 
 #[cfg(test)]

@@ -23,14 +23,14 @@ use crate::{
     control::{Control, Progress},
     counters::{NamespaceCounts, lifetime_years, total_on_flash},
     cpu,
+    database::Instance,
     drive::Program,
     figure::{show, show_size},
-    mariadb::{self, Files, Instance, Server, SystemTablespace, Tuning},
+    mariadb::{self, Files, Server, SystemTablespace, Tuning},
     mounted_drive::{self, BaseImage, MountedDrive, discard},
     profile,
     results::{self, Comparison, Host, Overwrite, Point, Published, Results, Run, compare},
     scratch::{self, Scratch},
-    tpcc,
 };
 
 /// Options of the live study.
@@ -311,7 +311,7 @@ impl Study<'_> {
     }
 
     fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
-        Instance::start(&self.scratch, self.server()?, files, tuning, "db", Duration::from_secs(120))
+        mariadb::start(&self.scratch, self.server()?, files, tuning, "db", Duration::from_secs(120))
     }
 
     /// All loads on a fresh copy of the prepared drive.
@@ -453,7 +453,7 @@ impl Database<'_> {
         if self.variant == Variant::InnoDb {
             return Ok(None);
         }
-        let mut connection = tpcc::connect(self.instance.socket(), "")?;
+        let mut connection = mariadb::connect(self.instance.socket(), "")?;
         let rows: Vec<(String, String)> = connection.query("SHOW GLOBAL STATUS LIKE 'Rocksdb%'")?;
         let value = |name: &str| -> Result<u64> {
             let row = rows.iter().find(|(found, _)| found.eq_ignore_ascii_case(name));

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result};
 
-use crate::{percentiles::Percentiles, process::run, tpcc};
+use crate::{mariadb, percentiles::Percentiles, process::run};
 
 /// Package that has it.
 const PACKAGE: &str = "sysbench";
@@ -61,7 +61,7 @@ impl Sysbench<'_> {
     /// Makes the tables and fills them.
     pub(super) fn prepare(&self) -> Result<()> {
         use mysql::prelude::Queryable;
-        let mut connection = tpcc::connect(self.socket, "")?;
+        let mut connection = mariadb::connect(self.socket, "")?;
         connection.query_drop(format!("CREATE DATABASE {DATABASE}"))?;
         drop(connection);
         run(self.command("oltp_read_write", LOADERS.min(self.tables)).arg("prepare"), PACKAGE)?;
