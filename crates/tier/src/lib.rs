@@ -32,6 +32,7 @@ mod migration;
 mod model;
 mod open;
 mod policy;
+mod recorded;
 mod shape;
 mod slab;
 mod state;
@@ -46,6 +47,7 @@ pub use config::{
 pub use device::TierDevice;
 pub use error::{ControlError, OpenError};
 pub use open::Start;
+pub use recorded::Recorded;
 pub use shape::{Device, Geometries};
 pub use state::{Control, Core, Counters, Done, Health, Sub};
 pub use status::Status;
