@@ -107,6 +107,8 @@ enum SetTable {
 /// Reads a file. An error has the line of the key or value that is wrong.
 fn parse(text: &str) -> Result<File, toml::de::Error> {
     let mut document = DeTable::parse(text)?;
+    // Cache tiers that are served with the drive are hosts of it: the drive knows nothing of them, and who serves it reads their tables.
+    document.get_mut().remove("cache");
     let read = || {
         if let Some(DeValue::Array(sets)) = document.get_mut().get_mut("set").map(Spanned::get_mut) {
             for set in sets.iter_mut() {

@@ -1,11 +1,12 @@
-//! What the export needs of a drive.
+//! What the export needs of a drive: the contract for whatever has block files.
 
 use fuser::Errno;
 use nvme::zone::ZoneSendAction;
+use std::collections::BTreeMap;
 use std::sync::{Weak, mpsc};
 
 /// Largest read or write that the kernel is asked to send: what its default limit of 256 pages allows.
-pub(crate) const LARGEST: u32 = 1 << 20;
+pub const LARGEST: u32 = 1 << 20;
 
 /// A namespace as the drive reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -114,7 +115,7 @@ pub struct Limits {
 
 /// A drive's namespaces and its queue.
 ///
-/// The drive itself is behind it in the running program; the tests put memory there.
+/// The drive itself is behind it in the running program, or what looks like one, as a cache tier does; the tests put memory there.
 pub trait Drive: Send + Sync + 'static {
     /// What its commands may carry; does not change.
     fn limits(&self) -> Limits;
@@ -127,6 +128,11 @@ pub trait Drive: Send + Sync + 'static {
 
     /// How often the drive has lost completed writes to a power cut. A completion comes after all cuts before it are counted.
     fn losses(&self) -> u64;
+
+    /// The names of files that are not those of a Linux block device (`nvme0n1`), by NSID. They do not change.
+    fn names(&self) -> BTreeMap<u32, String> {
+        BTreeMap::new()
+    }
 
     /// Starts a command; [`Completions::complete`] follows exactly once, perhaps before this returns.
     /// Never called with more than [`Limits::commands`] commands in flight.
@@ -149,6 +155,7 @@ pub enum DriveNotice {
 }
 
 /// What a drive is given to report to.
+#[derive(Clone)]
 pub struct Reports {
     /// Where completions go. Weak, because they belong to an export that owns the drive.
     pub completions: Weak<dyn Completions>,

@@ -129,12 +129,12 @@ impl Export {
         Self::over(connect, dir, options)
     }
 
-    /// Exports the drive that `connect` returns.
+    /// Exports the drive that `connect` returns: what it is given, it tells of completions and news.
     ///
     /// # Errors
     /// If the directory cannot be used, there is no FUSE, the privilege is missing, or the drive does not
     /// answer. Nothing stays mounted or attached then.
-    pub(crate) fn over(
+    pub fn over(
         connect: impl FnOnce(Reports) -> Result<Arc<dyn Drive>, String>,
         dir: &Path,
         options: Options,
@@ -150,7 +150,7 @@ impl Export {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         };
-        let files = Arc::new(Files::new(access));
+        let files = Arc::new(Files::new(access, drive.names()));
         let first = files.update(&drive.namespaces().map_err(ExportError::Drive)?);
 
         let (served, mount) = serve(&dir, &files, &engine, &options)?;

@@ -34,6 +34,7 @@ pub struct File {
     pub ino: u64,
     /// The namespace.
     pub namespace: Namespace,
+    name: String,
     /// When it appeared.
     pub since: SystemTime,
     access: Mutex<Access>,
@@ -44,7 +45,7 @@ pub struct File {
 
 impl File {
     /// `before` is the file of the same namespace before a power cut.
-    fn new(ino: u64, namespace: Namespace, before: Option<&File>, access: Access) -> Self {
+    fn new(ino: u64, name: String, namespace: Namespace, before: Option<&File>, access: Access) -> Self {
         let mut access = before.map_or(access, |file| *file.access());
         if namespace.read_only {
             access.mode &= !0o222;
@@ -53,6 +54,7 @@ impl File {
         File {
             ino,
             namespace,
+            name,
             since: SystemTime::now(),
             access: Mutex::new(access),
             gone: AtomicBool::new(false),
@@ -93,9 +95,9 @@ impl File {
         &self.zones
     }
 
-    /// Name in the directory: that of a Linux block device of the first controller.
+    /// Name in the directory: that of a Linux block device of the first controller, or one of its own.
     pub fn name(&self) -> String {
-        format!("nvme0n{}", self.namespace.nsid)
+        self.name.clone()
     }
 
     /// Whether the namespace has been detached or deleted since the file was opened.
@@ -118,6 +120,8 @@ impl File {
 #[derive(Debug)]
 pub struct Files {
     access: Access,
+    /// Names that are not those of a Linux block device, by NSID.
+    names: BTreeMap<u32, String>,
     table: RwLock<Table>,
 }
 
@@ -138,10 +142,10 @@ pub struct Changes {
 }
 
 impl Files {
-    /// No files yet; those to come get these permissions.
-    pub fn new(access: Access) -> Self {
+    /// No files yet; those to come get these permissions, and these names by NSID, or else that of a Linux block device.
+    pub fn new(access: Access, names: BTreeMap<u32, String>) -> Self {
         let table = Table { next_ino: ROOT + 1, by_ino: BTreeMap::new(), by_nsid: BTreeMap::new() };
-        Files { access, table: RwLock::new(table) }
+        Files { access, names, table: RwLock::new(table) }
     }
 
     /// Permissions that files start with.
@@ -168,7 +172,8 @@ impl Files {
                     Namespace { losses: namespace.losses, ..file.namespace } == *namespace
                 };
                 let before = changes.gone.iter().find(same).map(|file| &**file);
-                let file = Arc::new(File::new(table.next_ino, *namespace, before, self.access));
+                let name = self.name_of(namespace.nsid);
+                let file = Arc::new(File::new(table.next_ino, name, *namespace, before, self.access));
                 table.next_ino = file.end_ino();
                 table.by_ino.insert(file.ino, file.clone());
                 table.by_nsid.insert(namespace.nsid, file.clone());
@@ -190,10 +195,18 @@ impl Files {
 
     /// The namespace with this name.
     pub fn find(&self, name: &str) -> Option<Arc<File>> {
-        let nsid = name.strip_prefix("nvme0n")?.parse().ok()?;
+        let named = self.names.iter().find(|(_, own)| *own == name).map(|(nsid, _)| *nsid);
+        let nsid = match named {
+            Some(nsid) => nsid,
+            None => name.strip_prefix("nvme0n")?.parse().ok()?,
+        };
         let file = self.read().by_nsid.get(&nsid).cloned()?;
         // `parse` takes "01" and "+1" as well.
         (file.name() == name).then_some(file)
+    }
+
+    fn name_of(&self, nsid: u32) -> String {
+        self.names.get(&nsid).cloned().unwrap_or_else(|| format!("nvme0n{nsid}"))
     }
 
     /// All files, by ascending NSID.
@@ -215,32 +228,32 @@ mod tests {
         Namespace { nsid, nguid: [0; 16], block_size: 512, blocks, zones: None, read_only: false, losses: 0 }
     }
 
-    fn names(files: &[Arc<File>]) -> Vec<String> {
+    fn names_of(files: &[Arc<File>]) -> Vec<String> {
         files.iter().map(|file| file.name()).collect()
     }
 
     #[test]
     fn namespaces_come_and_go() {
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 });
+        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         let changes = files.update(&[namespace(1, 8), namespace(7, 8)]);
-        assert_eq!(names(&changes.new), ["nvme0n1", "nvme0n7"]);
+        assert_eq!(names_of(&changes.new), ["nvme0n1", "nvme0n7"]);
         let first = files.find("nvme0n1").unwrap();
         for wrong in ["nvme0n2", "nvme0n01", "nvme0n+1", "nvme0n", "nvme1n1", ""] {
             assert!(files.find(wrong).is_none(), "{wrong}");
         }
 
         let changes = files.update(&[namespace(1, 16), namespace(7, 8)]);
-        assert_eq!(names(&changes.new), ["nvme0n1"]);
-        assert_eq!(names(&changes.gone), ["nvme0n1"]);
+        assert_eq!(names_of(&changes.new), ["nvme0n1"]);
+        assert_eq!(names_of(&changes.gone), ["nvme0n1"]);
         assert!(first.is_gone() && files.node(first.ino).is_none());
         let second = files.find("nvme0n1").unwrap();
         assert!(second.ino != first.ino && !second.is_gone());
-        assert_eq!(names(&files.all()), ["nvme0n1", "nvme0n7"]);
+        assert_eq!(names_of(&files.all()), ["nvme0n1", "nvme0n7"]);
     }
 
     #[test]
     fn a_file_after_a_loss_is_another_with_the_same_permissions() {
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 });
+        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&[namespace(1, 8)]);
         let first = files.find("nvme0n1").unwrap();
         *first.access() = Access { mode: 0o660, uid: 7, gid: 8 };
@@ -254,7 +267,7 @@ mod tests {
 
     #[test]
     fn inode_numbers_of_a_zoned_namespace_are_its_directories_and_zones() {
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 });
+        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         let zones = Some(Zones { count: 3, size: 8, capacity: 6 });
         files.update(&[namespace(1, 8), Namespace { zones, ..namespace(2, 24) }, namespace(3, 8)]);
         let zoned = files.find("nvme0n2").unwrap();
@@ -274,8 +287,20 @@ mod tests {
     }
 
     #[test]
+    fn files_with_names_of_their_own_are_found_by_these_only() {
+        let names = BTreeMap::from([(7, "cache-fast".to_owned())]);
+        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, names);
+        let changes = files.update(&[namespace(1, 8), namespace(7, 8)]);
+        assert_eq!(names_of(&changes.new), ["nvme0n1", "cache-fast"]);
+        assert_eq!(files.find("cache-fast").unwrap().namespace.nsid, 7);
+        assert!(files.find("nvme0n7").is_none() && files.find("cache-slow").is_none());
+        files.update(&[namespace(1, 8)]);
+        assert!(files.find("cache-fast").is_none());
+    }
+
+    #[test]
     fn a_protected_namespace_is_a_read_only_file() {
-        let files = Files::new(Access { mode: 0o660, uid: 0, gid: 0 });
+        let files = Files::new(Access { mode: 0o660, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&[Namespace { read_only: true, ..namespace(1, 8) }]);
         assert_eq!(files.find("nvme0n1").unwrap().access().mode, 0o440);
     }

@@ -28,7 +28,7 @@
 mod access;
 mod attached;
 mod attributes;
-mod drive;
+pub mod drive;
 mod engine;
 mod errno;
 mod error;
@@ -51,8 +51,10 @@ mod zones;
 #[cfg(test)]
 mod tests;
 
-pub use attached::HOST_NQN;
+pub use attached::{Attached, HOST_NQN};
+pub use errno::errno;
 pub use error::ExportError;
 pub use export::{Device, Export, FuseTransport, Options};
 pub use file_system::MountedFileSystem;
+pub use fuser::Errno;
 pub use mount::{Cleaned, clean_stale, prepare};

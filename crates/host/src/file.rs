@@ -98,20 +98,32 @@ impl BlockFile {
     /// # Errors
     /// There can be no more threads.
     pub fn device(&self, depth: usize) -> io::Result<FileDevice> {
+        self.telling_device(depth, || ())
+    }
+
+    /// As [`device`](BlockFile::device); `tell` is called on another thread after each part has ended, so that nobody has to poll.
+    ///
+    /// # Errors
+    /// There can be no more threads.
+    pub fn telling_device(
+        &self,
+        depth: usize,
+        tell: impl Fn() + Clone + Send + 'static,
+    ) -> io::Result<FileDevice> {
         let (work, taken) = mpsc::channel();
         let (done, completed) = mpsc::channel();
         let taken = Arc::new(Mutex::new(taken));
         for _ in 0..depth {
-            let (file, taken, done) = (self.clone(), taken.clone(), done.clone());
+            let (file, taken, done, tell) = (self.clone(), taken.clone(), done.clone(), tell.clone());
             std::thread::Builder::new()
                 .name("tranche-file".to_owned())
-                .spawn(move || file.work(&taken, &done))?;
+                .spawn(move || file.work(&taken, &done, &tell))?;
         }
         Ok(FileDevice { file: self.clone(), depth, outstanding: 0, work, completed })
     }
 
     /// What a thread does until the device is gone.
-    fn work(&self, taken: &Mutex<mpsc::Receiver<Part>>, done: &mpsc::Sender<Completed>) {
+    fn work(&self, taken: &Mutex<mpsc::Receiver<Part>>, done: &mpsc::Sender<Completed>, tell: &impl Fn()) {
         let mut buffer = Vec::new();
         loop {
             let next = taken.lock().unwrap_or_else(PoisonError::into_inner).recv();
@@ -123,6 +135,7 @@ impl BlockFile {
             if done.send(Completed { tag, status, data }).is_err() {
                 return;
             }
+            tell();
         }
     }
 

@@ -259,6 +259,18 @@ impl SocketQueue {
         }
     }
 
+    /// Sends what the socket takes and receives all that has arrived, without waiting; [`Queue::arrived`] has the completions then. For a
+    /// caller that watches the [socket](AsFd::as_fd) itself, for several queues at once. False if something is left to be sent.
+    ///
+    /// # Errors
+    /// The transport is broken.
+    pub fn exchange_all(&mut self) -> Result<bool, TransportError> {
+        let sent = self.send()?;
+        while self.receive(&mut [])? {}
+        // What arrived may have asked for data.
+        if self.connection.wants_to_send() { self.send() } else { Ok(sent) }
+    }
+
     /// The next completion; see [`Queue::next`] and [`Queue::next_to`].
     fn wait(
         &mut self,
@@ -320,6 +332,12 @@ impl SocketQueue {
             self.receive(places)?;
         }
         Ok(())
+    }
+}
+
+impl AsFd for SocketQueue {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.stream.fd()
     }
 }
 

@@ -168,6 +168,15 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
         &self.metadata.device
     }
 
+    /// Whether a device is of no more use: it failed as a whole, and not a request of it.
+    pub fn has_failed(&self, device: Device) -> bool {
+        match device {
+            Device::Origin => self.origin.failed,
+            Device::Cache => self.cache.failed,
+            Device::Metadata => self.metadata.failed,
+        }
+    }
+
     /// The three devices. What is under way on them may or may not be done.
     pub fn into_devices(self) -> (O, C, M) {
         (self.origin.device, self.cache.device, self.metadata.device)
@@ -191,6 +200,14 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
                 break;
             }
         }
+    }
+
+    /// Asks devices on which nothing is under way whether they are of use still. Without, the tier notices with its next request to them.
+    pub fn look_at_idle(&mut self, now: Nanos) {
+        look_at_idle(&mut self.origin, &mut self.core, Device::Origin, now);
+        look_at_idle(&mut self.cache, &mut self.core, Device::Cache, now);
+        look_at_idle(&mut self.metadata, &mut self.core, Device::Metadata, now);
+        self.settle(now);
     }
 
     /// Gives the devices what the core wants of them.
@@ -235,6 +252,13 @@ fn fail<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, n
     }
     for sub in std::mem::take(&mut below.waiting) {
         core.complete(now, sub.id, Status::INTERNAL_ERROR, sub.data, device);
+    }
+}
+
+/// A device on which nothing is under way says whether it has failed.
+fn look_at_idle<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) {
+    if !below.failed && below.under_way.is_empty() && below.device.poll(now).is_err() {
+        fail(below, core, device, now);
     }
 }
 

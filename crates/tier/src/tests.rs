@@ -1,7 +1,8 @@
 //! The tier over devices in memory.
 
 use crate::{
-    Config, Control, ControlError, Counters, Mode, OpenError, OriginId, PolicyKind, Start, TierDevice,
+    Config, Control, ControlError, Counters, Mode, OpenError, OriginId, PolicyKind, Recorded, Start,
+    TierDevice,
 };
 use blockdev::conformance::{self, Memory};
 use blockdev::{BlockDevice, Limits, Namespace, Nanos, Operation, Status, Verb};
@@ -233,6 +234,19 @@ fn what_does_not_fit_is_refused() {
     let error = OpenError::OriginSize { recorded, found };
     assert_eq!(open(plain, Start::Open, (memory(9 * MIB, 1), cache, metadata)), Err(error));
     assert_eq!(open(Config { contents: false, ..plain }, Start::Open, made()), Err(OpenError::NoContents));
+}
+
+#[test]
+fn what_is_recorded_shows_without_opening() {
+    let mut bench = Bench::new(config(64 * KIB, Mode::Writethrough, PolicyKind::Mq), 8 * MIB, MIB);
+    let recorded = |bench: &Bench| Recorded::read(&bench.tier.metadata().contents()[..Recorded::BYTES]);
+    let open = recorded(&bench).unwrap();
+    assert_eq!((open.chunk, open.chunks, open.origin_bytes), (64 * KIB, 16, 8 * MIB));
+    assert_eq!((open.mode, open.policy, open.in_order), (Mode::Writethrough, PolicyKind::Mq, false));
+    bench.change(Control::Close).unwrap();
+    let closed = recorded(&bench).unwrap();
+    assert!(closed.in_order && !closed.needs_check && closed.sequence > open.sequence);
+    assert_eq!(Recorded::read(&[0; Recorded::BYTES]), Err(OpenError::Foreign));
 }
 
 /// Writes blocks of a device.

@@ -1,8 +1,9 @@
 //! The command line as types.
 
+use crate::cache_tier::Cache;
 use crate::fault::Fault;
 use crate::key::MakeKey;
-use crate::options::{Output, Target};
+use crate::options::{FuseIo, Output, Target};
 use crate::quota::Quota;
 use crate::secret::Secret;
 use crate::store::Store;
@@ -75,6 +76,9 @@ pub enum Command {
     /// Keep files on the zones of a zoned namespace: make a store, mount it, look into it
     #[command(subcommand)]
     Store(Box<Store>),
+    /// Put a fast device in front of a slow one, as dm-cache does: make a cache tier, serve it as a block file, look at it, change it
+    #[command(subcommand)]
+    Cache(Box<Cache>),
     /// Make media, ports or the disk under an image fail
     #[command(subcommand)]
     Fault(Box<Fault>),
@@ -213,17 +217,6 @@ pub enum Switch {
     On,
     /// Off.
     Off,
-}
-
-/// How requests come from the kernel.
-#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-pub enum FuseIo {
-    /// Through io_uring where the kernel offers it, else through the device.
-    Auto,
-    /// Through io_uring.
-    Uring,
-    /// Through the device.
-    Device,
 }
 
 /// State of a new drive.

@@ -1,6 +1,6 @@
 //! Connecting to a drive.
 
-use crate::options::Target;
+use crate::options::{Credentials, Target};
 use anyhow::{Context, Result, bail};
 use fabric::auth::ChapKeys;
 use host::{Addr, Host, Identity, SocketTransport, TransportError};
@@ -16,17 +16,21 @@ pub type Connected = Host<SocketTransport>;
 
 /// NQN to connect with.
 pub fn hostnqn(target: &Target) -> Result<Nqn> {
-    if let Some(nqn) = target.hostnqn {
+    nqn_of(&target.credentials)
+}
+
+fn nqn_of(credentials: &Credentials) -> Result<Nqn> {
+    if let Some(nqn) = credentials.hostnqn {
         return Ok(nqn);
     }
     host::local_nqn().context("correct it or give --hostnqn")
 }
 
 /// Keys of DH-HMAC-CHAP.
-fn chap(target: &Target) -> Result<Option<ChapKeys>> {
-    let controller = target.dhchap_ctrl_secret.as_ref().filter(|secret| !secret.is_empty());
+fn chap(credentials: &Credentials) -> Result<Option<ChapKeys>> {
+    let controller = credentials.dhchap_ctrl_secret.as_ref().filter(|secret| !secret.is_empty());
     let controller = controller.map(|secret| secret.read("--dhchap-ctrl-secret")).transpose()?;
-    match (target.dhchap_secret.as_ref().filter(|secret| !secret.is_empty()), controller) {
+    match (credentials.dhchap_secret.as_ref().filter(|secret| !secret.is_empty()), controller) {
         (Some(secret), controller) => {
             Ok(Some(ChapKeys { host: secret.read("--dhchap-secret")?, controller }))
         }
@@ -39,12 +43,16 @@ fn chap(target: &Target) -> Result<Option<ChapKeys>> {
 
 /// Connects to the drive.
 pub fn connect(target: &Target) -> Result<Connected> {
-    let mut identity = Identity::new(hostnqn(target)?);
-    identity.chap = chap(target)?;
-    let psk = target.tls_psk.as_ref().filter(|secret| !secret.is_empty());
+    connect_to(target.on(), &target.credentials)
+}
+
+/// Connects to the drive at this address.
+pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
+    let mut identity = Identity::new(nqn_of(credentials)?);
+    identity.chap = chap(credentials)?;
+    let psk = credentials.tls_psk.as_ref().filter(|secret| !secret.is_empty());
     identity.tls = psk.map(|secret| secret.read("--tls-psk")).transpose()?;
-    let limit = Duration::from_secs(target.wait.into());
-    let on = target.on();
+    let limit = Duration::from_secs(credentials.wait.into());
     let attempt = || Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity);
     host::retry(limit, attempt).map_err(|error| {
         let advice = advice(on, &error);

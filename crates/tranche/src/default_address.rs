@@ -17,14 +17,23 @@ pub fn default_socket() -> Option<PathBuf> {
     socket_of(rustix::process::geteuid().is_root(), std::env::var_os("XDG_RUNTIME_DIR"))
 }
 
+/// The directory for sockets of this user's programs: `/run` for root, `$XDG_RUNTIME_DIR` for others. None if this user cannot make files there.
+pub fn runtime_directory() -> Option<PathBuf> {
+    directory_of(rustix::process::geteuid().is_root(), std::env::var_os("XDG_RUNTIME_DIR"))
+}
+
 fn socket_of(root: bool, runtime: Option<OsString>) -> Option<PathBuf> {
+    Some(directory_of(root, runtime)?.join("tranche.sock"))
+}
+
+fn directory_of(root: bool, runtime: Option<OsString>) -> Option<PathBuf> {
     let directory = match runtime {
         _ if root => PathBuf::from("/run"),
         runtime => PathBuf::from(runtime?),
     };
     let usable =
         directory.is_absolute() && rustix::fs::access(&directory, rustix::fs::Access::WRITE_OK).is_ok();
-    usable.then(|| directory.join("tranche.sock"))
+    usable.then_some(directory)
 }
 
 /// Where commands look for a drive: on the Unix socket if something listens there, else at [`DEFAULT_TCP`].

@@ -10,6 +10,7 @@
 
 mod args;
 mod bench;
+mod cache_tier;
 mod connect;
 mod default_address;
 mod exit;
@@ -33,6 +34,7 @@ mod sanitize;
 mod schemas;
 mod secret;
 mod serve;
+mod served_tiers;
 mod show;
 mod sim;
 mod store;
@@ -103,6 +105,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Quota(command) => quota::quota(&command, output),
         Command::Zone(command) => zone::zone(&command, output),
         Command::Store(command) => store::store(&command, output),
+        Command::Cache(command) => cache_tier::cache(&command, output),
         Command::Fault(fault) => fault::fault(&fault, output),
         Command::PowerCut(cut) => power::power_cut(&cut, output),
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),

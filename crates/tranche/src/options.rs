@@ -15,6 +15,27 @@ pub enum Output {
     Json,
 }
 
+/// How requests come from the kernel.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum FuseIo {
+    /// Through io_uring where the kernel offers it, else through the device.
+    Auto,
+    /// Through io_uring.
+    Uring,
+    /// Through the device.
+    Device,
+}
+
+impl From<FuseIo> for export::FuseTransport {
+    fn from(way: FuseIo) -> Self {
+        match way {
+            FuseIo::Auto => export::FuseTransport::Auto,
+            FuseIo::Uring => export::FuseTransport::Uring,
+            FuseIo::Device => export::FuseTransport::Device,
+        }
+    }
+}
+
 /// The drive to talk to.
 #[derive(Args, Debug, Clone)]
 pub struct Target {
@@ -22,6 +43,13 @@ pub struct Target {
     /// $TRANCHE_ON]
     #[arg(long, value_name = "ADDR")]
     on: Option<Addr>,
+    #[command(flatten)]
+    pub credentials: Credentials,
+}
+
+/// Who connects to a drive, with which keys, and how long it tries.
+#[derive(Args, Debug, Clone, Default)]
+pub struct Credentials {
     /// Host NQN to connect with; the drive remembers attached namespaces by it [default: that of
     /// /etc/nvme/hostnqn, or a fixed one]
     #[arg(long, value_name = "NQN")]

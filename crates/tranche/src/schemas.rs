@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 48] = [
+const ORDER: [&str; 53] = [
     "error",
     "serve",
     "ns-list",
@@ -42,6 +42,11 @@ const ORDER: [&str; 48] = [
     "store-stat",
     "store-stat-path",
     "store-check",
+    "cache-create",
+    "cache-serve",
+    "cache-status",
+    "cache-status-metadata",
+    "cache-remove",
     "fault",
     "power-cut",
     "sanitize",

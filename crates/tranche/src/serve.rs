@@ -1,11 +1,14 @@
 //! `tranche serve`: a drive from its first line to the clean end.
 
-use crate::args::{FuseIo, Precondition, Serve, Switch};
+use crate::args::{Precondition, Serve, Switch};
 use crate::options::Output;
 use crate::secret::Secret;
+use crate::served_tiers::ServedTiers;
 use crate::{default_address, progress, say_results};
 use anyhow::{Context, Result, bail};
+use cache::table::Entry;
 use export::Export;
+use host::{Addr, Endpoint};
 use run::image::{Presence, presence};
 use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -23,6 +26,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     // A file may be a pipe that nobody writes to: until all are read, the first signal ends the process.
     let shape = shape(options)?;
     let timing = shape.as_ref().is_some_and(|shape| shape.config.timing);
+    let entries = tiers(options, shape.as_ref())?;
     let run_options = run_options(options)?;
     if let Some(dir) = &options.fuse {
         // Before an image is made for it.
@@ -43,9 +47,17 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     }
     say_plain(options, &running);
     warn_if_exposed(&running, run_options.access.as_deref(), run_options.tls);
-    let mut export = match export(options, &running) {
+    let mut tiers = match ServedTiers::start(&entries, &running.handle(), &known_as(&run_options, &running)) {
+        Ok(tiers) => tiers,
+        Err(error) => {
+            running.stop();
+            return Err(error);
+        }
+    };
+    let mut export = match export(options, &running, &tiers) {
         Ok(export) => export,
         Err(error) => {
+            tiers.stop();
             running.stop();
             return Err(error);
         }
@@ -58,13 +70,14 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     if let Err(error) = say_ready(&run_options, output, &running) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
-    let trouble = wait(signals, options, &running, export.as_ref());
+    let trouble = wait(signals, options, &running, export.as_ref(), &mut tiers);
     if let Some(export) = &mut export {
         for obstacle in export.stop() {
             tracing::warn!("{obstacle}");
         }
     }
     drop(export);
+    tiers.stop();
     running.stop();
     if let Some(recording) = &options.record {
         say_results(recording);
@@ -96,6 +109,30 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
         config.timing = timing == Switch::On;
     }
     Ok(Some(Shape { config, toml }))
+}
+
+/// The cache tiers of the drive's TOML. They are block files, and there are none without `--fuse`.
+fn tiers(options: &Serve, shape: Option<&Shape>) -> Result<Vec<Entry>> {
+    let entries = shape.map(|shape| cache::table::read(&shape.toml)).transpose();
+    let mut entries =
+        entries.map_err(|error| anyhow::anyhow!("the drive's TOML: {error}"))?.unwrap_or_default();
+    if options.fuse.is_none() && !entries.is_empty() {
+        tracing::warn!(
+            "the cache tiers of the drive's TOML ([[cache]]) are not served: they are block files, which need --fuse"
+        );
+        entries.clear();
+    }
+    Ok(entries)
+}
+
+/// The addresses by which programs of this machine know the drive.
+fn known_as(options: &Options, running: &Running) -> Vec<Addr> {
+    let unix = options.unix.iter().map(|path| Endpoint::Unix(path.clone()));
+    let tcp = running
+        .ports()
+        .iter()
+        .map(|port| Endpoint::Tcp { host: port.address.ip().to_string(), port: port.address.port() });
+    unix.chain(tcp).map(|endpoint| Addr { endpoint, subnqn: None }).collect()
 }
 
 /// Where hosts find the drive: TCP ports and a Unix socket.
@@ -219,19 +256,19 @@ fn warn_if_exposed(running: &Running, access: Option<&Access>, tls: bool) {
     }
 }
 
-fn export(options: &Serve, running: &Running) -> Result<Option<Export>> {
+fn export(options: &Serve, running: &Running, tiers: &ServedTiers) -> Result<Option<Export>> {
     let Some(dir) = &options.fuse else { return Ok(None) };
     let wanted = export::Options {
         loops: options.loops,
         threads: options.fuse_threads.map(usize::from),
-        transport: match options.fuse_io {
-            FuseIo::Auto => export::FuseTransport::Auto,
-            FuseIo::Uring => export::FuseTransport::Uring,
-            FuseIo::Device => export::FuseTransport::Device,
-        },
+        transport: options.fuse_io.into(),
         ..export::Options::default()
     };
-    let export = Export::start(&running.handle(), dir, wanted)?;
+    let handle = running.handle();
+    let export = match tiers.is_empty() {
+        true => Export::start(&handle, dir, wanted)?,
+        false => Export::over(|reports| tiers.beside(&handle, reports), dir, wanted)?,
+    };
     for device in export.devices().into_iter().filter(|_| !progress::is_silent()) {
         let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
         let size = units::format_size(device.bytes);
@@ -289,7 +326,13 @@ fn reload_hosts(path: &Path, options: &Serve, running: &Running) {
 }
 
 /// Waits for a signal that ends the drive; says why if something else came first.
-fn wait(mut signals: Signals, options: &Serve, running: &Running, export: Option<&Export>) -> Option<String> {
+fn wait(
+    mut signals: Signals,
+    options: &Serve,
+    running: &Running,
+    export: Option<&Export>,
+    tiers: &mut ServedTiers,
+) -> Option<String> {
     let (tell, told) = mpsc::channel();
     std::thread::spawn(move || {
         for signal in signals.forever() {
@@ -306,6 +349,7 @@ fn wait(mut signals: Signals, options: &Serve, running: &Running, export: Option
                 return Some(words.to_owned());
             }
             Err(RecvTimeoutError::Timeout) => {
+                tiers.look();
                 if let Some(lost) = export.and_then(Export::lost) {
                     return Some(lost);
                 }

@@ -76,6 +76,22 @@ impl Checked {
     }
 }
 
+/// A cache tier of files, which nobody serves.
+fn of_a_tier(c: &mut Checked) {
+    let devices = [("origin", 4 << 20), ("cache", 1 << 20), ("metadata", 1 << 20)].map(|(name, bytes)| {
+        std::fs::File::create(c.at(name)).unwrap().set_len(bytes).unwrap();
+        c.at(name)
+    });
+    let three = |command| {
+        let [origin, cache, metadata] = &devices;
+        ["cache", command, "--origin", origin, "--cache", cache, "--metadata", metadata]
+    };
+    c.good("cache-create", &three("create"));
+    c.bad(1, &three("create"));
+    c.good("cache-status-metadata", &["cache", "status", "--metadata", &devices[2]]);
+    c.good("cache-remove", &three("remove"));
+}
+
 /// Commands that talk to a drive.
 fn of_a_drive(c: &mut Checked) {
     let (socket, recording) = (c.at("s"), c.at("recording"));
@@ -280,13 +296,15 @@ fn of_comparisons(c: &mut Checked) {
 #[test]
 fn documents_are_as_they_are_described() {
     let mut c = Checked { dir: tempfile::tempdir().unwrap(), seen: BTreeSet::new() };
-    for part in [of_a_drive, of_an_image, of_files, of_simulations, of_studies, of_comparisons] {
+    for part in [of_a_drive, of_a_tier, of_an_image, of_files, of_simulations, of_studies, of_comparisons] {
         part(&mut c);
     }
     // `tests/powercut.rs` runs that campaign, which takes a database.
     c.seen.insert("study-powercut".to_owned());
     // It needs FUSE: `tests/store.rs` holds it against its schema.
     c.seen.insert("store-mount".to_owned());
+    // So do these: `tests/cache.rs`.
+    c.seen.extend(["cache-serve", "cache-status"].map(str::to_owned));
     assert_eq!(c.seen, schema::names().into_iter().collect());
 }
 

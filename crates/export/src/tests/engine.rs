@@ -7,6 +7,7 @@ use crate::engine::{Answer, Engine};
 use crate::files::{File, Files};
 use fuser::Errno;
 use rng::Rng;
+use std::collections::BTreeMap;
 use std::sync::{Arc, mpsc};
 
 const LIMITS: Limits = Limits { transfer: 16384, zero: 65536, commands: 4 };
@@ -29,7 +30,7 @@ impl Bench {
         let completions = Arc::downgrade(&engine);
         let drive = Memory::new(completions, limits, &[namespace(1, block_size, bytes)]);
         engine.connect(drive.clone());
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 });
+        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&[namespace(1, block_size, bytes)]);
         let file = files.find("nvme0n1").unwrap();
         Bench { engine, drive, file }
@@ -120,7 +121,7 @@ fn errors_reach_the_request_and_the_next_one_works() {
 #[test]
 fn nothing_is_written_to_a_vanished_or_protected_file() {
     let bench = Bench::new(4096, 1 << 20);
-    let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 });
+    let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
     let protected = crate::drive::Namespace { read_only: true, ..namespace(1, 4096, 1 << 20) };
     files.update(&[protected]);
     let file = files.find("nvme0n1").unwrap();

@@ -11,6 +11,7 @@ use crate::task;
 use fuser::{Errno, FopenFlags};
 use nvme::zone::{ZoneSendAction, ZoneState};
 use rustix::fs::OFlags;
+use std::collections::BTreeMap;
 use std::future::Future;
 use std::sync::{Arc, mpsc};
 
@@ -48,7 +49,7 @@ impl Bench {
         let completions = Arc::downgrade(&engine);
         let drive = Memory::new(completions, limits, &[namespace(1, 512, 8192), zoned()]);
         engine.connect(drive.clone());
-        let files = Arc::new(Files::new(Access { mode: 0o640, uid: 3, gid: 4 }));
+        let files = Arc::new(Files::new(Access { mode: 0o640, uid: 3, gid: 4 }, BTreeMap::new()));
         files.update(&[namespace(1, 512, 8192), zoned()]);
         let directory = Directory::new(files.clone(), engine, false);
         Bench { drive, directory, files }

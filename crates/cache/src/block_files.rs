@@ -1,0 +1,126 @@
+//! Tiers as block files, alone or beside the namespaces of the drive that they are served with.
+
+use crate::live::LiveTier;
+use blockdev::{Operation, Verb};
+use export::Errno;
+use export::drive::{Drive, DriveNotice, LARGEST, Limits, Namespace, Op, Reports};
+use std::collections::{BTreeMap, BTreeSet};
+use std::sync::{Arc, mpsc};
+
+/// Tiers have numbers beyond those of namespaces.
+const FIRST: u32 = 0xFFFF_0000;
+/// Requests under way at once, where no drive says otherwise.
+const COMMANDS: u32 = 256;
+
+/// What has block files: tiers, and perhaps a drive.
+pub struct BlockFiles {
+    drive: Option<Arc<dyn Drive>>,
+    /// Namespaces that tiers use: nobody else may write them.
+    hidden: BTreeSet<u32>,
+    tiers: Vec<Arc<LiveTier>>,
+    reports: Reports,
+}
+
+impl BlockFiles {
+    /// Shows tiers, and a drive without these namespaces.
+    pub fn new(
+        drive: Option<Arc<dyn Drive>>,
+        hidden: BTreeSet<u32>,
+        tiers: Vec<Arc<LiveTier>>,
+        reports: Reports,
+    ) -> Arc<Self> {
+        for tier in &tiers {
+            tier.answer_to(reports.completions.clone());
+        }
+        Arc::new(BlockFiles { drive, hidden, tiers, reports })
+    }
+
+    /// Where to say that a tier has failed: its file vanishes then.
+    pub fn news(&self) -> mpsc::Sender<DriveNotice> {
+        self.reports.news.clone()
+    }
+
+    fn tier(&self, nsid: u32) -> Option<&Arc<LiveTier>> {
+        self.tiers.get(nsid.checked_sub(FIRST)? as usize)
+    }
+}
+
+/// The name of a tier's block file.
+fn file_name(tier: &LiveTier) -> String {
+    format!("cache-{}", tier.name())
+}
+
+impl Drive for BlockFiles {
+    fn limits(&self) -> Limits {
+        let own = Limits { transfer: LARGEST, zero: u32::MAX, commands: COMMANDS };
+        let first = self.drive.as_ref().map_or(own, |drive| drive.limits());
+        self.tiers.iter().fold(first, |limits, tier| {
+            let geometry = tier.geometry();
+            let bytes = |blocks: u32| blocks.saturating_mul(geometry.block_size);
+            Limits {
+                transfer: limits.transfer.min(bytes(geometry.limits.transfer)),
+                zero: limits.zero.min(bytes(geometry.limits.write_zeroes)),
+                commands: limits.commands,
+            }
+        })
+    }
+
+    fn namespaces(&self) -> Result<Vec<Namespace>, String> {
+        let mut all = match &self.drive {
+            Some(drive) => drive.namespaces()?,
+            None => Vec::new(),
+        };
+        all.retain(|namespace| !self.hidden.contains(&namespace.nsid));
+        let losses = self.losses();
+        for (nsid, tier) in (FIRST..).zip(&self.tiers) {
+            if self.drive.is_some() && tier.failure().is_some() {
+                continue;
+            }
+            all.push(Namespace {
+                nsid,
+                nguid: [0; 16],
+                block_size: tier.geometry().block_size,
+                blocks: tier.geometry().blocks,
+                zones: None,
+                read_only: false,
+                losses,
+            });
+        }
+        Ok(all)
+    }
+
+    fn losses(&self) -> u64 {
+        self.drive.as_ref().map_or(0, |drive| drive.losses())
+    }
+
+    fn names(&self) -> BTreeMap<u32, String> {
+        (FIRST..).zip(self.tiers.iter().map(|tier| file_name(tier))).collect()
+    }
+
+    fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {
+        let Some(tier) = self.tier(nsid) else {
+            return match &self.drive {
+                Some(drive) => drive.submit(tag, nsid, op, data),
+                None => self.refuse(tag, data),
+            };
+        };
+        let (verb, lba, blocks) = match op {
+            Op::Read { lba, blocks } => (Verb::Read, lba, blocks),
+            Op::Write { lba, blocks, fua: false } => (Verb::Write, lba, blocks),
+            Op::Write { lba, blocks, fua: true } => (Verb::WriteFua, lba, blocks),
+            Op::Zero { lba, blocks, deallocate } => (Verb::WriteZeroes { deallocate }, lba, blocks),
+            Op::Flush => (Verb::Flush, 0, 0),
+            // A tier has no zones.
+            Op::Report { .. } | Op::Zone { .. } => return self.refuse(tag, data),
+        };
+        tier.submit(tag, Operation { verb, lba, blocks }, data);
+    }
+}
+
+impl BlockFiles {
+    fn refuse(&self, tag: u64, data: Vec<u8>) {
+        if let Some(completions) = self.reports.completions.upgrade() {
+            completions.complete(tag, Err(Errno::ENODEV), data);
+        }
+    }
+}

@@ -1,0 +1,271 @@
+//! A tier that runs, on files and on namespaces of a drive in this process: many threads at once, changes, and a second opening.
+
+use crate::live::{Devices, LiveTier};
+use crate::source::{Source, recorded, recorded_or_blank, remove};
+use crate::{BlockFiles, Error, Role};
+use export::Errno;
+use export::drive::{Completions, Drive, Namespace, Op, Reports};
+use rng::Rng;
+use std::collections::{BTreeSet, HashMap};
+use std::path::Path;
+use std::sync::atomic::{AtomicU64, Ordering};
+use std::sync::{Arc, Mutex, Weak, mpsc};
+use std::time::Duration;
+use tier::{Config, Control, Mode, OpenError, PolicyKind, Start};
+
+const MIB: u64 = 1 << 20;
+
+/// Asks a block file, and waits for each answer. Lost answers end a test, late ones do not.
+#[derive(Default)]
+struct Asker {
+    next: AtomicU64,
+    waiting: Mutex<HashMap<u64, mpsc::Sender<Answer>>>,
+}
+
+type Answer = (Result<(), Errno>, Vec<u8>);
+
+impl Completions for Asker {
+    fn complete(&self, tag: u64, result: Result<(), Errno>, data: Vec<u8>) {
+        let answer = self.waiting.lock().unwrap().remove(&tag).expect("a request is answered once");
+        answer.send((result, data)).unwrap();
+    }
+}
+
+impl Asker {
+    fn ask(&self, drive: &dyn Drive, nsid: u32, op: Op, data: Vec<u8>) -> Answer {
+        let tag = self.next.fetch_add(1, Ordering::Relaxed);
+        let (tell, told) = mpsc::channel();
+        self.waiting.lock().unwrap().insert(tag, tell);
+        drive.submit(tag, nsid, op, data);
+        told.recv_timeout(Duration::from_secs(60)).expect("an answer")
+    }
+}
+
+/// A tier as a block file.
+struct Shown {
+    files: Arc<BlockFiles>,
+    asker: Arc<Asker>,
+    namespace: Namespace,
+}
+
+fn shown(tier: &Arc<LiveTier>) -> Shown {
+    let asker = Arc::new(Asker::default());
+    let (news, _) = mpsc::channel();
+    let weak: Weak<Asker> = Arc::downgrade(&asker);
+    let files =
+        BlockFiles::new(None, BTreeSet::new(), vec![tier.clone()], Reports { completions: weak, news });
+    let [namespace] = files.namespaces().unwrap()[..] else { panic!("one file") };
+    Shown { files, asker, namespace }
+}
+
+impl Shown {
+    fn ask(&self, op: Op, data: Vec<u8>) -> Answer {
+        self.asker.ask(&*self.files, self.namespace.nsid, op, data)
+    }
+
+    fn write(&self, lba: u64, fill: u8) -> Result<(), Errno> {
+        let bytes = 8 * self.namespace.block_size as usize;
+        self.ask(Op::Write { lba, blocks: 8, fua: fill.is_multiple_of(32) }, vec![fill; bytes]).0
+    }
+
+    fn read(&self, lba: u64) -> Vec<u8> {
+        let bytes = 8 * self.namespace.block_size as usize;
+        let (result, data) = self.ask(Op::Read { lba, blocks: 8 }, vec![0; bytes]);
+        result.unwrap();
+        data
+    }
+}
+
+/// Threads write and read places of their own, while the tier changes.
+fn load(tier: &LiveTier, shown: &Shown, seed: u64) -> HashMap<u64, u8> {
+    let places = shown.namespace.blocks / 8;
+    let written: Mutex<HashMap<u64, u8>> = Mutex::default();
+    std::thread::scope(|scope| {
+        for thread in 0..4 {
+            let written = &written;
+            scope.spawn(move || {
+                let mut rng = Rng::stream(seed, thread);
+                let mut mine = HashMap::new();
+                for _ in 0..400 {
+                    // Half of them in the first 64 places.
+                    let span = if rng.below(2) == 0 { 64.min(places) } else { places };
+                    let lba = (rng.below(span / 4) * 4 + thread) * 8;
+                    match rng.below(8) {
+                        0..4 => {
+                            let fill = rng.below(256) as u8;
+                            shown.write(lba, fill).unwrap();
+                            mine.insert(lba, fill);
+                        }
+                        4 => {
+                            let op = Op::Zero { lba, blocks: 8, deallocate: rng.below(2) == 0 };
+                            shown.ask(op, Vec::new()).0.unwrap();
+                            mine.insert(lba, 0);
+                        }
+                        5 if rng.below(8) == 0 => shown.ask(Op::Flush, Vec::new()).0.unwrap(),
+                        _ => {
+                            let expected = mine.get(&lba).copied().unwrap_or_default();
+                            let found = shown.read(lba);
+                            assert!(found.iter().all(|byte| *byte == expected), "block {lba}, seed {seed}");
+                        }
+                    }
+                }
+                written.lock().unwrap().extend(mine);
+            });
+        }
+        for change in [
+            Control::Policy(PolicyKind::Mq),
+            Control::Mode(Mode::Writethrough),
+            Control::WriteBack,
+            Control::Mode(Mode::Passthrough),
+            Control::Policy(PolicyKind::Smq),
+            Control::Mode(Mode::Writeback),
+            Control::Policy(PolicyKind::Mq),
+        ] {
+            tier.change(change).unwrap();
+            assert!(tier.failure().is_none() && tier.report().troubles.is_empty());
+        }
+    });
+    written.into_inner().unwrap()
+}
+
+fn check(shown: &Shown, written: &HashMap<u64, u8>, seed: u64) {
+    for (lba, fill) in written {
+        assert!(shown.read(*lba).iter().all(|byte| byte == fill), "block {lba}, seed {seed}");
+    }
+}
+
+fn files(dir: &Path) -> Devices {
+    let source = |role, name: &str, bytes: u64| {
+        let path = dir.join(name);
+        if !path.exists() {
+            std::fs::File::create(&path).unwrap().set_len(bytes).unwrap();
+        }
+        Source::file(role, &path).unwrap()
+    };
+    Devices {
+        origin: source(Role::Origin, "origin", 16 * MIB),
+        cache: source(Role::Cache, "cache", 4 * MIB),
+        metadata: source(Role::Metadata, "metadata", MIB),
+    }
+}
+
+const CONFIG: Config = Config {
+    chunk: 64 << 10,
+    mode: Mode::Writeback,
+    policy: PolicyKind::Mq,
+    mq: tier::MqTunables {
+        sequential_threshold: 512,
+        random_threshold: 4,
+        read_promote_adjustment: 4,
+        write_promote_adjustment: 8,
+        discard_promote_adjustment: 1,
+    },
+    migration_threshold: 8192,
+    discard_passdown: true,
+    origin: tier::OriginId([0; 16]),
+    repair: false,
+    contents: true,
+};
+
+const CREATE: Start = Start::Create { seed: 1, replace: false };
+
+#[test]
+fn many_threads_changes_and_a_second_opening_on_files() {
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}");
+    let dir = tempfile::tempdir().unwrap();
+    let tier = LiveTier::open("t", CONFIG, CREATE, files(dir.path())).unwrap();
+    let shown_once = shown(&tier);
+    let written = load(&tier, &shown_once, seed);
+    let counters = tier.report().counters;
+    assert!(counters.promotions > 0 && counters.read_hits + counters.write_hits > 0, "{counters:?}");
+    let path = dir.path().join("origin");
+    let again = Source::file(Role::Origin, &path).err();
+    assert!(matches!(again, Some(Error::InUse { role: Role::Origin, .. })), "{again:?}");
+    tier.close().unwrap();
+    assert!(shown_once.write(0, 1).is_err(), "it is closed");
+    drop(shown_once);
+    assert!(LiveTier::into_metadata(tier).is_some());
+
+    let mut devices = files(dir.path());
+    let found = recorded(&mut devices.metadata.device).unwrap();
+    assert_eq!((found.chunk, found.mode, found.in_order), (64 << 10, Mode::Writeback, true));
+    let wrong = LiveTier::open("t", Config { chunk: 32 << 10, ..CONFIG }, Start::Open, devices).err();
+    assert!(matches!(wrong, Some(Error::Open(OpenError::Chunk { .. }))), "{wrong:?}");
+    let tier = LiveTier::open("t", CONFIG, Start::Open, files(dir.path())).unwrap();
+    check(&shown(&tier), &written, seed);
+    tier.change(Control::WriteBack).unwrap();
+    tier.close().unwrap();
+    let mut metadata = LiveTier::into_metadata(tier).unwrap();
+    remove(&mut metadata).unwrap();
+    assert!(recorded_or_blank(&mut metadata).unwrap().is_none());
+    let origin = std::fs::read(path).unwrap();
+    for (lba, fill) in &written {
+        let at = *lba as usize * 512;
+        assert!(origin[at..at + 4096].iter().all(|byte| byte == fill), "block {lba}, seed {seed}");
+    }
+}
+
+const DRIVE: &str = r#"
+[[set]]
+media = "dram"
+capacity = "32MiB"
+[[namespace]]
+size = "16MiB"
+[[namespace]]
+size = "4MiB"
+lba = 4096
+[[namespace]]
+size = "1MiB"
+"#;
+
+fn drive() -> run::Running {
+    let shape = run::Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+    run::start(Some(shape), &run::Options::default(), &mut |_| ()).unwrap()
+}
+
+fn own(handle: &run::Handle) -> Devices {
+    let source = |role, nsid| Source::own(role, handle, nsid, &[]).unwrap();
+    Devices {
+        origin: source(Role::Origin, 1),
+        cache: source(Role::Cache, 2),
+        metadata: source(Role::Metadata, 3),
+    }
+}
+
+#[test]
+fn many_threads_and_changes_on_namespaces_of_this_process() {
+    let seed = u64::from(std::process::id());
+    println!("seed {seed}");
+    let drive = drive();
+    let tier = LiveTier::open("t", CONFIG, CREATE, own(&drive.handle())).unwrap();
+    assert_eq!(tier.geometry().block_size, 4096, "the larger one");
+    let written = load(&tier, &shown(&tier), seed);
+    tier.close().unwrap();
+    assert!(LiveTier::into_metadata(tier).is_some());
+    let tier = LiveTier::open("t", CONFIG, Start::Open, own(&drive.handle())).unwrap();
+    let shown = shown(&tier);
+    check(&shown, &written, seed);
+    // The drive stops under it.
+    assert!(shown.write(0, 1).is_ok());
+    drive.stop();
+    assert!(shown.write(0, 2).is_err());
+    assert!(shown.ask(Op::Flush, Vec::new()).0.is_err());
+    let failure = tier.failure().expect("a failure");
+    assert!(failure.contains("the drive has stopped"), "{failure}");
+    assert!(tier.close().is_err());
+}
+
+#[test]
+fn what_is_not_blank_is_not_taken() {
+    let dir = tempfile::tempdir().unwrap();
+    let mut devices = files(dir.path());
+    assert!(recorded_or_blank(&mut devices.metadata.device).unwrap().is_none());
+    assert!(matches!(recorded(&mut devices.metadata.device), Err(Error::Open(OpenError::Foreign))));
+    drop(devices);
+    let mut bytes = vec![0; MIB as usize];
+    bytes[8191] = 1;
+    std::fs::write(dir.path().join("metadata"), &bytes).unwrap();
+    let mut devices = files(dir.path());
+    assert!(matches!(recorded_or_blank(&mut devices.metadata.device), Err(Error::NotBlank)));
+}
