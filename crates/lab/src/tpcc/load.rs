@@ -85,7 +85,9 @@ fn load_table(
 
 /// The columns that rows carry: all but the key of the history table.
 fn columns(table: &Table) -> String {
-    let names = table.columns.split(", ").filter_map(|column| column.split_whitespace().next());
+    // What follows the columns are keys; a comma within a type leaves no name behind.
+    let columns = table.columns.split("PRIMARY KEY").next().unwrap_or_default();
+    let names = columns.split(',').filter_map(|column| column.split_whitespace().next());
     let own = |name: &&str| {
         name.contains('_') && name.chars().all(|c| c.is_ascii_lowercase() || c == '_' || c.is_ascii_digit())
     };
