@@ -1,6 +1,9 @@
 //! Ending a process together with everything that it has started.
 
-use std::fs;
+use std::{
+    fs, thread,
+    time::{Duration, Instant},
+};
 
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -11,9 +14,23 @@ pub(crate) fn kill_all(root: Pid) {
     let _ = kill_process(root, Signal::STOP);
     let children = descendants(root);
     let _ = kill_process(root, Signal::KILL);
-    for child in children {
+    for &child in &children {
         let _ = kill_process(child, Signal::KILL);
     }
+    // What they hold, such as shared memory, is free when they have ended.
+    let end = Instant::now() + LINGERING;
+    while children.iter().any(|child| lives(*child)) && Instant::now() < end {
+        thread::sleep(Duration::from_millis(1));
+    }
+}
+
+/// How long killed descendants may take to end.
+const LINGERING: Duration = Duration::from_secs(10);
+
+/// Whether a process has not ended. One that only waits to be collected has.
+fn lives(process: Pid) -> bool {
+    let stat = fs::read_to_string(format!("/proc/{}/stat", process.as_raw_nonzero()));
+    stat.is_ok_and(|stat| !stat.contains(") Z "))
 }
 
 /// All that a process has started and that is still below it, without itself.
@@ -41,7 +58,6 @@ mod tests {
     use std::{
         io::{BufRead, BufReader},
         process::{Command, Stdio},
-        time::{Duration, Instant},
     };
 
     #[test]
@@ -53,12 +69,7 @@ mod tests {
         BufReader::new(shell.stdout.take().unwrap()).read_line(&mut line).unwrap();
         kill_all(Pid::from_child(&shell));
         shell.wait().unwrap();
-        let grandchild = format!("/proc/{}/stat", line.trim());
-        let start = Instant::now();
-        // Gone, or only waits to be collected.
-        while fs::read_to_string(&grandchild).is_ok_and(|stat| !stat.contains(") Z ")) {
-            assert!(start.elapsed() < Duration::from_secs(60), "the grandchild lives");
-            std::thread::sleep(Duration::from_millis(5));
-        }
+        let grandchild = Pid::from_raw(line.trim().parse().unwrap()).unwrap();
+        assert!(!lives(grandchild), "the grandchild lives");
     }
 }
