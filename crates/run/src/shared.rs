@@ -166,7 +166,8 @@ impl Shared {
             self.turn(drive, None, me);
             stepped = true;
             fence(Ordering::SeqCst);
-            if self.pending.load(Ordering::SeqCst) <= 0 {
+            // A drive that has stopped takes nothing more.
+            if self.pending.load(Ordering::SeqCst) <= 0 || self.is_stopped() {
                 return true;
             }
         }
