@@ -96,3 +96,8 @@ impl From<Overwrite> for lab::results::Overwrite {
         Self { force: overwrite.force }
     }
 }
+
+/// All of a list, as the library has them.
+pub fn all<T, U: From<T>>(list: Vec<T>) -> Vec<U> {
+    list.into_iter().map(U::from).collect()
+}

@@ -5,7 +5,7 @@ mod machine;
 
 pub use self::cuts::Powercut;
 use self::machine::{Cache, Filesystem, Oltp};
-use crate::options::Overwrite;
+use crate::options::{Overwrite, all};
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
@@ -118,11 +118,6 @@ enum HostTimes {
     Linux,
     /// No time
     None,
-}
-
-/// All of a list.
-fn all<T, U: From<T>>(list: Vec<T>) -> Vec<U> {
-    list.into_iter().map(U::from).collect()
 }
 
 /// Options of `tranche study doublewrite`.

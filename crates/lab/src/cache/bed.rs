@@ -6,7 +6,8 @@ use stack::Shared;
 use toml::Table;
 
 use super::{
-    Options, published,
+    options::Options,
+    published,
     setup::{Load, Made, Ssd},
 };
 use crate::{

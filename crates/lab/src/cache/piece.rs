@@ -6,8 +6,8 @@ use anyhow::Result;
 use tier::{Mode, PolicyKind};
 
 use super::{
-    Options, Part,
     bed::{Bed, DriveTables, Outcome},
+    options::{Options, Part},
     published,
     setup::{Load, LoadKind, Made, Places, Ssd},
 };

@@ -6,7 +6,7 @@ use anyhow::Result;
 use tier::PolicyKind;
 
 use super::{
-    Options,
+    options::Options,
     piece::{CHUNKS, MODES, POLICIES, chunk_variant, mode_variant, warming_variant},
     published,
     setup::{Load, LoadKind, Ssd},

@@ -118,7 +118,6 @@ impl<'a> Running<'a> {
     /// What it wrote to its log since it started, and its figures.
     pub(super) fn metrics(&self) -> Result<BTreeMap<String, f64>> {
         let counts = count_wal(self.server, self.instance.socket())?.since(self.before);
-        #[expect(clippy::cast_precision_loss, reason = "for reading")]
         let figures = METRICS.iter().zip([counts.bytes, counts.full_pages, counts.checkpoints]);
         Ok(figures.map(|(metric, value)| (metric.0.to_owned(), value as f64)).collect())
     }

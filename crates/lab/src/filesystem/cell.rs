@@ -6,7 +6,11 @@ use anyhow::{Context, Result, bail};
 use run::{Config, Precondition, sim::Contents};
 use toml::Table;
 
-use super::{Kind, Options, Setup, published};
+use super::{
+    options::Options,
+    published,
+    setup::{Kind, Setup},
+};
 use crate::{
     control::Control,
     figure::show_size,

@@ -5,106 +5,29 @@
 //! before and is used with direct I/O gives the drive the requests of the job; a file system adds nothing that is simulated.
 
 mod cell;
+mod options;
 mod published;
 mod report;
-
-use std::path::PathBuf;
+mod setup;
 
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use self::cell::{Cell, Job};
+pub use self::options::Options;
+use self::{
+    cell::{Cell, Job},
+    setup::{Kind, LOCKS, PROCESSOR, SETUPS},
+};
 use crate::{
     Findings,
     control::{self, Control, Interrupted, Steps},
     figure::show,
-    machine::{Controller, HostPath},
+    machine::HostPath,
     parallel, profile,
-    results::{self, Host, Overwrite, Point, Published, Results, Run, Variant, compare},
+    results::{self, Host, Point, Published, Results, Run, Variant, compare},
     sim::{Cache, usual_cache},
     sweep::{self, Profiles},
 };
-
-/// Options of the study.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The NVMe drive: a profile or a TOML file
-    pub nvme: String,
-    /// The SAS SSD, likewise
-    pub sas: String,
-    /// The hard disk, likewise
-    pub disk: String,
-    /// Whole SSDs instead of shortened ones: as much memory and time as their size takes
-    pub full: bool,
-    /// What the host takes for a request
-    pub path: HostPath,
-    /// Repetitions, with other random numbers
-    pub repeat: u32,
-    /// Short and rough: to see that it works, not for figures
-    pub quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
-    pub overwrite: Overwrite,
-    /// Seed of everything random
-    pub seed: u64,
-}
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            nvme: "xs1715-400g".into(),
-            sas: "px02sm-400g".into(),
-            disk: "savvio-15k3-300g".into(),
-            full: false,
-            path: HostPath::PUBLISHED,
-            repeat: 1,
-            quick: false,
-            out: "out/filesystem".into(),
-            overwrite: Overwrite::default(),
-            seed: 1,
-        }
-    }
-}
-
-/// A kind of drive.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-enum Kind {
-    Nvme,
-    Sas,
-    Disk,
-}
-
-/// A drive with its way from the host.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-struct Setup {
-    name: &'static str,
-    about: &'static str,
-    kind: Kind,
-    controller: Option<Controller>,
-}
-
-const fn setup(name: &'static str, kind: Kind, controller: Option<Controller>, about: &'static str) -> Setup {
-    Setup { name, about, kind, controller }
-}
-
-const SETUPS: [Setup; 5] = [
-    setup("nvme", Kind::Nvme, None, "The NVMe drive, with a queue for each processor."),
-    setup("sas-ssd", Kind::Sas, Some(Controller::H730p), "The SAS SSD on a PERC H730P, as published."),
-    setup(
-        "sas-ssd-h330",
-        Kind::Sas,
-        Some(Controller::H330),
-        "The same on a PERC H330, without a write cache.",
-    ),
-    setup("hdd", Kind::Disk, Some(Controller::H730p), "The hard disk on a PERC H730P."),
-    setup("hdd-h330", Kind::Disk, Some(Controller::H330), "The same on a PERC H330."),
-];
-
-/// Nanoseconds of the lock of a request queue that are tried.
-const LOCKS: [u64; 4] = [0, 2_000, 4_000, 8_000];
-/// Nanoseconds of a processor for a request, submission and completion, that are tried.
-const PROCESSOR: [u64; 3] = [0, 5_000, 20_000];
 
 /// All that is run: the cells, and those in which the host's times are swept.
 fn cells(options: &Options) -> Vec<Cell> {

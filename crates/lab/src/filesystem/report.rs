@@ -4,7 +4,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Job, LOCKS, Options, PROCESSOR, published};
+use super::{
+    cell::Job,
+    options::Options,
+    published,
+    setup::{LOCKS, PROCESSOR},
+};
 use crate::{
     figure::show,
     report::{

@@ -5,39 +5,19 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result};
 use run::sim::{BlockLayer, MachineDevice, Nanos};
 use stack::Shared;
-use tier::{Mode, PolicyKind};
 use toml::Table;
 use workload::innodb::{Config, Counts, Doublewrite, Innodb, PAGE, Schema, Volume};
 
-use super::{Options, Piece, published};
+use super::{
+    options::Options,
+    published,
+    setup::{Piece, Store},
+};
 use crate::{
     control::{Control, Interrupted},
     machine::{Attachment, CacheSizes, Drives, Tier, cached, config, partition, whole},
     results::Run,
 };
-
-/// What the database lies on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Store {
-    Disk,
-    Nvme,
-    /// The disk with a cache on the NVMe drive.
-    Cache {
-        mode: Mode,
-        policy: PolicyKind,
-    },
-}
-
-/// A variant.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct Setup {
-    pub name: &'static str,
-    pub about: &'static str,
-    pub store: Store,
-    pub doublewrite: bool,
-    /// The buffer pool is empty at first.
-    pub cold: bool,
-}
 
 /// The TOML of the drives.
 pub(super) struct DriveTables {

@@ -3,178 +3,24 @@
 //! In virtual time: the model of InnoDB (`workload::innodb`) runs sysbench's OLTP test on 100 million rows, on the drives of the published set-up.
 
 mod bed;
+mod options;
 mod published;
 mod report;
+mod setup;
 
-use std::path::PathBuf;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use serde_json::Value;
-use tier::{Mode, PolicyKind};
 
-use self::bed::{DriveTables, Setup, Store};
+pub use self::options::{DEFAULT_STATEMENT_NS, Options};
+use self::{bed::DriveTables, setup::pieces};
 use crate::{
     Findings,
     control::{self, Control, Interrupted, Steps},
     figure::show,
-    machine::{Controller, HostPath},
     parallel, profile,
-    results::{self, Host, Overwrite, Point, Published, Results, Variant, compare},
+    results::{self, Host, Point, Published, Results, Variant, compare},
     sweep::{self, Profiles},
 };
-
-/// Options of the study.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// The hard disk: a profile or a TOML file
-    pub disk: String,
-    /// The NVMe drive, likewise
-    pub nvme: String,
-    /// The storage controller of the disk
-    pub controller: Controller,
-    /// What the host takes for a request
-    pub path: HostPath,
-    /// Nanoseconds of a processor for a statement, with its client
-    pub statement_ns: u64,
-    /// Measured seconds
-    pub seconds: u64,
-    /// Rows of the table
-    pub rows: u64,
-    /// Bytes of the buffer pool
-    pub pool: u64,
-    /// Threads of sysbench
-    pub threads: u32,
-    /// Repetitions, with other random numbers
-    pub repeat: u32,
-    /// Directory for report.html, results.json and results.csv
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
-    pub overwrite: Overwrite,
-    /// Seed of everything random
-    pub seed: u64,
-}
-
-/// Nanoseconds of a processor for a statement: an assumption, swept by the study. 24 processors do 6,667 transactions of 18 statements a second
-/// where nothing else limits them.
-pub const DEFAULT_STATEMENT_NS: u64 = 200_000;
-
-impl Default for Options {
-    fn default() -> Self {
-        Self {
-            disk: "savvio-15k3-300g".into(),
-            nvme: "xs1715-400g".into(),
-            controller: Controller::H330,
-            path: HostPath::PUBLISHED,
-            statement_ns: DEFAULT_STATEMENT_NS,
-            seconds: published::SECONDS,
-            rows: published::ROWS,
-            pool: published::POOL,
-            threads: published::THREADS,
-            repeat: 1,
-            out: "out/oltp".into(),
-            overwrite: Overwrite::default(),
-            seed: 1,
-        }
-    }
-}
-
-impl Options {
-    fn check(&self) -> Result<()> {
-        if !(10_000..=1_000_000_000).contains(&self.rows) {
-            bail!("--rows is {}: from 10,000 to 1,000,000,000 are possible", self.rows);
-        }
-        if !(64 << 20..=64 << 30).contains(&self.pool) {
-            bail!("--pool is {} bytes: from 64MiB to 64GiB are possible", self.pool);
-        }
-        Ok(())
-    }
-}
-
-const fn setup(name: &'static str, about: &'static str, store: Store) -> Setup {
-    Setup { name, about, store, doublewrite: false, cold: false }
-}
-
-const fn cold(name: &'static str, about: &'static str, store: Store) -> Setup {
-    Setup { cold: true, ..setup(name, about, store) }
-}
-
-const fn cache(mode: Mode, policy: PolicyKind) -> Store {
-    Store::Cache { mode, policy }
-}
-
-/// What is compared. The published run had no doublewrite buffer.
-const SETUPS: [Setup; 11] = [
-    setup("hdd", "The hard disk.", Store::Disk),
-    Setup {
-        doublewrite: true,
-        ..setup("hdd-doublewrite", "The same with the doublewrite buffer.", Store::Disk)
-    },
-    setup("nvme", "The NVMe drive.", Store::Nvme),
-    Setup {
-        doublewrite: true,
-        ..setup("nvme-doublewrite", "The same with the doublewrite buffer.", Store::Nvme)
-    },
-    setup(
-        "cache-writethrough",
-        "The disk with a cache on the NVMe drive: policy mq, lvm2's default mode.",
-        cache(Mode::Writethrough, PolicyKind::Mq),
-    ),
-    setup("cache-writeback", "The same in writeback mode.", cache(Mode::Writeback, PolicyKind::Mq)),
-    setup(
-        "cache-smq",
-        "The same in writeback mode with today's policy smq.",
-        cache(Mode::Writeback, PolicyKind::Smq),
-    ),
-    cold("hdd-cold", "The hard disk, with an empty buffer pool at first.", Store::Disk),
-    cold("nvme-cold", "The NVMe drive, with an empty buffer pool at first.", Store::Nvme),
-    cold(
-        "cache-cold",
-        "The disk with a cache in writeback mode, policy mq, with an empty buffer pool at first.",
-        cache(Mode::Writeback, PolicyKind::Mq),
-    ),
-    cold("cache-smq-cold", "The same with today's policy smq.", cache(Mode::Writeback, PolicyKind::Smq)),
-];
-
-/// Nanoseconds of a statement that are tried.
-const STATEMENTS: [u64; 4] = [50_000, 100_000, 200_000, 400_000];
-
-/// A run.
-#[derive(Clone, Debug)]
-struct Piece {
-    setup: Setup,
-    at: Point,
-    statement_ns: u64,
-    seconds: u64,
-    repetition: u32,
-}
-
-/// Seconds of a run of the sweep at most.
-const SWEEP_SECONDS: u64 = 100;
-
-fn pieces(options: &Options) -> Vec<Piece> {
-    let mut all = Vec::new();
-    for repetition in 0..options.repeat {
-        for setup in SETUPS {
-            all.push(Piece {
-                setup,
-                at: Point::new(),
-                statement_ns: options.statement_ns,
-                seconds: options.seconds,
-                repetition,
-            });
-        }
-        for setup in
-            SETUPS.into_iter().filter(|setup| ["hdd", "nvme", "cache-writeback"].contains(&setup.name))
-        {
-            for statement_ns in STATEMENTS.into_iter().filter(|tried| *tried != options.statement_ns) {
-                let at = Point::from([("statement_us".to_owned(), statement_ns / 1000)]);
-                let seconds = options.seconds.min(SWEEP_SECONDS);
-                all.push(Piece { setup, at, statement_ns, seconds, repetition });
-            }
-        }
-    }
-    all
-}
 
 /// Runs the study and writes its results.
 ///

@@ -4,7 +4,11 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{Options, SETUPS, STATEMENTS, published};
+use super::{
+    options::Options,
+    published,
+    setup::{SETUPS, STATEMENTS},
+};
 use crate::{
     figure::{show, show_size},
     report::{

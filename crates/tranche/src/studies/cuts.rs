@@ -5,8 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, ValueEnum};
 use lab::{doublewrite, powercut};
 
-use super::all;
-use crate::options::Overwrite;
+use crate::options::{Overwrite, all};
 
 /// What loses its power.
 #[derive(Clone, Copy, Debug, ValueEnum)]

@@ -1,6 +1,6 @@
 //! Options of the studies of a host with its drives in virtual time: `filesystem`, `cache` and `oltp`.
 
-use crate::options::Overwrite;
+use crate::options::{Overwrite, all};
 use clap::{Args, ValueEnum};
 use lab::machine::{Controller, HostPath};
 use lab::{cache, filesystem, oltp};
@@ -171,7 +171,7 @@ pub struct Cache {
 impl From<Cache> for cache::Options {
     fn from(options: Cache) -> Self {
         Self {
-            parts: options.parts.into_iter().map(Into::into).collect(),
+            parts: all(options.parts),
             disk: options.disk,
             nvme: options.nvme,
             sas: options.sas,
