@@ -2,8 +2,8 @@
 //!
 //! **Who runs it.** One thread at a time, as with the drive itself (`run::handle`). A request goes into the inbox. Then its thread tries to
 //! become the one that runs the state machine. If it succeeds, a hit on a namespace of this process is read, answered and delivered before
-//! `submit` returns, without a switch of threads. If another thread is at it, that one takes the request along. A device that has news
-//! rings, and whoever rings does the same. The tier's own thread does what nobody brings: ticks, and the sockets of drives elsewhere.
+//! `submit` returns, without a switch of threads. If another thread is at it, that one takes the request along. The thread of
+//! a device that has news does the same. The tier's own thread does what nobody brings: ticks, and the sockets of drives elsewhere.
 
 use crate::bell::Ring;
 use crate::claim::Claim;

@@ -6,8 +6,8 @@ use std::mem::MaybeUninit;
 use std::os::fd::{AsFd, OwnedFd};
 use std::time::Duration;
 
-/// Wakes when a socket of a device has something to read, can take more, or has ended. It tells of a change once (edge-triggered): who is
-/// told sends and receives until the socket has nothing more.
+/// Wakes when a socket of a device has something to read, can take more, or has ended. It reports a change once (edge-triggered).
+/// The thread that it wakes sends and receives until the socket has nothing more.
 pub struct Watch(OwnedFd);
 
 impl Watch {

@@ -129,7 +129,7 @@ impl Export {
         Self::over(connect, dir, options)
     }
 
-    /// Exports the drive that `connect` returns: what it is given, it tells of completions and news.
+    /// Exports the drive that `connect` returns. The drive reports its completions and news to what `connect` is given.
     ///
     /// # Errors
     /// If the directory cannot be used, there is no FUSE, the privilege is missing, or the drive does not

@@ -1,4 +1,4 @@
-//! What private database servers have in common, whoever makes them: the user that they run as, and a running instance.
+//! What private database servers of all kinds have in common: the user that they run as, and a running instance.
 
 use std::{
     env, fs,

@@ -97,7 +97,7 @@ impl Controller {
     /// Its processor takes 2 microseconds for a command: an assumption, 500,000 per second.
     const COMMANDS: HopConfig = HopConfig { submission: 2_000, ..HopConfig::NONE };
 
-    /// Half of the 2 GB of the H730P for written data; it goes to the drives after 4 seconds, as is usual for controllers of its maker's kind.
+    /// Half of the 2 GB of the H730P is for written data. It goes to the drives after 4 seconds, which is usual for such controllers.
     /// How much, and how, is an assumption.
     const CACHE: WriteCacheConfig = WriteCacheConfig {
         capacity: 1 << 30,

@@ -1,4 +1,4 @@
-//! What a campaign asks of a database server, whoever makes it.
+//! What a campaign asks of a database server of any kind.
 
 use std::path::Path;
 

@@ -1,4 +1,4 @@
-//! What TPC-C asks of a database server, whoever makes it.
+//! What TPC-C asks of a database server of any kind.
 
 use std::{fmt, io};
 
