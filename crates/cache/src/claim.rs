@@ -12,6 +12,8 @@ use std::io;
 use std::os::linux::net::SocketAddrExt;
 use std::os::unix::net::{SocketAddr, UnixDatagram};
 use std::path::Path;
+use std::thread;
+use std::time::{Duration, Instant};
 
 /// Keeps other tiers from a device, until it is dropped. The kernel drops it when the process ends, however it ends.
 #[derive(Debug)]
@@ -22,12 +24,31 @@ pub enum Claim {
     Names { _names: Vec<UnixDatagram> },
 }
 
+/// How long a claim waits for one that is about to end: of a tier whose threads let go of it, or of a child of its process that has not begun
+/// its own program yet.
+const PATIENCE: Duration = Duration::from_millis(500);
+
+/// Claims something, if need be after a while.
+fn patiently(claim: impl Fn() -> io::Result<Option<Claim>>) -> io::Result<Option<Claim>> {
+    let end = Instant::now() + PATIENCE;
+    loop {
+        match claim()? {
+            None if Instant::now() < end => thread::sleep(PATIENCE / 50),
+            claimed => return Ok(claimed),
+        }
+    }
+}
+
 impl Claim {
-    /// Claims a file; none if somebody else has it.
+    /// Claims a file; none if somebody else has it and keeps it.
     ///
     /// # Errors
     /// It cannot be opened.
     pub fn file(path: &Path) -> io::Result<Option<Self>> {
+        patiently(|| Self::file_now(path))
+    }
+
+    fn file_now(path: &Path) -> io::Result<Option<Self>> {
         let file = File::open(path)?;
         match file.try_lock() {
             Ok(()) => Ok(Some(Claim::Lock { _file: file })),
@@ -36,11 +57,15 @@ impl Claim {
         }
     }
 
-    /// Claims a namespace of this identity at all these addresses of its drive; none if somebody else has one of them.
+    /// Claims a namespace of this identity at all these addresses of its drive; none if somebody else has one of them and keeps it.
     ///
     /// # Errors
     /// There can be no such names.
     pub fn namespace(id: &[u8; 16], nsid: u32, addresses: &[Addr]) -> io::Result<Option<Self>> {
+        patiently(|| Self::namespace_now(id, nsid, addresses))
+    }
+
+    fn namespace_now(id: &[u8; 16], nsid: u32, addresses: &[Addr]) -> io::Result<Option<Self>> {
         let id: String = id.iter().map(|byte| format!("{byte:02x}")).collect();
         let mut names = Vec::new();
         for at in addresses {
