@@ -49,15 +49,15 @@ struct Part {
     data: Vec<u8>,
 }
 
-/// One who serves one after the other.
-#[derive(Clone, Copy, Default)]
-struct Server {
+/// One who serves one after the other: a lock, a processor, a link.
+#[derive(Clone, Copy, Default, Debug)]
+pub struct Server {
     free: Nanos,
 }
 
 impl Server {
     /// When a service ends that is asked for at `now` and takes so long.
-    fn serve(&mut self, now: Nanos, takes: Nanos) -> Nanos {
+    pub fn serve(&mut self, now: Nanos, takes: Nanos) -> Nanos {
         if takes == 0 {
             // Who needs nothing of it waits for nobody.
             return now;

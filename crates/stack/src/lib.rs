@@ -24,6 +24,6 @@ mod partition;
 mod write_cache;
 
 pub use due::Due;
-pub use hop::{Hop, HopConfig};
+pub use hop::{Hop, HopConfig, Server};
 pub use partition::{Partition, Shared};
 pub use write_cache::{WriteCache, WriteCacheConfig, WriteCacheCounts};

@@ -4,7 +4,7 @@ use super::actors::Step;
 use super::machine::Machine;
 use blockdev::{BlockDevice, Completed, Geometry, Operation, Parts};
 use media::Nanos;
-use stack::Due;
+use stack::{Due, Server};
 use std::convert::Infallible;
 use workload::Actor;
 use workload::executor::{ActorTotals, Executor, Finished, Target};
@@ -62,7 +62,7 @@ struct Load<A> {
 #[derive(Default)]
 struct Ways {
     devices: Vec<Attached>,
-    processors: Vec<u64>,
+    processors: Vec<Server>,
     entering: Due<Entering>,
     /// Ends of parts on their way to their loads, by the parts' tags.
     coming: Due<Completed>,
@@ -79,17 +79,6 @@ pub struct BlockLayer<A> {
     loads: Vec<Load<A>>,
     /// The load that is asked first next time, so that none takes all the room of a device for itself.
     first: usize,
-}
-
-impl Ways {
-    /// The processor works for so long, as soon as it can; when it has done so.
-    fn work(&mut self, processor: usize, now: u64, takes: u64) -> u64 {
-        let free = &mut self.processors[processor];
-        if takes > 0 {
-            *free = (*free).max(now).saturating_add(takes);
-        }
-        now.max(if takes > 0 { *free } else { 0 })
-    }
 }
 
 /// A load's devices, while it is asked what it wants.
@@ -134,7 +123,7 @@ impl Target for Port<'_> {
         });
         ways.parts[place as usize] = Some(UnderWay { load: self.load, tag });
         ways.devices[device].entering += 1;
-        let at = ways.work(self.processor, now, self.submission);
+        let at = ways.processors[self.processor].serve(now, self.submission);
         ways.entering.add(at, Entering { tag: place, device, part: *part, data });
         Ok(())
     }
@@ -144,7 +133,7 @@ impl<A: Actor> BlockLayer<A> {
     /// No devices and loads yet.
     pub fn new(machine: &Machine, host: Processors) -> Self {
         let host = Processors { count: host.count.max(1), ..host };
-        let processors = vec![0; host.count as usize];
+        let processors = vec![Server::default(); host.count as usize];
         Self {
             machine: machine.clone(),
             host,
@@ -322,7 +311,7 @@ impl<A: Actor> BlockLayer<A> {
                 news = true;
                 let load = self.ways.parts[done.tag as usize].as_ref().map(|part| part.load);
                 let processor = load.map_or(0, |load| self.loads[load].processor);
-                let at = self.ways.work(processor, now, self.host.completion);
+                let at = self.ways.processors[processor].serve(now, self.host.completion);
                 self.ways.coming.add(at, done);
             }
         }
