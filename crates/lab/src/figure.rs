@@ -34,6 +34,11 @@ pub fn show(value: f64) -> String {
     }
 }
 
+/// The same of what may be missing: "-".
+pub(crate) fn show_some(value: Option<f64>) -> String {
+    value.map_or("-".into(), show)
+}
+
 /// Digits, perhaps behind a sign, with commas between thousands.
 pub(crate) fn thousands(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));

@@ -15,6 +15,7 @@ pub mod doublewrite;
 pub mod drive;
 pub mod figure;
 pub mod filesystem;
+mod gather;
 pub mod input;
 pub mod layout;
 pub mod machine;

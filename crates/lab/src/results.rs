@@ -207,6 +207,11 @@ impl Host {
     }
 }
 
+/// The seed of a repetition of a study with this seed.
+pub(crate) fn seed_of(seed: u64, repetition: u32) -> u64 {
+    seed.wrapping_add(u64::from(repetition) << 32)
+}
+
 /// The median; the mean of the middle two of an even number. None of nothing.
 pub fn median(values: &[f64]) -> Option<f64> {
     let mut sorted = values.to_vec();
@@ -325,6 +330,11 @@ impl Results {
     /// The variant of this name.
     pub fn variant(&self, name: &str) -> Option<&Variant> {
         self.variants.iter().find(|variant| variant.name == name)
+    }
+
+    /// Median of a variant's metric at a point.
+    pub fn median(&self, variant: &str, metric: &str, at: &Point) -> Option<f64> {
+        self.variant(variant)?.median(metric, at)
     }
 
     /// Whether the processors were the bottleneck in most runs of some variant, so that ratios mean little.

@@ -7,12 +7,13 @@ use toml::Table;
 
 use super::{
     options::Options,
-    published,
     setup::{Load, Made, Ssd},
 };
 use crate::{
     control::Control,
-    machine::{Attachment, CacheSizes, Drives, Played, Tier, cached, config, partition, play, whole},
+    machine::{
+        Attachment, CacheSizes, Drives, Played, SharedDevice, Tier, cached, config, partition, play, whole,
+    },
 };
 
 /// The TOML of the drives.
@@ -25,9 +26,13 @@ pub(super) struct DriveTables {
 /// What the loads run on: the disk alone, or behind a cache.
 pub(super) struct Bed {
     drives: Drives,
-    origin: Option<Shared<MachineDevice>>,
-    tier: Option<Shared<Tier>>,
-    bytes: u64,
+    store: Store,
+}
+
+/// What a load's device is.
+enum Store {
+    Disk(SharedDevice),
+    Cache(Shared<Tier>),
 }
 
 /// What a load has found.
@@ -67,20 +72,16 @@ impl Bed {
         seed: u64,
     ) -> Result<Self> {
         let mut drives = Drives::new(options.path);
-        let disk = drives.add(config(&tables.disk)?)?;
         let behind = Attachment::Sas(options.controller);
-        let disk = Shared::new(drives.device(disk, behind)?);
+        let disk = drives.add_shared(&tables.disk, behind)?;
         let Some(made) = made else {
-            return Ok(Self { drives, origin: Some(disk), tier: None, bytes: published::ORIGIN });
+            return Ok(Self { drives, store: Store::Disk(disk) });
         };
         let (table, attachment) = match made.ssd {
             Ssd::Nvme => (&tables.nvme, Attachment::Nvme),
             Ssd::Sas => (&tables.sas, behind),
         };
-        let ssd = drives.add(config(table)?)?;
-        let ssd = Shared::new(drives.device(ssd, attachment)?);
-        let sizes =
-            CacheSizes { origin: published::ORIGIN, cache: published::CACHE, metadata: published::METADATA };
+        let ssd = drives.add_shared(table, attachment)?;
         let config = tier::Config {
             chunk: made.chunk,
             mode: made.mode,
@@ -88,15 +89,22 @@ impl Bed {
             migration_threshold: made.threshold,
             ..tier::Config::default()
         };
-        let tier = cached(&drives, &disk, &ssd, sizes, config, seed)?;
-        Ok(Self { drives, origin: None, tier: Some(tier), bytes: published::ORIGIN })
+        let tier = cached(&drives, &disk, &ssd, CacheSizes::PUBLISHED, config, seed)?;
+        Ok(Self { drives, store: Store::Cache(tier) })
     }
 
     fn device(&self) -> Result<MachineDevice> {
-        match (&self.tier, &self.origin) {
-            (Some(tier), _) => whole(tier),
-            (None, Some(origin)) => Ok(Box::new(partition(origin, "the disk", 0, self.bytes)?)),
-            (None, None) => anyhow::bail!("there is no device"),
+        match &self.store {
+            Store::Disk(disk) => Ok(Box::new(partition(disk, "the disk", 0, CacheSizes::PUBLISHED.origin)?)),
+            Store::Cache(tier) => whole(tier),
+        }
+    }
+
+    /// The cache, if there is one.
+    fn tier(&self) -> Option<&Shared<Tier>> {
+        match &self.store {
+            Store::Disk(_) => None,
+            Store::Cache(tier) => Some(tier),
         }
     }
 
@@ -113,10 +121,10 @@ impl Bed {
         control: &Control,
         enough: impl Fn(u32) -> bool,
     ) -> Result<Outcome> {
-        let status = || self.tier.as_ref().map(|tier| tier.with(|tier| tier.core().status()));
+        let status = || self.tier().map(|tier| tier.with(|tier| tier.core().status()));
         let resident = |_| {
             // Reading the status makes lists; the counter alone is cheap.
-            self.tier.as_ref().is_some_and(|tier| enough(tier.with(|tier| tier.core().resident())))
+            self.tier().is_some_and(|tier| enough(tier.with(|tier| tier.core().resident())))
         };
         let before = status();
         let played = play(&self.drives, self.device()?, &load.text(bytes, micros), seed, control, resident)?;

@@ -10,7 +10,7 @@ mod published;
 mod report;
 mod setup;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 pub use self::options::{DEFAULT_FILE, Options, Part};
@@ -21,8 +21,11 @@ use self::{
 };
 use crate::{
     Findings,
-    control::{self, Control, Interrupted, Steps},
+    control::{Control, Steps},
+    gather::{Gathered, gather},
+    machine::CacheSizes,
     parallel, profile,
+    report::publish,
     results::{self, Host, Point, Published, Results, Variant, compare},
     sweep::{self, Profiles},
 };
@@ -59,17 +62,15 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         runs
     });
     drop(progress);
-    let (variants, interrupted) = variants(&pieces, done)?;
-    if variants.is_empty() {
-        return Err(Interrupted.into());
-    }
+    let variant = |piece: &Piece| (piece.variant(), piece.about());
+    let Gathered { variants, interrupted } = gather(pieces.iter().zip(done), variant, Piece::name)?;
     let mut results = Results {
         study: "cache".into(),
         engine: "sim",
         seed: options.seed,
         drive: serde_json::json!({
             "disk": options.disk, "nvme": options.nvme, "sas": options.sas, "controller": options.controller.name(),
-            "origin_bytes": published::ORIGIN, "cache_bytes": published::CACHE, "metadata_bytes": published::METADATA,
+            "origin_bytes": CacheSizes::PUBLISHED.origin, "cache_bytes": CacheSizes::PUBLISHED.cache, "metadata_bytes": CacheSizes::PUBLISHED.metadata,
             "file_bytes": options.file,
         }),
         host: Host::this(Vec::new()),
@@ -78,34 +79,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         notes: Vec::new(),
     };
     results.notes = report::notes(&results, options);
-    results.write(&options.out)?;
-    let page = options.out.join("report.html");
-    report::write(&results, options, &page)?;
-    let text = report::text(&results, options, &page);
-    let failure = interrupted.then(|| control::PARTIAL.to_owned());
-    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
-}
-
-/// What came of the pieces, by variant, and whether some did not run.
-fn variants(pieces: &[Piece], done: Vec<Result<Vec<results::Run>>>) -> Result<(Vec<Variant>, bool)> {
-    let mut variants: Vec<Variant> = Vec::new();
-    let mut interrupted = false;
-    for (piece, runs) in pieces.iter().zip(done) {
-        let runs = match runs {
-            Ok(runs) => runs,
-            Err(error) if error.is::<Interrupted>() => {
-                interrupted = true;
-                continue;
-            }
-            Err(error) => return Err(error).with_context(|| format!("in {}", piece.name())),
-        };
-        let name = piece.variant();
-        match variants.iter_mut().find(|variant| variant.name == name) {
-            Some(variant) => variant.runs.extend(runs),
-            None => variants.push(Variant { description: piece.about(), name, runs }),
-        }
-    }
-    Ok((variants, interrupted))
+    publish(results, &options.out, interrupted, |results| report::report(results, options))
 }
 
 /// Each cache over the disk alone, warm.

@@ -4,10 +4,9 @@ use std::path::PathBuf;
 
 use anyhow::{Result, bail};
 
-use super::published;
 use crate::{
-    machine::{Controller, HostPath},
-    results::Overwrite,
+    machine::{CacheSizes, Controller, HostPath},
+    results::{Overwrite, seed_of},
 };
 
 /// Options of the study.
@@ -85,7 +84,7 @@ impl Options {
         if parts.len() != self.parts.len() {
             bail!("--parts names one twice");
         }
-        let (least, most) = (16 << 20, published::CACHE / 2);
+        let (least, most) = (16 << 20, CacheSizes::PUBLISHED.cache / 2);
         if !(least..=most).contains(&self.file) {
             bail!("--file is {} bytes: from {least} to {most} are possible, half of the cache", self.file);
         }
@@ -94,6 +93,6 @@ impl Options {
 
     /// The seed of a repetition.
     pub(super) fn seed(&self, repetition: u32) -> u64 {
-        self.seed.wrapping_add(u64::from(repetition) << 32)
+        seed_of(self.seed, repetition)
     }
 }

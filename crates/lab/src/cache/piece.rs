@@ -8,12 +8,12 @@ use tier::{Mode, PolicyKind};
 use super::{
     bed::{Bed, DriveTables, Outcome},
     options::{Options, Part},
-    published,
     setup::{Load, LoadKind, Made, Places, Ssd},
 };
 use crate::{
     control::Control,
     figure::{show, show_size},
+    machine::CacheSizes,
     results::{Point, Run},
 };
 
@@ -260,7 +260,7 @@ impl Piece {
         ] {
             metrics.insert(name.into(), value as f64);
         }
-        let share = u64::from(second.resident) * chunk * 100 / published::CACHE;
+        let share = u64::from(second.resident) * chunk * 100 / CacheSizes::PUBLISHED.cache;
         #[expect(clippy::cast_precision_loss, reason = "for reading")]
         metrics.insert("cache_percent".into(), share as f64);
         Ok(vec![self.result(Point::from([("chunk_KiB".into(), chunk >> 10)]), half, metrics)])

@@ -4,9 +4,3 @@
 pub(super) const READ_WRITE: (f64, f64) = (4.5, 5.5);
 /// "4702 % (read)": 47 times, or 48.
 pub(super) const READ: (f64, f64) = (47.02, 48.02);
-/// Bytes of the origin: 200 to 270 GB.
-pub(super) const ORIGIN: u64 = 200_000_000_000;
-/// Bytes of the cache: 60 to 70 GB.
-pub(super) const CACHE: u64 = 60_000_000_000;
-/// Bytes of the metadata.
-pub(super) const METADATA: u64 = 2_000_000_000;

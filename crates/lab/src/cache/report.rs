@@ -1,8 +1,5 @@
 //! What the study says: each cache beside the disk alone, and which cells give the published figures.
 
-use std::path::Path;
-
-use anyhow::Result;
 use tier::PolicyKind;
 
 use super::{
@@ -12,25 +9,16 @@ use super::{
     setup::{Load, LoadKind, Ssd},
 };
 use crate::{
-    figure::{show, show_size},
+    figure::{show, show_size, show_some},
     report::{
         Headline, Report, Section, Table,
         charts::{self, Data, Labels},
-        terminal_text,
     },
     results::{Point, Results, points},
 };
 
 /// How near a figure of ours must be to a published one to be named: within a tenth.
 const NEAR: f64 = 0.1;
-
-fn value(results: &Results, variant: &str, metric: &str, at: &Point) -> Option<f64> {
-    results.variant(variant)?.median(metric, at)
-}
-
-fn text_of(value: Option<f64>) -> String {
-    value.map_or("-".into(), show)
-}
 
 /// Names of the caches in the part of modes.
 fn caches() -> Vec<String> {
@@ -39,7 +27,7 @@ fn caches() -> Vec<String> {
 
 /// A load over the disk alone.
 fn over_disk(results: &Results, variant: &str, load: &Load) -> Option<f64> {
-    let of = |name: &str| value(results, name, &load.metric("iops"), &Point::new());
+    let of = |name: &str| results.median(name, &load.metric("iops"), &Point::new());
     Some(of(variant)? / of("hdd")?)
 }
 
@@ -50,7 +38,7 @@ fn modes(results: &Results) -> Option<Table> {
     for load in Load::all() {
         let name = format!("{} {}k, depth {}", load.kind.name(), load.block >> 10, load.depth);
         for on in std::iter::once("hdd".to_owned()).chain(caches()) {
-            let of = |figure: &str| value(results, &on, &load.metric(figure), &Point::new());
+            let of = |figure: &str| results.median(&on, &load.metric(figure), &Point::new());
             if of("iops").is_none() {
                 continue;
             }
@@ -61,9 +49,9 @@ fn modes(results: &Results) -> Option<Table> {
             table.rows.push(vec![
                 name.clone(),
                 on.clone(),
-                text_of(of("iops")),
-                text_of(of("mean_us")),
-                text_of(of("hit_percent")),
+                show_some(of("iops")),
+                show_some(of("mean_us")),
+                show_some(of("hit_percent")),
                 over,
             ]);
         }
@@ -77,15 +65,15 @@ fn cold(results: &Results) -> Option<Table> {
     let mut table =
         Table::new(["on", "cold: reads/s", "seconds until warm", "of the file in the cache then"]);
     for on in std::iter::once("hdd".to_owned()).chain(caches()) {
-        let of = |metric: &str| value(results, &on, metric, &Point::new());
+        let of = |metric: &str| results.median(&on, metric, &Point::new());
         if of("cold_read_4k_qd1_iops").is_none() {
             continue;
         }
         let percent = of("warm_percent").map_or("-".into(), |percent| format!("{percent:.1} %"));
         table.rows.push(vec![
             on.clone(),
-            text_of(of("cold_read_4k_qd1_iops")),
-            text_of(of("warming_seconds")),
+            show_some(of("cold_read_4k_qd1_iops")),
+            show_some(of("warming_seconds")),
             percent,
         ]);
     }
@@ -140,12 +128,12 @@ fn chunks(results: &Results) -> Option<Table> {
     ]);
     for chunk in CHUNKS {
         for variant in chunk_variants() {
-            let of = |metric: &str| value(results, &variant, metric, &chunk_point(chunk));
+            let of = |metric: &str| results.median(&variant, metric, &chunk_point(chunk));
             if of("iops").is_none() {
                 continue;
             }
-            let row =
-                ["iops", "hit_percent", "promotions", "promoted_MB", "cache_percent"].map(|m| text_of(of(m)));
+            let row = ["iops", "hit_percent", "promotions", "promoted_MB", "cache_percent"]
+                .map(|m| show_some(of(m)));
             let name = variant.trim_start_matches("chunks-").to_owned();
             table.rows.push([show_size(chunk), name].into_iter().chain(row).collect());
         }
@@ -161,7 +149,7 @@ fn chunk_chart(results: &Results) -> String {
         .into_iter()
         .zip(COLOURS)
         .map(|(name, colour)| Data {
-            values: CHUNKS.iter().map(|chunk| value(results, &name, "iops", &chunk_point(*chunk))).collect(),
+            values: CHUNKS.iter().map(|chunk| results.median(&name, "iops", &chunk_point(*chunk))).collect(),
             name: name.trim_start_matches("chunks-").to_owned(),
             colour,
             dashed: false,
@@ -196,7 +184,7 @@ fn warming_chart(results: &Results) -> String {
             dashed: false,
             values: steps
                 .iter()
-                .map(|second| value(results, &warming_variant(*policy), "hit_percent", &at(*second)))
+                .map(|second| results.median(&warming_variant(*policy), "hit_percent", &at(*second)))
                 .collect(),
         })
         .collect();
@@ -225,8 +213,8 @@ fn warming(results: &Results) -> Option<Table> {
         let at = Point::from([("seconds".into(), *second)]);
         let mut row = vec![second.to_string()];
         for policy in POLICIES {
-            let of = |metric: &str| value(results, &warming_variant(policy), metric, &at);
-            row.extend([text_of(of("hit_percent")), text_of(of("iops"))]);
+            let of = |metric: &str| results.median(&warming_variant(policy), metric, &at);
+            row.extend([show_some(of("hit_percent")), show_some(of("iops"))]);
         }
         table.rows.push(row);
     }
@@ -318,7 +306,7 @@ pub(super) fn notes(results: &Results, options: &Options) -> Vec<String> {
             .into(),
     ];
     let promoted =
-        |chunk: u64| value(results, &chunk_variant(PolicyKind::Mq, false), "promotions", &chunk_point(chunk));
+        |chunk: u64| results.median(&chunk_variant(PolicyKind::Mq, false), "promotions", &chunk_point(chunk));
     let large: Vec<f64> =
         CHUNKS.iter().filter(|chunk| **chunk >= 1 << 20).filter_map(|chunk| promoted(*chunk)).collect();
     if !large.is_empty() {
@@ -331,7 +319,8 @@ pub(super) fn notes(results: &Results, options: &Options) -> Vec<String> {
     notes
 }
 
-pub(super) fn write(results: &Results, options: &Options, page: &Path) -> Result<()> {
+/// The page.
+pub(super) fn report<'a>(results: &'a Results, options: &Options) -> Report<'a> {
     let headlines = gains(results).map_or(Vec::new(), |(read, mixed)| {
         vec![
             Headline {
@@ -355,9 +344,4 @@ pub(super) fn write(results: &Results, options: &Options, page: &Path) -> Result
         results,
         sections: sections(results, options),
     }
-    .write(page)
-}
-
-pub(super) fn text(results: &Results, options: &Options, page: &Path) -> String {
-    terminal_text(&sections(results, options), &answer(results), &results.notes, page)
 }

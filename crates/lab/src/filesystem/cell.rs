@@ -15,7 +15,7 @@ use crate::{
     control::Control,
     figure::show_size,
     machine::{Attachment, Drives, HostPath, play},
-    results::Point,
+    results::{Point, seed_of},
     sim::Cache,
 };
 
@@ -157,7 +157,7 @@ impl Cell {
         control: &Control,
     ) -> Result<BTreeMap<String, f64>> {
         control.check()?;
-        let seed = options.seed.wrapping_add(u64::from(self.repetition) << 32);
+        let seed = seed_of(options.seed, self.repetition);
         let (config, file) = tables.config(options, self.setup.kind)?;
         let how = match (self.setup.kind, self.job) {
             (Kind::Disk, _) => Precondition::None,

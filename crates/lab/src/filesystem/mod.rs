@@ -10,7 +10,7 @@ mod published;
 mod report;
 mod setup;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 pub use self::options::Options;
@@ -20,10 +20,12 @@ use self::{
 };
 use crate::{
     Findings,
-    control::{self, Control, Interrupted, Steps},
+    control::{Control, Steps},
     figure::show,
+    gather::{Gathered, gather},
     machine::HostPath,
     parallel, profile,
+    report::publish,
     results::{self, Host, Point, Published, Results, Run, Variant, compare},
     sim::{Cache, usual_cache},
     sweep::{self, Profiles},
@@ -92,39 +94,18 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         metrics
     });
     drop(progress);
-    let mut variants: Vec<Variant> = SETUPS
-        .iter()
-        .map(|setup| Variant { name: setup.name.into(), description: setup.about.into(), runs: Vec::new() })
-        .collect();
-    let mut interrupted = false;
-    for (cell, metrics) in cells.iter().zip(done) {
-        let metrics = match metrics {
-            Ok(metrics) => metrics,
-            Err(error) if error.is::<Interrupted>() => {
-                interrupted = true;
-                continue;
-            }
-            Err(error) => return Err(error).with_context(|| format!("in {}", cell.describe())),
-        };
-        let Some(variant) = variants.iter_mut().find(|variant| variant.name == cell.setup.name) else {
-            continue;
-        };
-        let same = |run: &&mut Run| run.at == cell.at && run.repetition == cell.repetition;
-        match variant.runs.iter_mut().find(same) {
-            Some(run) => run.metrics.extend(metrics),
-            None => variant.runs.push(Run {
-                at: cell.at.clone(),
-                repetition: cell.repetition,
-                seconds: cell::seconds(options, cell.setup.kind),
-                metrics,
-                ..Run::default()
-            }),
-        }
-    }
-    variants.retain(|variant| !variant.runs.is_empty());
-    if variants.is_empty() {
-        return Err(Interrupted.into());
-    }
+    let run = |cell: &Cell, metrics| Run {
+        at: cell.at.clone(),
+        repetition: cell.repetition,
+        seconds: cell::seconds(options, cell.setup.kind),
+        metrics,
+        ..Run::default()
+    };
+    let done =
+        cells.iter().zip(done).map(|(cell, metrics)| (cell, metrics.map(|found| vec![run(cell, found)])));
+    let variant = |cell: &Cell| (cell.setup.name.to_owned(), cell.setup.about.to_owned());
+    let Gathered { mut variants, interrupted } = gather(done, variant, Cell::describe)?;
+    variants.iter_mut().for_each(|variant| variant.runs = joined(std::mem::take(&mut variant.runs)));
     let mut results = Results {
         study: "filesystem".into(),
         engine: "sim",
@@ -136,12 +117,19 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         notes: Vec::new(),
     };
     results.notes = report::notes(&results, options);
-    results.write(&options.out)?;
-    let page = options.out.join("report.html");
-    report::write(&results, &page)?;
-    let text = report::text_of(&results, &page);
-    let failure = interrupted.then(|| control::PARTIAL.to_owned());
-    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
+    publish(results, &options.out, interrupted, report::report)
+}
+
+/// Jobs at the same point and repetition are one run, with the figures of all.
+fn joined(runs: Vec<Run>) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::new();
+    for run in runs {
+        match joined.iter_mut().find(|other| other.at == run.at && other.repetition == run.repetition) {
+            Some(other) => other.metrics.extend(run.metrics),
+            None => joined.push(run),
+        }
+    }
+    joined
 }
 
 fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {

@@ -1,9 +1,5 @@
 //! What the study says: the four jobs on each drive, beside what was published.
 
-use std::path::Path;
-
-use anyhow::Result;
-
 use super::{
     cell::Job,
     options::Options,
@@ -11,22 +7,13 @@ use super::{
     setup::{LOCKS, PROCESSOR},
 };
 use crate::{
-    figure::show,
+    figure::{show, show_some},
     report::{
         Headline, Report, Section, Table,
         charts::{self, Bar, Data, Labels},
-        terminal_text,
     },
     results::{Point, Results},
 };
-
-fn value(results: &Results, variant: &str, metric: &str, at: &Point) -> Option<f64> {
-    results.variant(variant)?.median(metric, at)
-}
-
-fn text(value: Option<f64>) -> String {
-    value.map_or("-".into(), show)
-}
 
 /// Each job on each drive.
 fn jobs(results: &Results) -> Table {
@@ -43,17 +30,17 @@ fn jobs(results: &Results) -> Table {
     for variant in &results.variants {
         for job in Job::ALL {
             let of = |figure: &str| variant.median(&job.metric(figure), &Point::new());
-            let nvme = value(results, "nvme", &job.metric("iops"), &Point::new());
+            let nvme = results.median("nvme", &job.metric("iops"), &Point::new());
             let over =
                 nvme.zip(of("iops")).map_or("-".into(), |(nvme, own)| format!("{}x", show(nvme / own)));
             table.rows.push(vec![
                 variant.name.clone(),
                 job.name().into(),
-                text(of("iops")),
-                text(of("mean_us")),
-                text(of("p99_us")),
-                text(of("p999_us")),
-                text(of("job_us")),
+                show_some(of("iops")),
+                show_some(of("mean_us")),
+                show_some(of("p99_us")),
+                show_some(of("p999_us")),
+                show_some(of("job_us")),
                 over,
             ]);
         }
@@ -73,13 +60,13 @@ fn host(results: &Results) -> Table {
         for &nanos in values {
             let at = Point::from([(axis.to_owned(), nanos)]);
             // The lock is not on the way to the NVMe drive.
-            let usual = value(results, "nvme", &metric, &Point::new());
-            let nvme = if axis == "lock_ns" { usual } else { value(results, "nvme", &metric, &at) };
-            let sas = value(results, "sas-ssd", &metric, &at);
+            let usual = results.median("nvme", &metric, &Point::new());
+            let nvme = if axis == "lock_ns" { usual } else { results.median("nvme", &metric, &at) };
+            let sas = results.median("sas-ssd", &metric, &at);
             let ratio = nvme.zip(sas).map_or("-".into(), |(nvme, sas)| format!("{:.2}x", nvme / sas));
             #[expect(clippy::cast_precision_loss, reason = "for reading")]
             let micros = show(nanos as f64 / 1e3);
-            table.rows.push(vec![title.into(), micros, text(nvme), text(sas), ratio]);
+            table.rows.push(vec![title.into(), micros, show_some(nvme), show_some(sas), ratio]);
         }
     }
     table
@@ -93,7 +80,7 @@ fn chart(results: &Results) -> String {
         dashed: false,
         values: Job::ALL
             .iter()
-            .map(|job| Bar::of(&[value(results, name, &job.metric("iops"), &Point::new())?]))
+            .map(|job| Bar::of(&[results.median(name, &job.metric("iops"), &Point::new())?]))
             .collect(),
     };
     let series: Vec<Data<Bar>> =
@@ -134,7 +121,7 @@ fn sections(results: &Results) -> Vec<Section> {
 
 fn ratio(results: &Results) -> Option<f64> {
     let metric = Job::RandomRead.metric("iops");
-    let of = |name: &str| value(results, name, &metric, &Point::new());
+    let of = |name: &str| results.median(name, &metric, &Point::new());
     Some(of("nvme")? / of("sas-ssd")?)
 }
 
@@ -175,7 +162,8 @@ pub(super) fn notes(_results: &Results, options: &Options) -> Vec<String> {
     ]
 }
 
-pub(super) fn write(results: &Results, page: &Path) -> Result<()> {
+/// The page.
+pub(super) fn report(results: &Results) -> Report<'_> {
     let headlines = ratio(results).map(|ratio| Headline {
         label: "random reads, NVMe over SAS SSD".into(),
         value: format!("{ratio:.1}x"),
@@ -190,9 +178,4 @@ pub(super) fn write(results: &Results, page: &Path) -> Result<()> {
         results,
         sections: sections(results),
     }
-    .write(page)
-}
-
-pub(super) fn text_of(results: &Results, page: &Path) -> String {
-    terminal_text(&sections(results), &answer(results), &results.notes, page)
 }

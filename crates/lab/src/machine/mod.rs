@@ -66,7 +66,7 @@ impl Drives {
     ///
     /// # Errors
     /// It cannot be as configured.
-    pub fn add(&mut self, config: Config) -> Result<usize> {
+    fn add(&mut self, config: Config) -> Result<usize> {
         self.drives.push(self.machine.add(config, Contents::None)?);
         Ok(self.drives.len() - 1)
     }
@@ -82,6 +82,15 @@ impl Drives {
             Attachment::Nvme => Box::new(device),
             Attachment::Sas(controller) => self.path.over_sas(controller, device),
         })
+    }
+
+    /// Adds an empty drive of this TOML. Its first namespace, with its way from the host, for several users.
+    ///
+    /// # Errors
+    /// It cannot be as configured, or has no namespace.
+    pub fn add_shared(&mut self, table: &toml::Table, attachment: Attachment) -> Result<SharedDevice> {
+        let number = self.add(config(table)?)?;
+        Ok(Shared::new(self.device(number, attachment)?))
     }
 
     /// Lets time pass until then, or not at all if that is over.
@@ -128,6 +137,12 @@ pub(crate) struct CacheSizes {
     pub cache: u64,
     /// Of the metadata, behind it.
     pub metadata: u64,
+}
+
+impl CacheSizes {
+    /// 200 GB on the disk, 60 GB of cache, 2 GB of metadata: the smallest of the published ranges.
+    pub const PUBLISHED: Self =
+        Self { origin: 200_000_000_000, cache: 60_000_000_000, metadata: 2_000_000_000 };
 }
 
 /// Makes a cache on an SSD in front of a disk. Both drives keep no contents.

@@ -30,7 +30,7 @@ use crate::{
     Findings,
     control::{self, Control, Interrupted, Progress, Steps},
     parallel,
-    results::{self, Host, Overwrite, Point, Published, Results, Run, compare},
+    results::{self, Host, Overwrite, Point, Published, Results, Run, compare, seed_of},
     sweep::{self, Profiles, SetOptions, Study},
 };
 
@@ -164,7 +164,7 @@ impl Options {
 
     /// The seed of a repetition.
     fn seed(&self, repetition: u32) -> u64 {
-        self.seed.wrapping_add(u64::from(repetition) << 32)
+        seed_of(self.seed, repetition)
     }
 
     /// How exactly the highest multiple is found: to this share of it, in per cent.

@@ -15,8 +15,8 @@ use super::{
 };
 use crate::{
     control::{Control, Interrupted},
-    machine::{Attachment, CacheSizes, Drives, Tier, cached, config, partition, whole},
-    results::Run,
+    machine::{Attachment, CacheSizes, Drives, SharedDevice, Tier, cached, config, partition, whole},
+    results::{Run, seed_of},
 };
 
 /// The TOML of the drives.
@@ -48,38 +48,20 @@ fn device(
     seed: u64,
 ) -> Result<(Drives, MachineDevice, Option<Shared<Tier>>)> {
     let mut drives = Drives::new(options.path);
-    let nvme = match store {
-        Store::Disk => None,
-        Store::Nvme | Store::Cache { .. } => {
-            let number = drives.add(config(&tables.nvme)?)?;
-            Some(Shared::new(drives.device(number, Attachment::Nvme)?))
-        }
-    };
-    let disk = match store {
-        Store::Nvme => None,
-        Store::Disk | Store::Cache { .. } => {
-            let number = drives.add(config(&tables.disk)?)?;
-            Some(Shared::new(drives.device(number, Attachment::Sas(options.controller))?))
-        }
-    };
-    match (store, disk, nvme) {
-        (Store::Cache { mode, policy }, Some(disk), Some(nvme)) => {
-            let sizes = CacheSizes {
-                origin: published::ORIGIN,
-                cache: published::CACHED,
-                metadata: published::METADATA,
-            };
+    let on_disk = Attachment::Sas(options.controller);
+    let plain = |drive: &SharedDevice| partition(drive, "the drive", 0, CacheSizes::PUBLISHED.origin);
+    let (device, tier): (MachineDevice, _) = match store {
+        Store::Disk => (Box::new(plain(&drives.add_shared(&tables.disk, on_disk)?)?), None),
+        Store::Nvme => (Box::new(plain(&drives.add_shared(&tables.nvme, Attachment::Nvme)?)?), None),
+        Store::Cache { mode, policy } => {
+            let nvme = drives.add_shared(&tables.nvme, Attachment::Nvme)?;
+            let disk = drives.add_shared(&tables.disk, on_disk)?;
             let config = tier::Config { chunk: CHUNK, mode, policy, ..tier::Config::default() };
-            let tier = cached(&drives, &disk, &nvme, sizes, config, seed)?;
-            let device = whole(&tier)?;
-            Ok((drives, device, Some(tier)))
+            let tier = cached(&drives, &disk, &nvme, CacheSizes::PUBLISHED, config, seed)?;
+            (whole(&tier)?, Some(tier))
         }
-        (_, disk, nvme) => {
-            let drive = disk.or(nvme).context("there is no drive")?;
-            let device = partition(&drive, "the drive", 0, published::ORIGIN)?;
-            Ok((drives, Box::new(device), None))
-        }
-    }
+    };
+    Ok((drives, device, tier))
 }
 
 /// The published server and load, on a volume.
@@ -115,7 +97,7 @@ fn model(options: &Options, piece: &Piece, data: Volume, seed: u64) -> Config {
 /// A drive is too small; a request failed; an interruption.
 pub(super) fn run(options: &Options, tables: &DriveTables, piece: &Piece, control: &Control) -> Result<Run> {
     control.check()?;
-    let seed = options.seed.wrapping_add(u64::from(piece.repetition) << 32);
+    let seed = seed_of(options.seed, piece.repetition);
     let (drives, device, tier) = device(options, tables, piece.setup.store, seed)?;
     let geometry = blockdev::BlockDevice::geometry(&*device);
     let data = Volume { blocks: geometry.blocks, block_bytes: geometry.block_size };

@@ -8,16 +8,21 @@ mod published;
 mod report;
 mod setup;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use serde_json::Value;
 
 pub use self::options::{DEFAULT_STATEMENT_NS, Options};
-use self::{bed::DriveTables, setup::pieces};
+use self::{
+    bed::DriveTables,
+    setup::{Piece, pieces},
+};
 use crate::{
     Findings,
-    control::{self, Control, Interrupted, Steps},
+    control::{Control, Steps},
     figure::show,
+    gather::{Gathered, gather},
     parallel, profile,
+    report::publish,
     results::{self, Host, Point, Published, Results, Variant, compare},
     sweep::{self, Profiles},
 };
@@ -51,29 +56,10 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         run
     });
     drop(progress);
-    let mut variants: Vec<Variant> = Vec::new();
-    let mut interrupted = false;
-    for (piece, run) in pieces.iter().zip(done) {
-        let run = match run {
-            Ok(run) => run,
-            Err(error) if error.is::<Interrupted>() => {
-                interrupted = true;
-                continue;
-            }
-            Err(error) => return Err(error).with_context(|| format!("in variant {}", piece.setup.name)),
-        };
-        match variants.iter_mut().find(|variant| variant.name == piece.setup.name) {
-            Some(variant) => variant.runs.push(run),
-            None => variants.push(Variant {
-                name: piece.setup.name.into(),
-                description: piece.setup.about.into(),
-                runs: vec![run],
-            }),
-        }
-    }
-    if variants.is_empty() {
-        return Err(Interrupted.into());
-    }
+    let variant = |piece: &Piece| (piece.setup.name.to_owned(), piece.setup.about.to_owned());
+    let place = |piece: &Piece| format!("variant {}", piece.setup.name);
+    let done = done.into_iter().map(|run| run.map(|run| vec![run]));
+    let Gathered { variants, interrupted } = gather(pieces.iter().zip(done), variant, place)?;
     let mut results = Results {
         study: "oltp".into(),
         engine: "sim",
@@ -88,12 +74,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         notes: Vec::new(),
     };
     results.notes = report::notes(options);
-    results.write(&options.out)?;
-    let page = options.out.join("report.html");
-    report::write(&results, options, &page)?;
-    let text = report::text(&results, options, &page);
-    let failure = interrupted.then(|| control::PARTIAL.to_owned());
-    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
+    publish(results, &options.out, interrupted, |results| report::report(results, options))
 }
 
 fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {

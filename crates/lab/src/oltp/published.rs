@@ -14,7 +14,3 @@ pub(super) const THREADS: u32 = 32;
 pub(super) const SECONDS: u64 = 900;
 /// Bytes of the log files: 32 GB each.
 pub(super) const REDO: u64 = 64 << 30;
-/// Bytes of origin, cache and metadata, as in the study of caches.
-pub(super) const ORIGIN: u64 = 200_000_000_000;
-pub(super) const CACHED: u64 = 60_000_000_000;
-pub(super) const METADATA: u64 = 2_000_000_000;

@@ -1,36 +1,23 @@
 //! What the study says: transactions per second on each store, beside what was published.
 
-use std::path::Path;
-
-use anyhow::Result;
-
 use super::{
     options::Options,
     published,
     setup::{SETUPS, STATEMENTS},
 };
 use crate::{
-    figure::{show, show_size},
+    figure::{show, show_size, show_some},
     report::{
         Headline, Report, Section, Table,
         charts::{self, Bar, Data, Labels},
-        terminal_text,
     },
     results::{Point, Results},
 };
 
-fn value(results: &Results, variant: &str, metric: &str, at: &Point) -> Option<f64> {
-    results.variant(variant)?.median(metric, at)
-}
-
-fn text_of(value: Option<f64>) -> String {
-    value.map_or("-".into(), show)
-}
-
 /// A variant's transactions over the disk's, which begins in the same way.
 fn over_disk(results: &Results, variant: &str, at: &Point) -> Option<f64> {
     let disk = if variant.ends_with("-cold") { "hdd-cold" } else { "hdd" };
-    Some(value(results, variant, "tps", at)? / value(results, disk, "tps", at)?)
+    Some(results.median(variant, "tps", at)? / results.median(disk, "tps", at)?)
 }
 
 fn theirs(variant: &str) -> String {
@@ -57,13 +44,13 @@ fn variants(results: &Results) -> Table {
         "dirty %",
     ]);
     for setup in SETUPS {
-        let of = |metric: &str| value(results, setup.name, metric, &Point::new());
+        let of = |metric: &str| results.median(setup.name, metric, &Point::new());
         if of("tps").is_none() {
             continue;
         }
         let over =
             over_disk(results, setup.name, &Point::new()).map_or("-".into(), |ratio| format!("{ratio:.2}x"));
-        let mut row = vec![setup.name.to_owned(), text_of(of("tps")), over, theirs(setup.name)];
+        let mut row = vec![setup.name.to_owned(), show_some(of("tps")), over, theirs(setup.name)];
         let rest = [
             "mean_ms",
             "p95_ms",
@@ -72,7 +59,7 @@ fn variants(results: &Results) -> Table {
             "page_writes_per_second",
             "dirty_percent",
         ];
-        row.extend(rest.map(|metric| text_of(of(metric))));
+        row.extend(rest.map(|metric| show_some(of(metric))));
         table.rows.push(row);
     }
     table
@@ -81,12 +68,12 @@ fn variants(results: &Results) -> Table {
 fn caches(results: &Results) -> Table {
     let mut table = Table::new(["cache", "hits of reads %", "of all %", "promoted GB", "written back GB"]);
     for setup in SETUPS {
-        let of = |metric: &str| value(results, setup.name, metric, &Point::new());
+        let of = |metric: &str| results.median(setup.name, metric, &Point::new());
         if of("hit_percent").is_none() {
             continue;
         }
         let figures = ["read_hit_percent", "hit_percent", "promoted_GB", "written_back_GB"]
-            .map(|metric| text_of(of(metric)));
+            .map(|metric| show_some(of(metric)));
         table.rows.push(std::iter::once(setup.name.to_owned()).chain(figures).collect());
     }
     table
@@ -107,7 +94,9 @@ fn statements(results: &Results, options: &Options) -> Table {
             false => Point::from([("statement_us".to_owned(), nanos / 1000)]),
         };
         let mut row = vec![(nanos / 1000).to_string()];
-        row.extend(["hdd", "nvme", "cache-writeback"].map(|name| text_of(value(results, name, "tps", &at))));
+        row.extend(
+            ["hdd", "nvme", "cache-writeback"].map(|name| show_some(results.median(name, "tps", &at))),
+        );
         row.extend(
             ["nvme", "cache-writeback"]
                 .map(|name| over_disk(results, name, &at).map_or("-".into(), |ratio| format!("{ratio:.2}x"))),
@@ -157,10 +146,10 @@ fn course(results: &Results) -> String {
 
 fn bars(results: &Results) -> String {
     let present: Vec<_> =
-        SETUPS.iter().filter(|setup| value(results, setup.name, "tps", &Point::new()).is_some()).collect();
+        SETUPS.iter().filter(|setup| results.median(setup.name, "tps", &Point::new()).is_some()).collect();
     let categories: Vec<String> = present.iter().map(|setup| setup.name.to_owned()).collect();
     let values =
-        present.iter().map(|setup| Bar::of(&[value(results, setup.name, "tps", &Point::new())?])).collect();
+        present.iter().map(|setup| Bar::of(&[results.median(setup.name, "tps", &Point::new())?])).collect();
     let labels = Labels {
         title: "sysbench OLTP".into(),
         y: "transactions per second".into(),
@@ -242,7 +231,8 @@ pub(super) fn notes(options: &Options) -> Vec<String> {
     ]
 }
 
-pub(super) fn write(results: &Results, options: &Options, page: &Path) -> Result<()> {
+/// The page.
+pub(super) fn report<'a>(results: &'a Results, options: &Options) -> Report<'a> {
     let headline = |name: &str, label: &str, published: f64| {
         let ratio = over_disk(results, name, &Point::new())?;
         Some(Headline {
@@ -266,9 +256,4 @@ pub(super) fn write(results: &Results, options: &Options, page: &Path) -> Result
         results,
         sections: sections(results, options),
     }
-    .write(page)
-}
-
-pub(super) fn text(results: &Results, options: &Options, page: &Path) -> String {
-    terminal_text(&sections(results, options), &answer(results), &results.notes, page)
 }

@@ -10,6 +10,8 @@ use askama::Template;
 
 pub use self::table::Table;
 use crate::{
+    Findings,
+    control::PARTIAL,
     figure::{show, show_size},
     results::{CPU_SATURATED, CPU_WAITED, Comparison, Point, Results},
 };
@@ -55,8 +57,27 @@ pub struct Report<'a> {
     pub sections: Vec<Section>,
 }
 
-/// What a terminal shows of a report: the tables of its sections, the answer, the notes, and where the page is.
-pub(crate) fn terminal_text(sections: &[Section], answer: &str, notes: &[String], page: &Path) -> String {
+/// Writes a study's results and its page into a directory. A terminal shows the tables of its sections, the answer, the notes, and where the
+/// page is.
+///
+/// # Errors
+/// Something cannot be written.
+pub(crate) fn publish(
+    results: Results,
+    out: &Path,
+    interrupted: bool,
+    report: impl FnOnce(&Results) -> Report<'_>,
+) -> Result<Findings<Results>> {
+    results.write(out)?;
+    let page = out.join("report.html");
+    let report = report(&results);
+    report.write(&page)?;
+    let text = terminal_text(&report.sections, &report.answer, &results.notes, &page);
+    let failure = interrupted.then(|| PARTIAL.to_owned());
+    Ok(Findings { results, written: Some(out.to_owned()), text, failure })
+}
+
+fn terminal_text(sections: &[Section], answer: &str, notes: &[String], page: &Path) -> String {
     let tables: String = sections
         .iter()
         .filter_map(|section| Some(format!("{}\n{}\n", section.heading, section.table.as_ref()?.text())))

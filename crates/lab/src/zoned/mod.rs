@@ -18,7 +18,7 @@ use serde_json::Value;
 use crate::{
     Findings,
     control::Control,
-    results::{Overwrite, Results},
+    results::{Overwrite, Results, seed_of},
     sweep::{self, Profiles, SetOptions, Study},
 };
 
@@ -119,7 +119,7 @@ impl Options {
 
     /// The seed of a repetition.
     fn seed(&self, repetition: u32) -> u64 {
-        self.seed.wrapping_add(u64::from(repetition) << 32)
+        seed_of(self.seed, repetition)
     }
 }
 

@@ -1,13 +1,9 @@
 //! What the study says: the published tables beside ours.
 
-use std::path::Path;
-
-use anyhow::Result;
-
 use super::{Options, published};
 use crate::{
-    figure::{show, show_size},
-    report::{Headline, Report, Section, Table, terminal_text},
+    figure::{show, show_size, show_some},
+    report::{Headline, Report, Section, Table},
     results::{Point, Results, points},
 };
 
@@ -15,28 +11,23 @@ fn percent(ratio: f64) -> String {
     format!("{:+.0}%", (ratio - 1.0) * 100.0)
 }
 
-fn value(results: &Results, variant: &str, metric: &str, at: &Point) -> Option<f64> {
-    results.variant(variant)?.median(metric, at)
-}
-
 /// `ours`, what was published, and how far ours is from that.
 fn beside(ours: Option<f64>, published: Option<f64>) -> [String; 3] {
-    let text = |value: Option<f64>| value.map_or("-".into(), show);
     let off = ours.zip(published).map_or("-".into(), |(ours, theirs)| percent(ours / theirs));
-    [text(ours), text(published), off]
+    [show_some(ours), show_some(published), off]
 }
 
 /// Steady writes beside the published.
 fn writes(results: &Results) -> Table {
     let mut table = Table::new(["drive", "MiB/s", "published", "off by", "write amplification"]);
     for (name, theirs) in published::STEADY_WRITES {
-        let ours = value(results, name, "steady_write_MiBps", &Point::new());
+        let ours = results.median(name, "steady_write_MiBps", &Point::new());
         if ours.is_none() {
             continue;
         }
         let mut row = vec![name.to_owned()];
         row.extend(beside(ours, Some(theirs)));
-        row.push(value(results, name, "write_amplification", &Point::new()).map_or("-".into(), show));
+        row.push(results.median(name, "write_amplification", &Point::new()).map_or("-".into(), show));
         table.rows.push(row);
     }
     table
@@ -56,16 +47,15 @@ fn reads(results: &Results) -> Table {
     ]);
     for writes in std::iter::once(0).chain(published::READS.iter().map(|row| row.0)) {
         let at = Point::from([("writes_MiBps".into(), writes)]);
-        let mean = |name: &str| value(results, name, "read_mean_us", &at);
+        let mean = |name: &str| results.median(name, "read_mean_us", &at);
         let zns = mean("zns");
         let ratio = |name: &str| zns.zip(mean(name)).map_or("-".into(), |(zns, other)| percent(zns / other));
         let theirs = published::READS.iter().find(|row| row.0 == writes);
-        let text = |value: Option<f64>| value.map_or("-".into(), show);
         let row = vec![
             writes.to_string(),
-            text(mean("cns-7")),
-            text(mean("cns-28")),
-            text(zns),
+            show_some(mean("cns-7")),
+            show_some(mean("cns-28")),
+            show_some(zns),
             ratio("cns-7"),
             theirs.map_or("-".into(), |row| percent(row.1)),
             ratio("cns-28"),
@@ -103,12 +93,11 @@ fn overwrites(results: &Results) -> Table {
         ("taken_percent", "% of it is data or garbage"),
         ("lifetime_years", "years until 2 TiB are worn out"),
     ] {
-        let of = |name: &str| value(results, name, metric, &Point::new());
+        let of = |name: &str| results.median(name, metric, &Point::new());
         let [seven, more, zones] = NAMES.map(of);
         if seven.or(more).or(zones).is_none() {
             continue;
         }
-        let text = |value: Option<f64>| value.map_or("-".into(), show);
         let ratio = zones.zip(seven).map_or("-".into(), |(zones, seven)| format!("{:.2}x", zones / seven));
         let theirs = match metric {
             "engine_write_amplification" => {
@@ -120,7 +109,14 @@ fn overwrites(results: &Results) -> Table {
             _ => published::ratio(metric, "zenfs", "xfs-7", None)
                 .map_or("-".into(), |published| format!("{:.2}x", published.value)),
         };
-        table.rows.push(vec![title.into(), text(seven), text(more), text(zones), ratio, theirs]);
+        table.rows.push(vec![
+            title.into(),
+            show_some(seven),
+            show_some(more),
+            show_some(zones),
+            ratio,
+            theirs,
+        ]);
     }
     table
 }
@@ -139,7 +135,7 @@ fn beside_writes(results: &Results) -> Table {
     ]);
     for limit in [0, published::WRITE_LIMIT >> 20] {
         for name in ["xfs-7", "xfs-28", "zenfs"] {
-            let of = |metric: &str| value(results, name, metric, &limited(limit));
+            let of = |metric: &str| results.median(name, metric, &limited(limit));
             let Some(writes) = of("ops_per_second") else { continue };
             let bytes = f64::from(published::RECORD.0 + published::RECORD.1);
             let mut row = vec![name.to_owned()];
@@ -175,8 +171,8 @@ fn sharing(results: &Results, names: &[&str]) -> Table {
     ];
     for at in points {
         for name in names {
-            let of = |metric: &str| value(results, name, metric, &at).map_or("-".into(), show);
-            if value(results, name, "ops_per_second", &at).is_none() {
+            let of = |metric: &str| results.median(name, metric, &at).map_or("-".into(), show);
+            if results.median(name, "ops_per_second", &at).is_none() {
                 continue;
             }
             let percent = at.get("filled_percent").copied().unwrap_or(100);
@@ -282,8 +278,8 @@ fn sections(results: &Results) -> Vec<Section> {
 }
 
 fn answer(results: &Results) -> String {
-    let steady = |name: &str| value(results, name, "steady_write_MiBps", &Point::new());
-    let ops = |name: &str| value(results, name, "ops_per_second", &Point::new());
+    let steady = |name: &str| results.median(name, "steady_write_MiBps", &Point::new());
+    let ops = |name: &str| results.median(name, "ops_per_second", &Point::new());
     let database = ops("zenfs").zip(ops("xfs-7")).map_or(String::new(), |(zones, seven)| {
         format!(
             " RocksDB overwrites {} as many records on them as on XFS over 7 % (published {}).",
@@ -329,9 +325,9 @@ pub(super) fn notes(results: &Results, options: &Options, media: u64) -> Vec<Str
 /// Where RocksDB on zones writes much less than they take: what sets the pace instead.
 fn pace(results: &Results) -> Option<String> {
     let at = Point::new();
-    let written = value(results, "zenfs", "host_write_MiBps", &at)?;
-    let most = value(results, "zns", "steady_write_MiBps", &at)?;
-    let slowed = value(results, "zenfs", "slowed_percent", &at)?;
+    let written = results.median("zenfs", "host_write_MiBps", &at)?;
+    let most = results.median("zns", "steady_write_MiBps", &at)?;
+    let slowed = results.median("zenfs", "slowed_percent", &at)?;
     (written < most * 0.7).then(|| {
         format!(
             "RocksDB on zones writes {} MiB/s, where the drive takes {}, and its writer is slowed down for {} % of the time: compactions set the pace, not the drive. So zones cannot show \
@@ -343,9 +339,9 @@ fn pace(results: &Results) -> Option<String> {
     })
 }
 
-/// Writes the page.
-pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
-    let steady = |name: &str| value(results, name, "steady_write_MiBps", &Point::new());
+/// The page.
+pub(super) fn report(results: &Results) -> Report<'_> {
+    let steady = |name: &str| results.median(name, "steady_write_MiBps", &Point::new());
     let headline = steady("zns").zip(steady("cns-7")).map(|(zns, seven)| Headline {
         label: "Steady writes, zones over 7 % of spare".into(),
         value: format!("{:.2}x", zns / seven),
@@ -359,10 +355,4 @@ pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
         results,
         sections: sections(results),
     }
-    .write(path)
-}
-
-/// The tables and the answer, for a terminal.
-pub(super) fn text(results: &Results, page: &Path) -> String {
-    terminal_text(&sections(results), &answer(results), &results.notes, page)
 }

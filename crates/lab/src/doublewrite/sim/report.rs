@@ -8,7 +8,7 @@ use super::{
 };
 use crate::{
     counters::{NamespaceCounts, total, total_on_flash},
-    figure::{show, show_size},
+    figure::{show, show_size, show_some},
     report::{Section, Table, comparison_table, show_point},
     results::{Point, Results, Run, median, points},
 };
@@ -19,13 +19,8 @@ fn percent(ratio: f64) -> String {
 
 /// `ours`, and how far it is from what was published.
 fn beside(ours: Option<f64>, published: Option<f64>) -> [String; 3] {
-    let text = |value: Option<f64>| value.map_or("-".into(), show);
     let off = ours.zip(published).map_or("-".into(), |(ours, theirs)| percent(ours / theirs));
-    [text(ours), text(published), off]
-}
-
-fn value(results: &Results, variant: &str, metric: &str, at: &Point) -> Option<f64> {
-    results.variant(variant)?.median(metric, at)
+    [show_some(ours), show_some(published), off]
 }
 
 fn threads(at: &Point) -> u64 {
@@ -47,7 +42,7 @@ fn throughput(results: &Results) -> Table {
         "settled",
     ]);
     for at in points(&results.variants) {
-        let ours = |variant: &str| value(results, variant, "tpmC", &at);
+        let ours = |variant: &str| results.median(variant, "tpmC", &at);
         let theirs = |variant: &str| published::throughput(variant, threads(&at));
         let gain = |pair: Option<(f64, f64)>| pair.map_or("-".into(), |(dram, nand)| percent(dram / nand));
         let mut row = vec![threads(&at).to_string()];
@@ -63,7 +58,7 @@ fn throughput(results: &Results) -> Table {
 
 /// `"yes"`, or the variants whose figures still moved at a point.
 fn settled(results: &Results, at: &Point) -> String {
-    let moving = |name: &&str| value(results, name, "settled", at).is_some_and(|settled| settled < 1.0);
+    let moving = |name: &&str| results.median(name, "settled", at).is_some_and(|settled| settled < 1.0);
     let names: Vec<&str> =
         results.variants.iter().map(|variant| variant.name.as_str()).filter(moving).collect();
     match &names[..] {
@@ -225,7 +220,7 @@ fn distance(
 fn of_variant(results: &Results, variant: &str) -> Option<(f64, f64)> {
     distance(
         results,
-        |at| value(results, variant, "tpmC", at),
+        |at| results.median(variant, "tpmC", at),
         |threads| published::throughput(variant, threads),
     )
 }
@@ -256,7 +251,7 @@ pub(super) fn answer(results: &Results, options: &Settings) -> String {
     let gains: Vec<String> = points(&results.variants)
         .iter()
         .filter_map(|at| {
-            let ours = value(results, "dram", "tpmC", at)? / value(results, "nand", "tpmC", at)?;
+            let ours = results.median("dram", "tpmC", at)? / results.median("nand", "tpmC", at)?;
             let theirs =
                 published::throughput("dram", threads(at))? / published::throughput("nand", threads(at))?;
             Some(format!("{} (published {}) with {}", percent(ours), percent(theirs), threads(at)))

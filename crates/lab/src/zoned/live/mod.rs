@@ -29,6 +29,7 @@ use crate::{
     mariadb::{self, Files, Server, SystemTablespace, Tuning},
     mounted_drive::{self, BaseImage, MountedDrive, discard},
     profile,
+    report::publish,
     results::{self, Comparison, Host, Overwrite, Point, Published, Results, Run, compare},
     scratch::{self, Scratch},
 };
@@ -183,11 +184,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
     let scratch = Scratch::new(&parent, control.cancel())?;
     let study = Study { options, server, plugin, program, scratch, control };
     let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
-    results.write(&options.out)?;
-    let page = options.out.join("report.html");
-    report::write(&results, &page)?;
-    let text = report::text(&results, &page);
-    Ok(Findings { results, written: Some(options.out.clone()), text, failure: None })
+    publish(results, &options.out, false, report::report)
 }
 
 /// What the runs share.

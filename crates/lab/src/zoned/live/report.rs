@@ -1,13 +1,9 @@
 //! What the live study says.
 
-use std::path::Path;
-
-use anyhow::Result;
-
 use super::{Load, Options, Variant, published};
 use crate::{
     figure::show,
-    report::{Headline, Report, Section, Table, terminal_text},
+    report::{Headline, Report, Section, Table},
     results::{Point, Results, points},
 };
 
@@ -179,8 +175,8 @@ pub(super) fn notes(results: &Results, options: &Options) -> Vec<String> {
     notes
 }
 
-/// Writes the page.
-pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
+/// The page.
+pub(super) fn report(results: &Results) -> Report<'_> {
     let transactions = gains(results).map(|(least, most)| Headline {
         label: "Transactions per second of MyRocks, zones over 7 % of spare".into(),
         value: format!("{least:.2}x to {most:.2}x"),
@@ -201,10 +197,4 @@ pub(super) fn write(results: &Results, path: &Path) -> Result<()> {
         results,
         sections: sections(results),
     }
-    .write(path)
-}
-
-/// The tables and the answer, for a terminal.
-pub(super) fn text(results: &Results, page: &Path) -> String {
-    terminal_text(&sections(results), &answer(results), &results.notes, page)
 }

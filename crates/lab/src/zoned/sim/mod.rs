@@ -6,7 +6,7 @@ mod fitted;
 mod raw;
 mod rocksdb;
 
-use anyhow::{Context, Result};
+use anyhow::Result;
 use run::Config;
 use workload::lsm::Placement;
 
@@ -18,9 +18,11 @@ use self::{
 use super::{Options, Part, published, report};
 use crate::{
     Findings,
-    control::{self, Control, Interrupted, Steps},
+    control::{Control, Steps},
     figure::show,
+    gather::{Gathered, gather},
     parallel,
+    report::publish,
     results::{self, Host, Results, Run, Variant, compare},
     sim::{Cache, usual_cache},
     sweep::Profiles,
@@ -219,31 +221,11 @@ pub(super) fn run_on(
         runs
     });
     drop(progress);
-    let mut variants: Vec<Variant> = Vec::new();
-    let mut interrupted = false;
     let mut done: Vec<_> = pieces.iter().zip(done).collect();
     done.sort_by_key(|(piece, _)| piece.part);
-    for (piece, runs) in done {
-        let runs = match runs {
-            Ok(runs) => runs,
-            Err(error) if error.is::<Interrupted>() => {
-                interrupted = true;
-                continue;
-            }
-            Err(error) => return Err(error).with_context(|| format!("in variant {}", piece.of.name)),
-        };
-        match variants.iter_mut().find(|variant| variant.name == piece.of.name) {
-            Some(variant) => variant.runs.extend(runs),
-            None => variants.push(Variant {
-                name: piece.of.name.into(),
-                description: piece.of.about.into(),
-                runs,
-            }),
-        }
-    }
-    if variants.is_empty() {
-        return Err(Interrupted.into());
-    }
+    let variant = |piece: &Piece| (piece.of.name.to_owned(), piece.of.about.to_owned());
+    let place = |piece: &Piece| format!("variant {}", piece.of.name);
+    let Gathered { variants, interrupted } = gather(done, variant, place)?;
     let mut results = Results {
         study: "zoned".into(),
         engine: "sim",
@@ -258,12 +240,7 @@ pub(super) fn run_on(
         notes: Vec::new(),
     };
     results.notes = report::notes(&results, options, chips.conventional.media());
-    results.write(&options.out)?;
-    let page = options.out.join("report.html");
-    report::write(&results, &page)?;
-    let text = report::text(&results, &page);
-    let failure = interrupted.then(|| control::PARTIAL.to_owned());
-    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
+    publish(results, &options.out, interrupted, report::report)
 }
 
 /// Figures that are compared, of drives and of databases.
