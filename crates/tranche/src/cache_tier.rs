@@ -3,6 +3,7 @@
 use crate::connect::connect_to;
 use crate::default_address::runtime_directory;
 use crate::options::{Credentials, FuseIo, Output};
+use crate::signals::asked_by;
 use crate::table::table;
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
@@ -13,7 +14,6 @@ use export::drive::Drive;
 use export::{Export, FuseTransport};
 use serde_json::{Value, json};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
 use std::path::{Path, PathBuf};
@@ -285,11 +285,7 @@ fn config_of(devices: &mut Devices, options: &ServeTier) -> Result<Config> {
 
 fn serve(options: &ServeTier, output: Output) -> Result<()> {
     export::prepare(&options.fuse)?;
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register_conditional_shutdown(signal, 130, asked.clone())?;
-        flag::register(signal, asked.clone())?;
-    }
+    let asked = asked_by(&[SIGINT, SIGTERM, SIGHUP])?;
     let socket = options.reach.socket()?;
     let mut devices = open_three(&options.three)?;
     let config = config_of(&mut devices, options)?;

@@ -36,6 +36,7 @@ mod secret;
 mod serve;
 mod served_tiers;
 mod show;
+mod signals;
 mod sim;
 mod store;
 mod studies;

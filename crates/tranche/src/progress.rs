@@ -1,10 +1,10 @@
 //! How far work is, on standard error: bars on a terminal, lines elsewhere. Signals end the work.
 
-use anyhow::{Context, Result};
+use crate::signals::asked_by;
+use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::control::{Cancel, Control, Event, Observer, Parts, WorkId};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -34,12 +34,7 @@ pub fn has_terminal() -> bool {
 /// # Errors
 /// The handlers cannot be installed.
 pub fn control() -> Result<Control> {
-    let asked = Arc::new(AtomicBool::new(false));
-    for signal in [SIGINT, SIGTERM, SIGHUP] {
-        flag::register_conditional_shutdown(signal, 130, Arc::clone(&asked))
-            .and_then(|_| flag::register(signal, Arc::clone(&asked)))
-            .context("installing signal handlers")?;
-    }
+    let asked = asked_by(&[SIGINT, SIGTERM, SIGHUP])?;
     Ok(Control::new(Cancel::by(asked), Arc::new(Display::new())))
 }
 

@@ -4,6 +4,7 @@ use crate::args::{Precondition, Serve, Switch};
 use crate::options::Output;
 use crate::secret::Secret;
 use crate::served_tiers::ServedTiers;
+use crate::signals::asked_by;
 use crate::{default_address, progress, say_results};
 use anyhow::{Context, Result, bail};
 use cache::table::Entry;
@@ -12,7 +13,6 @@ use host::{Addr, Endpoint};
 use run::image::{Presence, presence};
 use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
-use signal_hook::flag;
 use signal_hook::iterator::Signals;
 use std::io::Write;
 use std::path::{Path, PathBuf};
@@ -33,13 +33,9 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
         export::prepare(dir)?;
     }
     // From here on the first signal is waited for, the second ends the process at once.
-    let asked = Arc::new(AtomicBool::new(false));
     // With a list of hosts SIGHUP says that it has changed, else that the terminal has gone.
     let ends = if options.hosts.is_some() { &[SIGINT, SIGTERM][..] } else { &[SIGINT, SIGTERM, SIGHUP] };
-    for signal in ends {
-        flag::register_conditional_shutdown(*signal, 130, asked.clone())?;
-        flag::register(*signal, asked.clone())?;
-    }
+    let asked = asked_by(ends)?;
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
     let running = run::start(shape, &run_options, &mut show_progress(&asked))?;
     for note in running.notes() {
