@@ -1,5 +1,8 @@
 //! A private database instance under TPC-C, in a plain directory.
 
+#[allow(dead_code)]
+mod common;
+
 use std::{
     path::Path,
     sync::{
@@ -14,7 +17,7 @@ use lab::{
     database::Instance,
     mariadb::{self, Files, Server, SystemTablespace, Tuning, check_pages, install},
     scratch::Scratch,
-    tpcc::{self, LoadSettings, Phase, TransactionKind},
+    tpcc::{self, Phase, TransactionKind},
 };
 use mysql::prelude::Queryable;
 
@@ -87,15 +90,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     let moved = system.join("ibdata1").exists() && !apart.data.join("tables/ibdata1").exists();
     assert_eq!(moved, !server.has_doublewrite_dir());
     let instance = start(&scratch, server, &apart).unwrap();
-    let load = LoadSettings {
-        database: at(&instance),
-        warehouses: 1,
-        threads: 4,
-        warmup: Duration::from_millis(500),
-        window: Duration::from_secs(4),
-        seed: 7,
-        cancel: scratch.cancel().clone(),
-    };
+    let load = common::tpcc_load(at(&instance), scratch.cancel());
     let mut phases = Vec::new();
     let outcome = tpcc::run(&load, |phase| {
         if matches!(phase, Phase::Start | Phase::End) {

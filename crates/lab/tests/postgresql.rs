@@ -1,5 +1,8 @@
 //! A private instance of PostgreSQL in a plain directory.
 
+#[allow(dead_code)]
+mod common;
+
 use std::{fs, os::unix::fs::FileExt, path::Path, sync::Arc, time::Duration};
 
 use lab::{
@@ -9,7 +12,7 @@ use lab::{
         self, Files, SUPERUSER, Server, Tuning, amcheck, bad_pages, check_pages, connect, count_wal, install,
     },
     scratch::Scratch,
-    tpcc::{self, LoadSettings, TransactionKind},
+    tpcc::{self, TransactionKind},
 };
 
 fn tuning() -> Tuning {
@@ -25,6 +28,15 @@ fn scratch() -> (tempfile::TempDir, Scratch) {
     fs::set_permissions(parent.path(), std::os::unix::fs::PermissionsExt::from_mode(0o755)).unwrap();
     let scratch = Scratch::new(parent.path(), &Cancel::default()).unwrap();
     (parent, scratch)
+}
+
+/// A fresh database in one directory.
+fn installed(scratch: &Scratch, server: &Server) -> Files {
+    let data = scratch.dir("data").unwrap();
+    server.account.give(&data).unwrap();
+    let files = Files { data: data.join("pgdata"), wal: None };
+    install(server, &files, &tuning()).unwrap();
+    files
 }
 
 /// Rows of the table, and their sum.
@@ -95,10 +107,7 @@ fn it_keeps_its_log_elsewhere_recovers_when_killed_and_torn_pages_are_found() {
 fn tpcc_is_consistent_also_after_the_server_was_killed() {
     let server = Server::find(None).unwrap();
     let (_parent, scratch) = scratch();
-    let data = scratch.dir("data").unwrap();
-    server.account.give(&data).unwrap();
-    let files = Files { data: data.join("pgdata"), wal: None };
-    install(&server, &files, &tuning()).unwrap();
+    let files = installed(&scratch, &server);
     let at = |instance: &Instance| tpcc::Database::PostgreSql(instance.socket().to_owned());
     let instance = start(&scratch, &server, &files).unwrap();
     let rows = Arc::default();
@@ -106,15 +115,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed() {
     let loaded = rows.load(std::sync::atomic::Ordering::Relaxed);
     assert!(loaded.abs_diff(tpcc::rows(1)) < loaded / 100, "{loaded} {}", tpcc::rows(1));
     tpcc::check(&at(&instance)).unwrap();
-    let load = LoadSettings {
-        database: at(&instance),
-        warehouses: 1,
-        threads: 4,
-        warmup: Duration::from_millis(500),
-        window: Duration::from_secs(4),
-        seed: 7,
-        cancel: scratch.cancel().clone(),
-    };
+    let load = common::tpcc_load(at(&instance), scratch.cancel());
     let window = tpcc::run(&load, |_| Ok(())).unwrap().window;
     assert!(window.new_orders() > 0 && !window.commit.is_empty());
     let payments =
@@ -149,10 +150,7 @@ fn a_server_that_cannot_start_is_quoted() {
 fn a_setting_that_is_none_is_quoted() {
     let server = Server::find(None).unwrap();
     let (_parent, scratch) = scratch();
-    let data = scratch.dir("data").unwrap();
-    server.account.give(&data).unwrap();
-    let files = Files { data: data.join("pgdata"), wal: None };
-    install(&server, &files, &tuning()).unwrap();
+    let files = installed(&scratch, &server);
     let wrong = Tuning { extra: vec![("no_such_setting".into(), "1".into())], ..tuning() };
     let error = postgresql::start(&scratch, &server, &files, &wrong, "db", Duration::from_secs(120));
     let error = format!("{:#}", error.err().unwrap());

@@ -1,8 +1,13 @@
 //! What the slices of simulated studies have in common.
 
 use std::path::Path;
+use std::time::Duration;
 
 use lab::{Findings, results::Results};
+use lab::{
+    control::Cancel,
+    tpcc::{Database, LoadSettings},
+};
 use serde_json::Value;
 
 /// A drive of 256 MiB with the chips of the scaled profile, behind a link of so many bytes per second in each direction.
@@ -18,4 +23,18 @@ pub fn written(directory: &Path, least: u64, outcome: Findings<Results>) -> (Val
     }
     let json = std::fs::read_to_string(directory.join("results.json")).unwrap();
     (serde_json::from_str(&json).unwrap(), outcome.text)
+}
+
+/// A few seconds of TPC-C on one warehouse.
+#[allow(dead_code, reason = "not every test needs it")]
+pub fn tpcc_load(database: Database, cancel: &Cancel) -> LoadSettings {
+    LoadSettings {
+        database,
+        warehouses: 1,
+        threads: 4,
+        warmup: Duration::from_millis(500),
+        window: Duration::from_secs(4),
+        seed: 7,
+        cancel: cancel.clone(),
+    }
 }
