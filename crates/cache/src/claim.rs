@@ -1,7 +1,7 @@
 //! One process at a time uses a device of a tier.
 //!
-//! A regular file is locked (`flock`), and a block device is open exclusively, which `host` sees to. For a namespace, the identifier and the
-//! address of its drive become a name in the abstract namespace of Unix sockets, which the kernel gives to one process of this machine (of
+//! A regular file is locked (`flock`), and a block device is open exclusively, which `host` sees to. For a namespace, its identifier and the
+//! address of its drive become a name in the abstract namespace of Unix sockets. The kernel gives that name to one process of this machine (of
 //! this network namespace). What this does not see: programs on other machines, and one that reaches the same drive by another address.
 
 use crate::place::Place;

@@ -2,8 +2,8 @@
 //!
 //! - [`Place`] says where a device is: a namespace of a drive, a file, a block device. [`Source`] is a device that is open, and claimed for
 //!   this process.
-//! - [`LiveTier`] owns the state machine. Whoever has something for it runs it: a thread that takes requests from the kernel, or one that
-//!   delivers what a device has done.
+//! - [`LiveTier`] owns the state machine. A thread that takes requests from the kernel runs it, and so does one that delivers what a device has
+//!   done.
 //! - [`BlockFiles`] shows tiers, and the drive that they may be part of, to `export`.
 //! - [`control`] takes requests of users through a Unix socket.
 //! - [`table`] reads `[[cache]]` of a drive's TOML.

@@ -1,4 +1,4 @@
-//! What the export needs of a drive: the contract for whatever has block files.
+//! What the export needs of a drive: the contract for everything that has block files.
 
 use fuser::Errno;
 use nvme::zone::ZoneSendAction;

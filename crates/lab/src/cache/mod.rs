@@ -1,7 +1,7 @@
 //! `tranche study cache`: what an SSD as a cache in front of a hard disk gives, with the rules of dm-cache.
 //!
-//! In virtual time, at the published size: 200 GB on a disk, 60 GB of cache and 2 GB of metadata on an NVMe drive or a SAS SSD, with the
-//! way from the host to each (docs/machine.md).
+//! It runs in virtual time, at the published size. 200 GB lie on a disk. 60 GB of cache and 2 GB of metadata lie on an NVMe drive or a SAS SSD. docs/machine.md
+//! describes the way from the host to each.
 
 mod bed;
 mod options;

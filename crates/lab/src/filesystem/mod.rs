@@ -1,5 +1,5 @@
-//! `tranche study filesystem`: how many requests of 4 KiB a host gets from an NVMe drive, a SAS SSD and a hard disk, at random and in order, to
-//! read and to write.
+//! `tranche study filesystem`: how many requests of 4 KiB a host gets from an NVMe drive, a SAS SSD and a hard disk. They read and write, at random
+//! and in order.
 //!
 //! In virtual time the drives have their published size in proportion, and their way from the host (docs/machine.md). A file that was written
 //! before and is used with direct I/O gives the drive the requests of the job; a file system adds nothing that is simulated.
