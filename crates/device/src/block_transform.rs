@@ -205,28 +205,47 @@ impl BlockTransform {
         self.metadata > 0 || spare[STAMP] == self.stamp.to_le_bytes()
     }
 
-    /// A partial write starts from another slot's contents. This makes that slot's spare bytes valid for this namespace.
+    /// A partial write starts from another slot's contents. This makes that slot's spare bytes valid for this namespace. A command that
+    /// began before blocks of its namespace were marked has a lower stamp than the slot: it keeps the marks.
     pub fn claim_spare(&self, spare: &mut [u8; SPARE]) {
+        if stamp_of(spare) > self.stamp {
+            return;
+        }
         if !self.is_valid(spare) {
             spare.fill(0);
         }
         self.stamp(spare);
     }
 
-    /// Takes the spare bytes of a part of a page from another slot, `from`: metadata and marks of whole sectors of 512 bytes. Neither
-    /// says how large its blocks are. A block of which both have a part gets parts of both metadata, as its data.
-    pub fn splice_spare(onto: &mut [u8; SPARE], from: &[u8; SPARE], bytes: Range<u32>) {
-        if onto[STAMP] != from[STAMP] {
-            // What an earlier user of the slot left.
-            onto[MARKS] = 0;
+    /// The spare bytes of a page that has a part from the slot `newer` and the rest from the slot `older`. `bytes` of the page, whole
+    /// sectors of 512 bytes, are from `newer`. A slot has none (`None`) if it was written before blocks of its namespace were marked, or
+    /// never. A block of which both have a part gets parts of both metadata, as its data.
+    ///
+    /// The stamps tell whose marks are valid. Stamps only grow, and marks have their namespace's stamp. So of two stamps the lower one is
+    /// what an earlier user of the slot left.
+    #[must_use]
+    pub fn splice_spare(
+        older: Option<[u8; SPARE]>,
+        newer: Option<[u8; SPARE]>,
+        bytes: Range<u32>,
+    ) -> Option<[u8; SPARE]> {
+        if older.is_none() && newer.is_none() {
+            return None;
         }
+        // Metadata of blocks that were never written is all ones, which no check of protection information looks at.
+        let mut never = [0; SPARE];
+        never[..MARKS].fill(0xFF);
+        let (older, newer) = (older.unwrap_or(never), newer.unwrap_or(never));
+        let valid = stamp_of(&older).max(stamp_of(&newer));
+        let marks = |spare: &[u8; SPARE]| if stamp_of(spare) == valid { spare[MARKS] } else { 0 };
+        let mut made = older;
         let at = |byte: u32| byte as usize * MARKS / PAGE as usize;
         let metadata = at(bytes.start)..at(bytes.end);
-        onto[metadata.clone()].copy_from_slice(&from[metadata]);
-        for sector in bytes.start / 512..bytes.end / 512 {
-            onto[MARKS] = onto[MARKS] & !(1 << sector) | from[MARKS] & (1 << sector);
-        }
-        onto[STAMP].copy_from_slice(&from[STAMP]);
+        made[metadata.clone()].copy_from_slice(&newer[metadata]);
+        let sectors = (bytes.start / 512..bytes.end / 512).fold(0, |bits, sector| bits | 1 << sector);
+        made[MARKS] = marks(&older) & !sectors | marks(&newer) & sectors;
+        made[STAMP].copy_from_slice(&valid.to_le_bytes());
+        Some(made)
     }
 
     /// Puts a piece's blocks into a slot. `host` is the part of the host's buffer that [`host_range`](BlockTransform::host_range) names. It
@@ -321,5 +340,45 @@ impl BlockTransform {
             block[..size] == page[self.data_range(at)]
                 && (self.host_metadata == 0 || (same(0..info.start) && same(info.end..ours.len())))
         })
+    }
+}
+
+/// The stamp of a slot's spare bytes; 0 if there is none.
+fn stamp_of(spare: &[u8; SPARE]) -> u32 {
+    spare[STAMP].iter().rev().fold(0, |stamp, &byte| stamp << 8 | u32::from(byte))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn beside(stamp: u32, marks: u8) -> [u8; SPARE] {
+        let mut spare = [0; SPARE];
+        spare[MARKS] = marks;
+        spare[STAMP].copy_from_slice(&stamp.to_le_bytes());
+        spare
+    }
+
+    /// A disk lands writes in any order: one that was accepted before blocks of its page were marked may come after the marks.
+    #[test]
+    fn marks_stay_where_the_other_slot_has_none() {
+        let part = 1024..2048;
+        let spliced = |older, newer| {
+            let made = BlockTransform::splice_spare(older, newer, part.clone());
+            made.map(|made| BlockTransform::marks(&made, 7, false))
+        };
+        let (marked, plain, stale) = (beside(7, 0b1110_0110), beside(7, 0), beside(3, 0xFF));
+        assert_eq!(spliced(None, None), None);
+        assert_eq!(spliced(Some(marked), None), Some(0b1110_0010));
+        assert_eq!(spliced(None, Some(marked)), Some(0b0000_0100));
+        assert_eq!(spliced(Some(marked), Some(plain)), Some(0b1110_0010));
+        assert_eq!(spliced(Some(plain), Some(marked)), Some(0b0000_0100));
+        assert_eq!(
+            spliced(Some(marked), Some(stale)),
+            Some(0b1110_0010),
+            "an earlier user's count for nothing"
+        );
+        assert_eq!(spliced(Some(stale), Some(marked)), Some(0b0000_0100));
+        assert_eq!(spliced(Some(stale), Some(stale)), Some(0));
     }
 }

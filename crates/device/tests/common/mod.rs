@@ -293,11 +293,14 @@ impl Storage for Memory {
             let held = &self.slots[slot.0 as usize];
             (held.page.clone(), held.spare)
         };
-        let (mut page, mut spare) = base.map_or((vec![0; 4096].into(), [0; SPARE]), look);
+        let (mut page, older) = base.map_or((vec![0; 4096].into(), None), |base| {
+            let (page, spare) = look(base);
+            (page, Some(spare))
+        });
         let (newer, beside) = look(from);
         let range = bytes.start as usize..bytes.end as usize;
         page[range.clone()].copy_from_slice(&newer[range]);
-        BlockTransform::splice_spare(&mut spare, &beside, bytes);
+        let spare = BlockTransform::splice_spare(older, Some(beside), bytes).expect("a slot has some");
         let held = &mut self.slots[slot.0 as usize];
         (held.page, held.spare) = (page, spare);
         Ok(())

@@ -133,7 +133,8 @@ impl Image {
         Ok(())
     }
 
-    fn is_marked(&self, slot: Slot) -> bool {
+    /// Whether something may lie beside a slot's page.
+    pub(crate) fn is_marked(&self, slot: Slot) -> bool {
         self.marked.get(slot.0 as usize).copied().unwrap_or(false)
     }
 

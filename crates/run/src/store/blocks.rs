@@ -2,7 +2,7 @@
 
 use super::{Backing, DataBuffer, Held, Store, WORTH_REFERRING, ZEROS, in_page};
 use crate::image::Unreadable;
-use crate::memory::SLOT;
+use crate::memory::{Memory, SLOT};
 use device::{BlockAction, BlockError, BlockTransform, Contents, DriveKeyId, SPARE, WrappedKey};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
@@ -50,6 +50,11 @@ pub(super) fn target<'a>(
         true => gathered.iter_mut().find(|(of, _)| *of == io).map(|(_, bytes)| &mut bytes[..]),
         false => buffers.get_mut(io.0 as usize).map(|held| held.buffer.as_mut_slice()),
     }
+}
+
+/// Whether something lies beside a page.
+pub(super) fn has_beside((_, spare): &SlotBytes) -> bool {
+    *spare != [0; SPARE]
 }
 
 impl Contents for Store {
@@ -188,13 +193,42 @@ impl Store {
         Ok((page, spare))
     }
 
-    /// What a slot holds beside its page, if anything was written there.
-    fn beside(&self, slot: Slot) -> Result<Option<[u8; SPARE]>, StorageError> {
-        match self.spare(slot) {
-            Ok(spare) => Ok(Some(spare)),
-            Err(Unreadable::Other) => Ok(None),
-            Err(Unreadable::Failed) => Err(StorageError::Failed),
+    /// What the last write of a slot put beside its page, if it put anything there.
+    pub(super) fn beside(backing: &Backing, slot: Slot) -> Result<Option<[u8; SPARE]>, StorageError> {
+        if slot == Slot::NONE {
+            return Ok(None);
         }
+        match backing {
+            Backing::None => Ok(None),
+            Backing::Memory { spares, .. } => {
+                Ok(spares.get(slot).copied().filter(|spare| *spare != [0; SPARE]))
+            }
+            Backing::Image(image) if !image.is_marked(slot) => Ok(None),
+            Backing::Image(image) => {
+                let mut spare = [0; SPARE];
+                match image.read_spare(slot, &mut spare) {
+                    Ok(()) => Ok(Some(spare)),
+                    Err(Unreadable::Other) => Ok(None),
+                    Err(Unreadable::Failed) => Err(StorageError::Failed),
+                }
+            }
+        }
+    }
+
+    /// Puts something beside a slot's page in memory, or takes away what an earlier page left there.
+    #[inline]
+    pub(super) fn put_beside(
+        spares: &mut Memory<SPARE>,
+        slot: Slot,
+        beside: Option<&[u8; SPARE]>,
+    ) -> Result<(), StorageError> {
+        let beside = match beside {
+            Some(beside) => beside,
+            None if spares.get(slot).is_some() => &[0; SPARE],
+            None => return Ok(()),
+        };
+        *spares.get_mut(slot).map_err(|_| StorageError::Failed)? = *beside;
+        Ok(())
     }
 
     /// A part of one slot over another, as they lie there. Blocks that are encrypted are so with the same key and their LBA, in both.
@@ -211,22 +245,14 @@ impl Store {
         let range = bytes.start as usize..bytes.end as usize;
         let part = newer.get(range.clone()).ok_or(StorageError::Failed)?;
         page[range].copy_from_slice(part);
-        // Metadata of blocks that were never written is all ones, which no check of protection information looks at.
-        let older = base.map_or(Ok(None), |base| self.beside(base))?;
-        let newer = self.beside(from)?;
-        let mut beside = newer.map(|newer| {
-            let mut beside = older.unwrap_or([0xFF; SPARE]);
-            BlockTransform::splice_spare(&mut beside, &newer, bytes);
-            beside
-        });
+        let older = base.map_or(Ok(None), |base| Store::beside(&self.backing, base))?;
+        let newer = Store::beside(&self.backing, from)?;
+        let mut beside = BlockTransform::splice_spare(older, newer, bytes);
         match &mut self.backing {
             Backing::None => Ok(()),
             Backing::Memory { memory, spares, .. } => {
                 *memory.get_mut(slot).map_err(|_| StorageError::Failed)? = page;
-                if let Some(beside) = beside {
-                    *spares.get_mut(slot).map_err(|_| StorageError::Failed)? = beside;
-                }
-                Ok(())
+                Store::put_beside(spares, slot, beside.as_ref())
             }
             Backing::Image(image) => {
                 image.writable()?;
@@ -253,6 +279,7 @@ impl Store {
         }
         let whole = piece.len as usize == SLOT;
         let rest = if whole { None } else { Some(self.rest(&transform, base)?) };
+        let uses_spare = transform.uses_spare() || rest.as_ref().is_some_and(has_beside);
         let host: &[u8] = match from_host {
             true => source(&self.buffers, &self.gathered, io, &transform)
                 .get(transform.host_range(piece))
@@ -263,23 +290,18 @@ impl Store {
             Backing::None => Ok(()),
             Backing::Memory { memory, spares, .. } => {
                 let page = memory.get_mut(slot).map_err(|_| StorageError::Failed)?;
-                let mut scratch = [0; SPARE];
-                let spare = match transform.uses_spare() {
-                    true => spares.get_mut(slot).map_err(|_| StorageError::Failed)?,
-                    false => &mut scratch,
-                };
+                let mut spare = [0; SPARE];
                 if let Some((rest, beside)) = rest {
-                    (*page, *spare) = (rest, beside);
+                    (*page, spare) = (rest, beside);
                 }
-                transform.write_slot(piece, host, page, spare);
-                Ok(())
+                transform.write_slot(piece, host, page, &mut spare);
+                Store::put_beside(spares, slot, uses_spare.then_some(&spare))
             }
             Backing::Image(image) => {
                 image.writable()?;
                 let (mut page, mut spare) = rest.unwrap_or((ZEROS, [0; SPARE]));
                 transform.write_slot(piece, host, &mut page, &mut spare);
-                let beside = transform.uses_spare().then_some(&mut spare);
-                image.write(slot, &page, beside)
+                image.write(slot, &page, uses_spare.then_some(&mut spare))
             }
         }
     }
@@ -291,6 +313,12 @@ impl Store {
         base: Option<Slot>,
     ) -> Result<SlotBytes, StorageError> {
         let (page, mut spare) = self.whole(transform, base)?;
+        if !transform.uses_spare()
+            && let Some(beside) = base.map_or(Ok(None), |base| Store::beside(&self.backing, base))?
+        {
+            // Blocks of the namespace were marked after the command began.
+            spare = beside;
+        }
         transform.claim_spare(&mut spare);
         Ok((page, spare))
     }

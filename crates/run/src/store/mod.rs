@@ -3,6 +3,8 @@
 mod blocks;
 mod data_buffer;
 mod sealed;
+#[cfg(test)]
+mod tests;
 
 pub use blocks::PageCondition;
 pub(crate) use data_buffer::{AnswerPart, DataBuffer, LentMemory};
@@ -351,17 +353,27 @@ impl Store {
         let start = start as usize;
         let end = start + bytes.len();
         let whole = bytes.len() == SLOT;
+        let base = base.filter(|&base| base != Slot::NONE);
+        // A command that began before blocks of its namespace were marked knows of no marks; the rest of the page keeps them.
+        let mut beside = match base.filter(|_| !whole) {
+            Some(base) => {
+                let older = Store::beside(backing, base)?;
+                BlockTransform::splice_spare(older, None, start as u32..end as u32)
+            }
+            None => None,
+        };
         match backing {
             Backing::None => {}
-            Backing::Memory { memory, .. } => {
+            Backing::Memory { memory, spares, .. } => {
                 if !whole {
                     let mut page = [0; SLOT];
-                    if let Some(base) = base.filter(|&b| b != Slot::NONE) {
+                    if let Some(base) = base {
                         page.copy_from_slice(memory.get(base).unwrap_or(&ZEROS));
                     }
                     memory.get_mut(slot).map_err(|_| StorageError::Failed)?.copy_from_slice(&page);
                 }
                 memory.get_mut(slot).map_err(|_| StorageError::Failed)?[start..end].copy_from_slice(bytes);
+                Store::put_beside(spares, slot, beside.as_ref())?;
             }
             Backing::Image(image) => {
                 image.writable()?;
@@ -369,11 +381,11 @@ impl Store {
                     return image.write(slot, page, None);
                 }
                 let mut page = [0; SLOT];
-                if let Some(base) = base.filter(|&b| b != Slot::NONE) {
+                if let Some(base) = base {
                     image.read(base, 0, &mut page).map_err(|()| StorageError::Failed)?;
                 }
                 page[start..end].copy_from_slice(bytes);
-                image.write(slot, &page, None)?;
+                image.write(slot, &page, beside.as_mut())?;
             }
         }
         Ok(())
@@ -586,98 +598,5 @@ impl ftl::Storage for Store {
         if let Backing::Image(image) = &mut self.backing {
             image.record(&record);
         }
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::buffer::Buffer;
-    use ftl::Storage;
-
-    #[test]
-    fn pages_are_put_together_from_pieces() {
-        let mut store = Store::new(Backing::memory(8));
-        let io = Io(3);
-        store.lend(io, Buffer::from(vec![1; 4096]).into());
-        let a = store.allocate().unwrap();
-        let all = Piece { host: 0, page: 0, len: 4096 };
-        store.store(io, all, a, None).unwrap();
-        store.lend(io, Buffer::from(vec![2; 512]).into());
-        let b = store.allocate().unwrap();
-        store.store(io, Piece { host: 0, page: 1024, len: 512 }, b, Some(a)).unwrap();
-        store.lend(io, Buffer::zeroed(4096).into());
-        store.load(io, all, Some(b)).unwrap();
-        let got = store.give_back(io);
-        assert!(got.as_slice()[..1024].iter().all(|&x| x == 1));
-        assert!(got.as_slice()[1024..1536].iter().all(|&x| x == 2));
-        assert!(got.as_slice()[1536..].iter().all(|&x| x == 1));
-        store.lend(io, got);
-        assert!(store.compare(io, all, Some(b)).unwrap());
-        assert!(!store.compare(io, all, Some(a)).unwrap());
-        assert!(!store.compare(io, all, None).unwrap());
-    }
-
-    /// What a front end lends memory for is referred to where it lies; smaller pieces are copied.
-    #[test]
-    fn an_answer_refers_to_slots_until_it_is_told_that_it_need_not() {
-        let mut store = Store::new(Backing::memory(8));
-        let io = Io(1);
-        let slot = store.allocate().unwrap();
-        store.lend(io, Buffer::from(vec![7; 4096]).into());
-        store.store(io, Piece { host: 0, page: 0, len: 4096 }, slot, None).unwrap();
-        let bytes = Buffer::zeroed(8192);
-        store.lend(io, DataBuffer::Lent(Box::new(LentMemory { bytes, parts: Vec::new() })));
-        for host in [0, 512] {
-            store.load(io, Piece { host, page: 0, len: 512 }, Some(slot)).unwrap();
-        }
-        store.load(io, Piece { host: 1024, page: 0, len: 4096 }, Some(slot)).unwrap();
-        store.load(io, Piece { host: 5120, page: 0, len: 3072 }, None).unwrap();
-        assert_eq!(store.references(), 1);
-        let DataBuffer::Lent(mut memory) = store.give_back(io) else {
-            panic!("not the memory that was lent")
-        };
-        let parts = [
-            AnswerPart::Copied { start: 0, len: 1024 },
-            AnswerPart::InSlot { slot, start: 0, len: 4096 },
-            AnswerPart::Copied { start: 5120, len: 3072 },
-        ];
-        assert_eq!(memory.parts, parts);
-        assert!(memory.bytes.as_slice()[..1024].iter().all(|&byte| byte == 7));
-        // The page that is overwritten meanwhile is another slot's.
-        store.release(slot);
-        let next = store.allocate().unwrap();
-        assert_ne!(next, slot);
-        assert!(store.page(slot).iter().all(|&byte| byte == 7));
-        store.end_references(&mut memory);
-        assert!(memory.parts.is_empty());
-        assert_eq!((store.references(), store.allocate()), (0, Some(slot)), "the slot is free again");
-    }
-
-    #[test]
-    fn what_lies_outside_is_an_error() {
-        let mut store = Store::new(Backing::memory(8));
-        let slot = store.allocate().unwrap();
-        store.lend(Io(0), Buffer::zeroed(512).into());
-        assert!(store.store(Io(0), Piece { host: 0, page: 0, len: 4096 }, slot, None).is_err());
-        assert!(store.load(Io(0), Piece { host: 0, page: 4000, len: 512 }, Some(slot)).is_err());
-        assert!(store.load(Io(9), Piece { host: 0, page: 0, len: 512 }, Some(slot)).is_err());
-    }
-
-    #[test]
-    fn injected_faults_count_down() {
-        let mut store = Store::new(Backing::memory(8));
-        let slot = store.allocate().unwrap();
-        store.lend(Io(0), Buffer::zeroed(4096).into());
-        let all = Piece { host: 0, page: 0, len: 4096 };
-        store.arm_fault(true, 1);
-        assert!(store.load(Io(0), all, Some(slot)).is_ok(), "a full disk can be read");
-        assert!(store.store(Io(0), all, slot, None).is_err());
-        assert!(store.store(Io(0), all, slot, None).is_ok());
-        store.arm_fault(false, 0);
-        assert!(store.load(Io(0), all, Some(slot)).is_err());
-        assert!(store.load(Io(0), all, Some(slot)).is_err());
-        store.clear_faults();
-        assert!(store.load(Io(0), all, Some(slot)).is_ok());
     }
 }

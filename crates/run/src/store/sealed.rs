@@ -4,7 +4,7 @@
 //! Blocks of a page that a write leaves alone stay as they lie there, encrypted; only what was never written is encrypted
 //! along, because a read decrypts it.
 
-use super::blocks::{SlotBytes, source, target};
+use super::blocks::{SlotBytes, has_beside, source, target};
 use super::{Backing, Store, ZEROS};
 use crate::keys::{BlockCipher, Keyring};
 use crate::memory::SLOT;
@@ -89,6 +89,7 @@ impl Store {
             true => None,
             false => Some(self.rest(transform, base)?),
         };
+        let uses_spare = transform.uses_spare() || rest.as_ref().is_some_and(has_beside);
         let host: &[u8] = match from_host {
             true => source(&self.buffers, &self.gathered, io, transform)
                 .get(transform.host_range(piece))
@@ -129,19 +130,15 @@ impl Store {
         match &mut self.backing {
             Backing::None => Ok(()),
             Backing::Memory { memory, spares, .. } => {
-                let mut scratch = [0; SPARE];
-                let spare = match transform.uses_spare() {
-                    true => spares.get_mut(slot).map_err(|_| StorageError::Failed)?,
-                    false => &mut scratch,
-                };
-                fill(memory.get_mut(slot).map_err(|_| StorageError::Failed)?, spare)
+                let mut spare = [0; SPARE];
+                fill(memory.get_mut(slot).map_err(|_| StorageError::Failed)?, &mut spare)?;
+                Store::put_beside(spares, slot, uses_spare.then_some(&spare))
             }
             Backing::Image(image) => {
                 image.writable()?;
                 let (mut page, mut spare) = (ZEROS, [0; SPARE]);
                 fill(&mut page, &mut spare)?;
-                let beside = transform.uses_spare().then_some(&mut spare);
-                image.write(slot, &page, beside)
+                image.write(slot, &page, uses_spare.then_some(&mut spare))
             }
         }
     }

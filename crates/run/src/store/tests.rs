@@ -1,0 +1,203 @@
+//! The contents of a drive, without the drive and with it.
+
+use super::*;
+use crate::buffer::Buffer;
+use crate::engine::Engine;
+use crate::image::{BackgroundWork, Locked};
+use crate::start::open_image;
+use crate::testing;
+use crate::virtual_queues::VirtualQueues;
+use crate::{Options, Shape};
+use device::Drive;
+use ftl::Storage;
+use nvme::copy::{Copy, CopySource};
+use nvme::io::Blocks;
+use nvme::{Command, IoCommand, Status};
+use std::path::Path;
+
+#[test]
+fn pages_are_put_together_from_pieces() {
+    let mut store = Store::new(Backing::memory(8));
+    let io = Io(3);
+    store.lend(io, Buffer::from(vec![1; 4096]).into());
+    let a = store.allocate().unwrap();
+    let all = Piece { host: 0, page: 0, len: 4096 };
+    store.store(io, all, a, None).unwrap();
+    store.lend(io, Buffer::from(vec![2; 512]).into());
+    let b = store.allocate().unwrap();
+    store.store(io, Piece { host: 0, page: 1024, len: 512 }, b, Some(a)).unwrap();
+    store.lend(io, Buffer::zeroed(4096).into());
+    store.load(io, all, Some(b)).unwrap();
+    let got = store.give_back(io);
+    assert!(got.as_slice()[..1024].iter().all(|&x| x == 1));
+    assert!(got.as_slice()[1024..1536].iter().all(|&x| x == 2));
+    assert!(got.as_slice()[1536..].iter().all(|&x| x == 1));
+    store.lend(io, got);
+    assert!(store.compare(io, all, Some(b)).unwrap());
+    assert!(!store.compare(io, all, Some(a)).unwrap());
+    assert!(!store.compare(io, all, None).unwrap());
+}
+
+/// What a front end lends memory for is referred to where it lies; smaller pieces are copied.
+#[test]
+fn an_answer_refers_to_slots_until_it_is_told_that_it_need_not() {
+    let mut store = Store::new(Backing::memory(8));
+    let io = Io(1);
+    let slot = store.allocate().unwrap();
+    store.lend(io, Buffer::from(vec![7; 4096]).into());
+    store.store(io, Piece { host: 0, page: 0, len: 4096 }, slot, None).unwrap();
+    let bytes = Buffer::zeroed(8192);
+    store.lend(io, DataBuffer::Lent(Box::new(LentMemory { bytes, parts: Vec::new() })));
+    for host in [0, 512] {
+        store.load(io, Piece { host, page: 0, len: 512 }, Some(slot)).unwrap();
+    }
+    store.load(io, Piece { host: 1024, page: 0, len: 4096 }, Some(slot)).unwrap();
+    store.load(io, Piece { host: 5120, page: 0, len: 3072 }, None).unwrap();
+    assert_eq!(store.references(), 1);
+    let DataBuffer::Lent(mut memory) = store.give_back(io) else { panic!("not the memory that was lent") };
+    let parts = [
+        AnswerPart::Copied { start: 0, len: 1024 },
+        AnswerPart::InSlot { slot, start: 0, len: 4096 },
+        AnswerPart::Copied { start: 5120, len: 3072 },
+    ];
+    assert_eq!(memory.parts, parts);
+    assert!(memory.bytes.as_slice()[..1024].iter().all(|&byte| byte == 7));
+    // The page that is overwritten meanwhile is another slot's.
+    store.release(slot);
+    let next = store.allocate().unwrap();
+    assert_ne!(next, slot);
+    assert!(store.page(slot).iter().all(|&byte| byte == 7));
+    store.end_references(&mut memory);
+    assert!(memory.parts.is_empty());
+    assert_eq!((store.references(), store.allocate()), (0, Some(slot)), "the slot is free again");
+}
+
+#[test]
+fn what_lies_outside_is_an_error() {
+    let mut store = Store::new(Backing::memory(8));
+    let slot = store.allocate().unwrap();
+    store.lend(Io(0), Buffer::zeroed(512).into());
+    assert!(store.store(Io(0), Piece { host: 0, page: 0, len: 4096 }, slot, None).is_err());
+    assert!(store.load(Io(0), Piece { host: 0, page: 4000, len: 512 }, Some(slot)).is_err());
+    assert!(store.load(Io(9), Piece { host: 0, page: 0, len: 512 }, Some(slot)).is_err());
+}
+
+#[test]
+fn injected_faults_count_down() {
+    let mut store = Store::new(Backing::memory(8));
+    let slot = store.allocate().unwrap();
+    store.lend(Io(0), Buffer::zeroed(4096).into());
+    let all = Piece { host: 0, page: 0, len: 4096 };
+    store.arm_fault(true, 1);
+    assert!(store.load(Io(0), all, Some(slot)).is_ok(), "a full disk can be read");
+    assert!(store.store(Io(0), all, slot, None).is_err());
+    assert!(store.store(Io(0), all, slot, None).is_ok());
+    store.arm_fault(false, 0);
+    assert!(store.load(Io(0), all, Some(slot)).is_err());
+    assert!(store.load(Io(0), all, Some(slot)).is_err());
+    store.clear_faults();
+    assert!(store.load(Io(0), all, Some(slot)).is_ok());
+}
+
+/// A namespace on a disk, with blocks of 512 bytes: in memory, or in an image. A Copy there writes when the disk has read.
+fn engine(image: Option<&Path>) -> Engine {
+    let toml = r#"
+[drive]
+timing = true
+
+[[set]]
+media = "disk"
+rpm = 15000
+heads = 2
+cylinders = 100
+zones = 2
+outer_sectors = 100
+inner_sectors = 60
+sector = 512
+read_seek = ["50us", "200us", "400us"]
+
+[[namespace]]
+size = "1MiB"
+lba = "512"
+attach = "all"
+"#;
+    let shape = Shape { config: Config::from_toml(toml).unwrap(), toml: toml.to_owned() };
+    let Some(dir) = image else {
+        let store = Store::new(Backing::memory(pages(&shape.config)));
+        return Engine::new(Drive::new(shape.config).unwrap(), store);
+    };
+    let locked = Locked::fresh(dir).unwrap();
+    let mut config = shape.config.clone();
+    config.ftl.durable = true;
+    locked.create(&shape.toml, &Drive::new(config).unwrap().save(), Nanos::ZERO).unwrap();
+    let options = Options::default();
+    let opened = open_image(locked, dir, Some(shape), &options, BackgroundWork::Stepped).unwrap();
+    Engine::new(opened.drive, opened.store)
+}
+
+/// Blocks are marked for the first time while a command is under way that writes other blocks of their page, and does not know
+/// of marks.
+#[test]
+fn marks_outlive_a_command_that_began_before_them() {
+    let dir = tempfile::tempdir().unwrap();
+    for image in [None, Some(dir.path().join("image"))] {
+        let mut engine = engine(image.as_deref());
+        let mut queues = VirtualQueues::default();
+        let mut now = Nanos(1_000_000);
+        let id = testing::connect(&mut engine, now);
+        let submit = |engine: &mut Engine, now, tag, command: Command, data: Vec<u8>| {
+            engine.submit(now, VirtualQueues::owner(0, tag), id, 1, command, Buffer::from(data).into());
+        };
+        let mut wait = |engine: &mut Engine, now: &mut Nanos, all: usize| {
+            let mut ended = Vec::new();
+            while ended.len() < all {
+                engine.settle(*now, &mut queues);
+                ended.append(&mut queues.completions);
+                if let Some(image) = engine.store.image() {
+                    while image.step_aside() {}
+                }
+                *now = (*now).max(engine.deadline().min(*now + Nanos(1_000_000)));
+            }
+            ended
+        };
+        submit(&mut engine, now, 0, Command::write(1, 32, 2), vec![7; 1024]);
+        wait(&mut engine, &mut now, 1);
+        let copy = Copy { nsid: 1, sdlba: 4, nr: 1, ..Copy::default() };
+        let mut sources = Vec::new();
+        let source = CopySource { slba: 32, nlb: 2, ..CopySource::default() };
+        source.write(0, |bytes| sources.extend_from_slice(bytes));
+        submit(&mut engine, now, 0, copy.into(), sources);
+        let mark = IoCommand::WriteUncorrectable(Blocks::new(1, 1, 3));
+        submit(&mut engine, now, 1, mark.into(), Vec::new());
+        wait(&mut engine, &mut now, 2);
+        for lba in 0..8 {
+            submit(&mut engine, now, lba as u32, Command::read(1, lba, 1), vec![1; 512]);
+        }
+        for done in wait(&mut engine, &mut now, 8) {
+            let status = done.completion.status();
+            match done.tag {
+                1..=3 => assert!(status.is(Status::UNRECOVERED_READ_ERROR), "block {}: {status}", done.tag),
+                4 | 5 => assert_eq!(done.data.as_slice(), [7; 512]),
+                _ => assert_eq!(done.data.as_slice(), [0; 512]),
+            }
+        }
+    }
+}
+
+/// A slot's last write says what lies beside its page, also a write that puts nothing there.
+#[test]
+fn a_write_without_marks_leaves_none_of_an_earlier_page() {
+    let mut store = Store::new(Backing::memory(8));
+    let (slot, next) = (store.allocate().unwrap(), store.allocate().unwrap());
+    let Backing::Memory { spares, .. } = &mut store.backing else { panic!("in memory") };
+    *spares.get_mut(slot).unwrap() = [9; SPARE];
+    assert!(Store::beside(&store.backing, slot).unwrap().is_some());
+    store.lend(Io(0), Buffer::from(vec![1; 512]).into());
+    let part = Piece { host: 0, page: 512, len: 512 };
+    store.store(Io(0), part, next, Some(slot)).unwrap();
+    let kept = Store::beside(&store.backing, next).unwrap().unwrap();
+    assert_eq!(BlockTransform::marks(&kept, u32::from_le_bytes([9; 4]), false), 9 & !2);
+    store.lend(Io(0), Buffer::from(vec![1; 4096]).into());
+    store.store(Io(0), Piece { host: 0, page: 0, len: 4096 }, slot, None).unwrap();
+    assert_eq!(Store::beside(&store.backing, slot), Ok(None));
+}
