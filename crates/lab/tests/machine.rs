@@ -140,6 +140,10 @@ fn a_database_is_as_fast_as_its_drive_lets_it() {
     // The log is written and pages are, but no cache was asked to promote much in so short a time.
     assert!(of("nvme", "page_writes_per_second") > 100.0, "{text}");
     assert!(of("cache-writeback", "hit_percent") < 50.0, "{text}");
+    // What a cache has seen before decides what it gives.
+    assert!(of("cache-second", "read_hit_percent") > of("cache-writeback", "read_hit_percent"), "{text}");
+    assert!(of("cache-full", "read_hit_percent") > 99.9, "{text}");
+    assert!(of("cache-full", "tps") > 0.8 * of("nvme", "tps"), "{text}");
     let fast = metric(&results, "nvme", &serde_json::json!({"statement_us": 50}), "tps");
     assert!((3.0..4.1).contains(&(fast / of("nvme", "tps"))), "{text}");
     let runs = results["variants"][0]["runs"][0]["per_second"].as_array().unwrap();

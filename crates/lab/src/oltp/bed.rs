@@ -2,20 +2,21 @@
 
 use std::collections::BTreeMap;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail, ensure};
 use run::sim::{BlockLayer, MachineDevice, Nanos};
 use stack::Shared;
+use tier::{Counters, PolicyKind};
 use toml::Table;
 use workload::innodb::{Config, Counts, Doublewrite, Innodb, PAGE, Schema, Volume};
 
 use super::{
     options::Options,
     published,
-    setup::{Piece, Store},
+    setup::{Past, Piece, Store},
 };
 use crate::{
     control::{Control, Interrupted},
-    machine::{Attachment, CacheSizes, Drives, SharedDevice, Tier, cached, config, partition, whole},
+    machine::{Attachment, CacheSizes, Drives, SharedDevice, Tier, cached, config, partition, play, whole},
     results::{Run, seed_of},
 };
 
@@ -39,6 +40,8 @@ impl DriveTables {
 const CHUNK: u64 = 64 << 10;
 /// Nanoseconds between looks at whether the user has interrupted.
 const LOOK: u64 = 1_000_000_000;
+/// Added to the seed of a run that comes before the one that is measured.
+const EARLIER: u64 = 1 << 32;
 
 /// Makes the drives, and the device that the database lies on, with its cache if it has one.
 fn device(
@@ -91,6 +94,60 @@ fn model(options: &Options, piece: &Piece, data: Volume, seed: u64) -> Config {
     }
 }
 
+/// What is measured of a run.
+struct Measured {
+    counts: Counts,
+    /// Transactions of each second.
+    per_second: Vec<u64>,
+}
+
+/// Runs the database for so many seconds.
+fn measure(layer: &mut BlockLayer<Innodb>, seconds: u64, control: &Control) -> Result<Measured> {
+    let end = Nanos(layer.now().0 + seconds * 1_000_000_000);
+    let mut failed = None;
+    let mut measured = Measured { counts: Counts::default(), per_second: Vec::new() };
+    while layer.now() < end {
+        if control.is_cancelled() {
+            return Err(Interrupted.into());
+        }
+        layer.run(Nanos(layer.now().0 + LOOK).min(end), |step| {
+            if !step.status.is_success() {
+                failed = Some(step.status);
+            }
+            false
+        });
+        if let Some(status) = failed {
+            bail!("a request of the database failed: {status}");
+        }
+        let counts = layer.load(0).counts();
+        measured.per_second.push(counts.since(&measured.counts).transactions[0]);
+        measured.counts = counts;
+    }
+    Ok(measured)
+}
+
+/// Reads the first `bytes` of a cache until all of it is there. With smq, which promotes at the first reads; then the tier gets its policy.
+fn fill(drives: &Drives, tier: &Shared<Tier>, bytes: u64, seed: u64, control: &Control) -> Result<()> {
+    let policy = tier.with(|tier| tier.core().config().policy);
+    let change = |to: PolicyKind| {
+        let now = drives.machine().now().0;
+        tier.with(|tier| {
+            tier.change(now, tier::Control::Policy(to), |tier| drives.run_until(tier.next_work()))
+        })
+        .context("changing the policy of the cache")
+    };
+    change(PolicyKind::Smq)?;
+    let chunks = bytes.div_ceil(CHUNK);
+    let job = format!(
+        "[fill]\nrw=randread\nbs={CHUNK}\niodepth=32\nsize={}\ntime_based=1\nruntime=1d\n",
+        chunks * CHUNK
+    );
+    let is_full = |_| tier.with(|tier| u64::from(tier.core().resident()) >= chunks);
+    play(drives, whole(tier)?, &job, seed, control, is_full)?;
+    ensure!(is_full(0), "the cache does not take in the whole database in a day");
+    change(policy)
+}
+
 /// Runs a variant.
 ///
 /// # Errors
@@ -101,52 +158,38 @@ pub(super) fn run(options: &Options, tables: &DriveTables, piece: &Piece, contro
     let (drives, device, tier) = device(options, tables, piece.setup.store, seed)?;
     let geometry = blockdev::BlockDevice::geometry(&*device);
     let data = Volume { blocks: geometry.blocks, block_bytes: geometry.block_size };
-    let mut database =
-        Innodb::new(model(options, piece, data, seed)).context("the database does not fit on the drive")?;
-    if !piece.setup.cold {
-        // Some 25 pages of a transaction; most of them are hot.
-        let pages = options.pool / PAGE;
-        database.warm(pages * 2, 1_000_000);
+    let database = |seed| {
+        let mut database = Innodb::new(model(options, piece, data, seed))
+            .context("the database does not fit on the drive")?;
+        if !piece.setup.cold {
+            // Some 25 pages of a transaction; most of them are hot.
+            let pages = options.pool / PAGE;
+            database.warm(pages * 2, 1_000_000);
+        }
+        anyhow::Ok(database)
+    };
+    let begins = |layer: &mut BlockLayer<Innodb>, device, seed| {
+        layer.add_load(database(seed)?, &[device]).context("the device takes less than a page")
+    };
+    let end = database(seed)?.areas().end();
+    if let (Past::Full, Some(tier)) = (piece.setup.past, &tier) {
+        fill(&drives, tier, end, seed, control)?;
     }
     let mut layer = BlockLayer::new(drives.machine(), drives.path().host());
     let number = layer.add_device(device, false);
-    layer.add_load(database, &[number]).context("the device takes less than a page")?;
-    let began = layer.now();
-    let end = Nanos(began.0 + piece.seconds * 1_000_000_000);
-    let mut failed = None;
-    let mut per_second = Vec::new();
-    let mut last = Counts::default();
-    while layer.now() < end && failed.is_none() {
-        if control.is_cancelled() {
-            return Err(Interrupted.into());
-        }
-        layer.run(Nanos(layer.now().0 + LOOK).min(end), |step| {
-            if !step.status.is_success() {
-                failed = Some(step.status);
-            }
-            false
-        });
-        let counts = layer.load(0).counts();
-        per_second.push(counts.since(&last).transactions[0]);
-        last = counts;
+    if piece.setup.past == Past::Run {
+        begins(&mut layer, number, seed.wrapping_add(EARLIER))?;
+        measure(&mut layer, piece.seconds, control)?;
+        layer.load_mut(0).stop();
+        layer.run(Nanos::MAX, |_| false);
+        layer.clear();
     }
-    if let Some(status) = failed {
-        anyhow::bail!("a request of the database failed: {status}");
-    }
+    begins(&mut layer, number, seed)?;
+    let before = tier.as_ref().map(counters);
+    let Measured { counts: last, per_second } = measure(&mut layer, piece.seconds, control)?;
     let mut metrics = metrics(&last, layer.load(0), piece.seconds);
-    if let Some(tier) = &tier {
-        let status = tier.with(|tier| tier.core().status());
-        let of = status.counters;
-        let (hits, misses) = (of.read_hits + of.write_hits, of.read_misses + of.write_misses);
-        #[expect(clippy::cast_precision_loss, reason = "for reading")]
-        for (name, value) in [
-            ("hit_percent", hits as f64 * 100.0 / (hits + misses).max(1) as f64),
-            ("read_hit_percent", of.read_hits as f64 * 100.0 / (of.read_hits + of.read_misses).max(1) as f64),
-            ("promoted_GB", (of.promotions * CHUNK) as f64 / 1e9),
-            ("written_back_GB", (of.writebacks * CHUNK) as f64 / 1e9),
-        ] {
-            metrics.insert(name.into(), value);
-        }
+    if let Some((tier, before)) = tier.as_ref().zip(before) {
+        metrics.extend(cache_metrics(&before, &counters(tier)));
     }
     Ok(Run {
         at: piece.at.clone(),
@@ -157,6 +200,25 @@ pub(super) fn run(options: &Options, tables: &DriveTables, piece: &Piece, contro
         per_second,
         ..Run::default()
     })
+}
+
+fn counters(tier: &Shared<Tier>) -> Counters {
+    tier.with(|tier| *tier.core().counters())
+}
+
+/// Figures of the cache between two moments.
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn cache_metrics(before: &Counters, after: &Counters) -> [(String, f64); 4] {
+    let of = |count: fn(&Counters) -> u64| count(after) - count(before);
+    let (reads, missed_reads) = (of(|c| c.read_hits), of(|c| c.read_misses));
+    let (all, missed) = (reads + of(|c| c.write_hits), missed_reads + of(|c| c.write_misses));
+    let percent = |hits: u64, misses: u64| hits as f64 * 100.0 / (hits + misses).max(1) as f64;
+    [
+        ("hit_percent".into(), percent(all, missed)),
+        ("read_hit_percent".into(), percent(reads, missed_reads)),
+        ("promoted_GB".into(), (of(|c| c.promotions) * CHUNK) as f64 / 1e9),
+        ("written_back_GB".into(), (of(|c| c.writebacks) * CHUNK) as f64 / 1e9),
+    ]
 }
 
 /// Figures of the database.

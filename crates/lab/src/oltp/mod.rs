@@ -90,13 +90,20 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
         ("nvme-cold", "hdd-cold"),
         ("cache-cold", "hdd-cold"),
         ("cache-smq-cold", "hdd-cold"),
+        ("cache-second", "hdd"),
+        ("cache-smq-second", "hdd"),
+        ("cache-full", "hdd"),
+        ("cache-full-cold", "hdd-cold"),
     ] {
         let (Some(of), Some(over)) = (find(of), find(over)) else { continue };
         let published = |at: Option<&Point>| {
             let there = at.is_some_and(Point::is_empty);
             match of.name.as_str() {
                 "nvme" | "nvme-cold" if there => Some(Published::ratio(published::NVME)),
-                "cache-writethrough" | "cache-writeback" | "cache-cold" if there => {
+                "cache-writethrough" | "cache-writeback" | "cache-cold" | "cache-second" | "cache-full"
+                | "cache-full-cold"
+                    if there =>
+                {
                     Some(Published::ratio(published::CACHE))
                 }
                 _ => None,

@@ -23,7 +23,8 @@ fn over_disk(results: &Results, variant: &str, at: &Point) -> Option<f64> {
 fn theirs(variant: &str) -> String {
     match variant {
         "nvme" | "nvme-cold" => format!("{}x", published::NVME),
-        "cache-writethrough" | "cache-writeback" | "cache-cold" => {
+        "cache-writethrough" | "cache-writeback" | "cache-cold" | "cache-second" | "cache-full"
+        | "cache-full-cold" => {
             format!("{}x (mode not said)", published::CACHE)
         }
         _ => "-".into(),
@@ -181,7 +182,8 @@ fn sections(results: &Results, options: &Options) -> Vec<Section> {
         Section {
             heading: "The caches".into(),
             text: "The database fits into the cache. A page is read from the disk once, then it is in the buffer pool; it comes back only when the pool \
-                   has lost it. Promotion needs several reads of a chunk from the disk."
+                   has lost it. Promotion needs several reads of a chunk from the disk. A new cache is empty; -second begins after a whole run, and -full \
+                   holds the whole database."
                 .into(),
             charts: Vec::new(),
             table: Some(caches(results)),
@@ -202,10 +204,11 @@ fn rows(options: &Options) -> f64 {
 
 fn answer(results: &Results) -> String {
     let of = |name: &str| over_disk(results, name, &Point::new());
-    match (of("nvme"), of("cache-writeback"), of("nvme-cold"), of("cache-cold")) {
-        (Some(nvme), Some(cache), Some(cold), Some(cold_cache)) => format!(
-            "The NVMe drive does {nvme:.1} times the disk's transactions with a warm buffer pool and {cold:.1} times from an empty one. The cache does \
-             {cache:.1} and {cold_cache:.1} times. Published: {} and {} times.",
+    match (of("nvme"), of("nvme-cold"), of("cache-writeback"), of("cache-second"), of("cache-full")) {
+        (Some(nvme), Some(cold), Some(empty), Some(second), Some(full)) => format!(
+            "The NVMe drive does {nvme:.1} times the disk's transactions with a warm buffer pool and {cold:.1} times from an empty one. A cache that begins \
+             empty does {empty:.1} times, in a second run {second:.1}, and {full:.1} when it holds the whole database. Published: {} for the drive and {} for \
+             the cache, whose state is not said.",
             published::NVME,
             published::CACHE
         ),

@@ -17,6 +17,17 @@ pub(super) enum Store {
     },
 }
 
+/// What the cache has seen before the database begins.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Past {
+    /// Nothing.
+    New,
+    /// A whole run of the database, whose server has been stopped.
+    Run,
+    /// Reads of the whole database: all of it is in the cache, and clean.
+    Full,
+}
+
 /// A variant.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(super) struct Setup {
@@ -26,14 +37,19 @@ pub(super) struct Setup {
     pub doublewrite: bool,
     /// The buffer pool is empty at first.
     pub cold: bool,
+    pub past: Past,
 }
 
 const fn setup(name: &'static str, about: &'static str, store: Store) -> Setup {
-    Setup { name, about, store, doublewrite: false, cold: false }
+    Setup { name, about, store, doublewrite: false, cold: false, past: Past::New }
 }
 
 const fn cold(name: &'static str, about: &'static str, store: Store) -> Setup {
     Setup { cold: true, ..setup(name, about, store) }
+}
+
+const fn after(past: Past, setup: Setup) -> Setup {
+    Setup { past, ..setup }
 }
 
 const fn cache(mode: Mode, policy: PolicyKind) -> Store {
@@ -41,7 +57,7 @@ const fn cache(mode: Mode, policy: PolicyKind) -> Store {
 }
 
 /// What is compared. The published run had no doublewrite buffer.
-pub(super) const SETUPS: [Setup; 11] = [
+pub(super) const SETUPS: [Setup; 15] = [
     setup("hdd", "The hard disk.", Store::Disk),
     Setup {
         doublewrite: true,
@@ -71,6 +87,34 @@ pub(super) const SETUPS: [Setup; 11] = [
         cache(Mode::Writeback, PolicyKind::Mq),
     ),
     cold("cache-smq-cold", "The same with today's policy smq.", cache(Mode::Writeback, PolicyKind::Smq)),
+    after(
+        Past::Run,
+        setup(
+            "cache-second",
+            "The cache in writeback mode, policy mq, in a second run.",
+            cache(Mode::Writeback, PolicyKind::Mq),
+        ),
+    ),
+    after(
+        Past::Run,
+        setup("cache-smq-second", "The same with policy smq.", cache(Mode::Writeback, PolicyKind::Smq)),
+    ),
+    after(
+        Past::Full,
+        setup(
+            "cache-full",
+            "The cache in writeback mode, policy mq, which holds the whole database at first.",
+            cache(Mode::Writeback, PolicyKind::Mq),
+        ),
+    ),
+    after(
+        Past::Full,
+        cold(
+            "cache-full-cold",
+            "The same, with an empty buffer pool at first.",
+            cache(Mode::Writeback, PolicyKind::Mq),
+        ),
+    ),
 ];
 
 /// Nanoseconds of a statement that are tried.
