@@ -1,6 +1,6 @@
 //! The disk's buffer: segments with read-ahead, and what was written last.
 
-use super::geometry::Geometry;
+use super::geometry::{Geometry, Place};
 use super::types::Op;
 use crate::time::Nanos;
 
@@ -71,6 +71,23 @@ pub enum Lookup {
     Coming(Nanos),
     /// Not all.
     Miss,
+}
+
+/// A request whose outcome is known.
+#[derive(Clone, Copy, Debug)]
+pub struct Served {
+    /// What it did.
+    pub op: Op,
+    /// First block and number of blocks.
+    pub range: (u64, u32),
+    /// Place of its last block.
+    pub last: Place,
+    /// When its last block was read off the track, was written, or was found in the buffer.
+    pub at: Nanos,
+    /// Whether the buffer answered.
+    pub hit: bool,
+    /// Time of a block of read-ahead.
+    pub block_time: Nanos,
 }
 
 /// Blocks that one stream of reads brought.
@@ -177,9 +194,9 @@ impl Cache {
         self.filling.is_some() && self.segments.first().is_some_and(|s| self.filled(now) < s.end)
     }
 
-    /// The host has read. `at` is when the last block was read off the track (or, for a hit, was found), and
-    /// `block_time` the time of a block of read-ahead.
-    pub fn read(&mut self, geometry: &Geometry, at: Nanos, range: (u64, u32), hit: bool, block_time: Nanos) {
+    /// The host has read.
+    fn read(&mut self, geometry: &Geometry, served: &Served) {
+        let Served { range, last, at, hit, block_time, .. } = *served;
         let (block, count) = range;
         let end = block + u64::from(count);
         let follows = self.ends.contains(&block);
@@ -189,7 +206,7 @@ impl Cache {
             return;
         }
         if hit {
-            self.go_on(geometry, at, (block, end), block_time);
+            self.go_on(geometry, served);
             return;
         }
         self.stop(at);
@@ -203,7 +220,7 @@ impl Cache {
             (true, false) => block,
             (false, false) => end,
         };
-        let target = if ahead { self.target(geometry, block, end) } else { end };
+        let target = if ahead { self.target(geometry, block, end, last) } else { end };
         self.segments.retain(|s| s.end <= first || s.first >= target);
         self.segments.truncate(self.config.segments as usize - 1);
         self.segments.insert(0, Segment { first, filled: end, end: target });
@@ -211,7 +228,9 @@ impl Cache {
     }
 
     /// A hit: its segment becomes the most recent one, and read-ahead goes on from its end.
-    fn go_on(&mut self, geometry: &Geometry, at: Nanos, (block, end): (u64, u64), block_time: Nanos) {
+    fn go_on(&mut self, geometry: &Geometry, served: &Served) {
+        let Served { range: (block, count), last, at, block_time, .. } = *served;
+        let end = block + u64::from(count);
         let Some(i) = self.segments.iter().position(|s| s.first <= block && end <= s.end) else { return };
         let filled = if i == 0 { self.filled(at) } else { self.segments[i].filled };
         if i > 0 {
@@ -223,20 +242,20 @@ impl Cache {
             segment.first = end;
         }
         if self.config.read_ahead != ReadAhead::Off {
-            segment.end = segment.end.max(self.target(geometry, block, end));
+            segment.end = segment.end.max(self.target(geometry, block, end, last));
             self.filling = Some(Filling { since: at, block: block_time });
         }
         self.segments.insert(0, segment);
     }
 
-    /// Where read-ahead ends that starts behind `end`.
-    fn target(&self, geometry: &Geometry, block: u64, end: u64) -> u64 {
+    /// Where read-ahead ends that starts behind `end`. `place` is that of the block before.
+    fn target(&self, geometry: &Geometry, block: u64, end: u64, place: Place) -> u64 {
         let last = end - 1;
         let target = match self.config.extent {
             Extent::Blocks(n) => end + u64::from(n),
-            Extent::Track => geometry.track_end(last),
+            Extent::Track => geometry.track_end_from(last, place),
             Extent::Cylinder => geometry.cylinder_end(last),
-            Extent::NextTrack => match geometry.track_end(last) {
+            Extent::NextTrack => match geometry.track_end_from(last, place) {
                 next if next < geometry.blocks() => geometry.track_end(next),
                 next => next,
             },
@@ -261,18 +280,10 @@ impl Cache {
     }
 
     /// Accounts for a request whose outcome is known.
-    pub fn note(
-        &mut self,
-        geometry: &Geometry,
-        op: Op,
-        at: Nanos,
-        range: (u64, u32),
-        hit: bool,
-        block_time: Nanos,
-    ) {
-        match op {
-            Op::Read => self.read(geometry, at, range, hit, block_time),
-            Op::Write => self.write(at, range.0, range.1),
+    pub fn note(&mut self, geometry: &Geometry, served: &Served) {
+        match served.op {
+            Op::Read => self.read(geometry, served),
+            Op::Write => self.write(served.at, served.range.0, served.range.1),
         }
     }
 }

@@ -370,7 +370,7 @@ impl Disk {
             self.dirty.push(Waiting { request, place, ready: at, order: self.next_order });
             self.dirty_blocks += u64::from(count);
         } else if self.work.is_none() {
-            self.model.account(&mut self.state, now, op, (block, count), true);
+            self.model.account(&mut self.state, now, op, (block, count), true, None);
         }
     }
 
@@ -443,7 +443,8 @@ impl Disk {
         let before = self.state.before;
         self.state.cache.stop(from);
         let bus = self.model.overheads.block;
-        let mut access = self.model.mechanism.access(from, &before, op, (block, count), bus);
+        let mut access =
+            self.model.mechanism.access_from(from, &before, op, (block, count), waiting.place, bus);
         let mut turns = u32::from(waiting.request.reads_first != ReadsFirst::Nothing);
         if self.unreadable_of(&waiting.request).is_some() {
             turns += RETRIES;
@@ -454,7 +455,7 @@ impl Disk {
             access.bus_end += time;
         }
         self.work = Some(Work { request: waiting.request, answers, from, before, access });
-        self.model.account(&mut self.state, access.end, op, (block, count), false);
+        self.model.account(&mut self.state, access.end, op, (block, count), false, Some(access.last));
     }
 
     /// The index of the next one of a list. None overtakes an older one for the same blocks.

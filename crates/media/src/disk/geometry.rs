@@ -19,6 +19,8 @@ pub struct Place {
     pub angle: Angle,
     /// The part of that angle that is no skew of its zone.
     pub on_track: Angle,
+    /// So many blocks, this one included, lie on consecutive sectors of the track, at least.
+    pub straight: u32,
 }
 
 /// Consecutive logical blocks on one track.
@@ -28,6 +30,8 @@ pub struct Run {
     pub place: Place,
     /// Number of blocks.
     pub count: u32,
+    /// Place of the last block.
+    pub last: Place,
     /// Angle from the start of the first to the end of the last block. Slipped sectors between count.
     pub turn: Angle,
 }
@@ -330,19 +334,31 @@ impl Geometry {
             // A remapped block may lie on a track of any zone.
             let sector = sector.min(zone.track_sectors - 1);
             let skew = zone.skew.angle(cylinder.saturating_sub(zone.first_cylinder), head);
-            return Place { zone: at as u32, cylinder, head, sector, angle: angle + skew, on_track: angle };
+            let angles = (angle + skew, angle);
+            return Place {
+                zone: at as u32,
+                cylinder,
+                head,
+                sector,
+                angle: angles.0,
+                on_track: angles.1,
+                straight: 1,
+            };
         }
         let usable = block - zone.first_block + zone.reserved;
         let sectors = u64::from(zone.track_sectors);
-        let (position, within) = match self.sparing {
-            Sparing::Tracks => (zone.position(usable / sectors, self.sparing), usable % sectors),
-            _ => (zone.position(usable, self.sparing), 0),
+        let (track, sector, straight) = match self.sparing {
+            Sparing::Tracks => {
+                let (position, _) = zone.position(usable / sectors, self.sparing);
+                (zone.remapped(position), usable % sectors, u64::MAX)
+            }
+            _ => {
+                let (position, straight) = zone.position(usable, self.sparing);
+                let position = zone.remapped(position);
+                (position / sectors, position % sectors, straight)
+            }
         };
-        let position = zone.remapped(position);
-        let (track, sector) = match self.sparing {
-            Sparing::Tracks => (position, within),
-            _ => (position / sectors, position % sectors),
-        };
+        let straight = if zone.irregular { 1 } else { straight.min(sectors - sector) as u32 };
         let surfaces = u64::from(self.surfaces);
         let (cylinder, step) = ((track / surfaces) as u32, (track % surfaces) as u32);
         let descends = match self.heads {
@@ -358,6 +374,7 @@ impl Geometry {
             sector: sector as u32,
             angle: zone.skew.angle(cylinder, step) + on_track,
             on_track,
+            straight,
         }
     }
 
@@ -378,23 +395,39 @@ impl Geometry {
     /// If the disk has no such block, or `most` is 0.
     #[inline]
     pub fn run(&self, block: u64, most: u32) -> Run {
+        self.run_from(block, self.place(block), most)
+    }
+
+    /// The same where the place of `block` is known.
+    #[inline]
+    pub fn run_from(&self, block: u64, place: Place, most: u32) -> Run {
         assert!(most > 0, "a run has a block at least");
-        let place = self.place(block);
         let zone = &self.zones[place.zone as usize];
         let room = u64::from(zone.track_sectors - place.sector).min(u64::from(most));
         let mut count = room.min(zone.first_block + zone.blocks - block) as u32;
-        let mut last = if count == 1 { place } else { self.place(block + u64::from(count) - 1) };
-        if !follows(&place, &last, count) || zone.irregular {
-            (count, last) = self.shorter(block, place, count);
-        }
+        let last = if count <= place.straight {
+            zone.further(place, count - 1)
+        } else {
+            let mut last = self.place(block + u64::from(count) - 1);
+            if !follows(&place, &last, count) || zone.irregular {
+                (count, last) = self.shorter(block, place, count);
+            }
+            last
+        };
         let turn = zone.sectors(u64::from(last.sector - place.sector) + 1);
-        Run { place, count, turn }
+        Run { place, count, last, turn }
     }
 
     /// A run with a slip or a remapped block in it, or behind which spares lie.
     fn shorter(&self, block: u64, place: Place, most: u32) -> (u32, Place) {
         let (mut count, mut last) = (1, place);
-        if !self.zones[place.zone as usize].irregular {
+        let zone = &self.zones[place.zone as usize];
+        if !zone.irregular {
+            // Most often spares end the run.
+            let next = self.place(block + u64::from(place.straight));
+            if next.cylinder != place.cylinder || next.head != place.head {
+                return (place.straight, zone.further(place, place.straight - 1));
+            }
             // Blocks of a track follow each other: a search by halves finds the last.
             let mut above = most;
             while count < above {
@@ -423,7 +456,13 @@ impl Geometry {
 
     /// The first block behind the track of `block`.
     pub fn track_end(&self, block: u64) -> u64 {
-        let run = self.run(block, self.zones[self.zone_of(block)].track_sectors);
+        self.track_end_from(block, self.place(block))
+    }
+
+    /// The same where the place of `block` is known.
+    #[inline]
+    pub fn track_end_from(&self, block: u64, place: Place) -> u64 {
+        let run = self.run_from(block, place, self.zones[place.zone as usize].track_sectors);
         block + u64::from(run.count)
     }
 
@@ -470,22 +509,25 @@ fn follows(first: &Place, last: &Place, count: u32) -> bool {
 }
 
 impl Zone {
-    /// The position of a usable sector (or track) among all of the zone.
+    /// The position of a usable sector (or track) among all of the zone, and how many from there on have consecutive positions.
     #[inline]
-    fn position(&self, usable: u64, sparing: Sparing) -> u64 {
+    fn position(&self, usable: u64, sparing: Sparing) -> (u64, u64) {
         if self.shifts.is_empty() && self.whole {
-            return usable;
+            return (usable, u64::MAX);
         }
-        let before = self.shifts.partition_point(|&s| s <= usable) as u64;
+        let at = self.shifts.partition_point(|&s| s <= usable);
+        let before = at as u64;
+        let to_slip = self.shifts.get(at).map_or(u64::MAX, |next| next - usable);
         if self.whole {
-            return usable + before;
+            return (usable + before, to_slip);
         }
         if to_end(sparing) {
             let usable = usable + before;
-            return usable / self.unit * self.unit_sectors + self.front + usable % self.unit;
+            let (unit, within) = (usable / self.unit, usable % self.unit);
+            return (unit * self.unit_sectors + self.front + within, to_slip.min(self.unit - within));
         }
-        let unit = usable / self.unit;
-        let first = unit * self.unit;
+        let (unit, within) = (usable / self.unit, usable % self.unit);
+        let first = usable - within;
         let of_others = self.shifts.partition_point(|&s| s < first) as u64;
         let mut start = unit * self.unit_sectors;
         if self.front > 0 {
@@ -493,7 +535,20 @@ impl Zone {
             let slipped = self.shifts.partition_point(|&s| s < first + self.unit) as u64 - of_others;
             start += self.front.saturating_sub(slipped);
         }
-        start + usable % self.unit + before - of_others
+        (start + within + before - of_others, to_slip.min(self.unit - within))
+    }
+
+    /// The place of a block that lies so many sectors further on the track.
+    #[inline]
+    fn further(&self, place: Place, sectors: u32) -> Place {
+        let turn = self.sectors(sectors.into());
+        Place {
+            sector: place.sector + sectors,
+            angle: place.angle + turn,
+            on_track: place.on_track + turn,
+            straight: place.straight - sectors,
+            ..place
+        }
     }
 
     #[inline]

@@ -36,6 +36,31 @@ fn check(geometry: &Geometry, slipped: &[(u32, u32, u32)]) {
         assert_eq!(geometry.track_start(block), geometry.track_start(block + u64::from(run.count) - 1));
         block += u64::from(run.count);
     }
+    for block in 0..geometry.blocks() {
+        check_run(geometry, block);
+    }
+}
+
+/// A run from any block on ends with the place of its last block, and the next block lies on another track, or before.
+fn check_run(geometry: &Geometry, block: u64) {
+    for most in 1..=8 {
+        let run = geometry.run(block, most);
+        let last = geometry.place(block + u64::from(run.count) - 1);
+        assert_eq!(run.last, last, "{most} blocks from {block} on");
+        assert!((1..=most).contains(&run.count) && last.straight > 0);
+        let next = block + u64::from(run.count);
+        if run.count < most && next < geometry.blocks() {
+            let next = geometry.place(next);
+            let on_track = (next.zone, next.cylinder, next.head) == (last.zone, last.cylinder, last.head);
+            assert!(!on_track || next.sector <= last.sector, "{most} blocks from {block} on");
+        }
+    }
+    let place = geometry.place(block);
+    for further in 0..place.straight {
+        let there = geometry.place(block + u64::from(further));
+        let on_track = (there.cylinder, there.head) == (place.cylinder, place.head);
+        assert!(on_track && there.sector == place.sector + further, "{further} behind {block}");
+    }
 }
 
 #[test]

@@ -115,8 +115,8 @@ pub struct Access {
     pub end: Nanos,
     /// A bus that follows the heads without a pause can end then: it never overtakes them.
     pub bus_end: Nanos,
-    /// Where the arm is then.
-    pub arm: Arm,
+    /// The place of the last block: there the arm is then.
+    pub last: Place,
 }
 
 /// Which request came before, and where it ended.
@@ -160,25 +160,37 @@ impl Mechanism {
     /// # Panics
     /// If the disk does not have the blocks.
     pub fn access(&self, now: Nanos, before: &Before, op: Op, range: (u64, u32), bus: Nanos) -> Access {
-        let (block, count) = range;
-        let run = self.geometry.run(block, count);
+        self.access_from(now, before, op, range, self.geometry.place(range.0), bus)
+    }
+
+    /// The same where the place of the first block is known.
+    pub fn access_from(
+        &self,
+        now: Nanos,
+        before: &Before,
+        op: Op,
+        (block, count): (u64, u32),
+        place: Place,
+        bus: Nanos,
+    ) -> Access {
+        let run = self.geometry.run_from(block, place, count);
         let positioned = now + self.position(before, op, block, run.place);
         let (start, passed) = self.spindle.pass(positioned, run.place.angle, run.turn);
         let mut end = passed + self.slowness(block, run.count);
         let sector = |run: &Run| Nanos(self.spindle.span(run.turn).0 / u64::from(run.count));
         let mut bus_end = start + sector(&run) + Nanos(bus.0 * u64::from(count));
-        let (mut arm, mut done) = (Arm::from(run.place), run.count);
+        let (mut last, mut done) = (run.last, run.count);
         while done < count {
             let next = block + u64::from(done);
-            let last = self.geometry.run(next, count - done);
-            let there = end + self.switch(op, arm, last.place);
-            let (start, passed) = self.spindle.pass(there, last.place.angle, last.turn);
-            bus_end = bus_end.max(start + sector(&last) + Nanos(bus.0 * u64::from(count - done)));
-            end = passed + self.slowness(next, last.count);
-            arm = last.place.into();
-            done += last.count;
+            let run = self.geometry.run(next, count - done);
+            let there = end + self.switch(op, last.into(), run.place);
+            let (start, passed) = self.spindle.pass(there, run.place.angle, run.turn);
+            bus_end = bus_end.max(start + sector(&run) + Nanos(bus.0 * u64::from(count - done)));
+            end = passed + self.slowness(next, run.count);
+            last = run.last;
+            done += run.count;
         }
-        Access { positioned, start, end, bus_end: bus_end.max(end + bus), arm }
+        Access { positioned, start, end, bus_end: bus_end.max(end + bus), last }
     }
 
     /// Time from one track to the next one of a request.
@@ -262,7 +274,7 @@ mod tests {
         assert_eq!(access.start.0, 8 * MS);
         // Two sectors, a skew of two sectors, two sectors.
         assert_eq!(access.end.0, 14 * MS);
-        assert_eq!(access.arm, Arm { cylinder: 0, head: 1 });
+        assert_eq!(Arm::from(access.last), Arm { cylinder: 0, head: 1 });
         let over_cylinder = m.access(Nanos(0), &before(), Op::Read, (18, 4), Nanos(0));
         assert_eq!(over_cylinder.end.0 - over_cylinder.start.0, (2 + 4 + 2) * MS);
         m.positioning.track_switch = [Nanos(2 * MS + 4); 2];

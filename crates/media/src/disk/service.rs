@@ -1,6 +1,7 @@
 //! One request after the other: the controller's overheads, the buffer, the mechanism and the bus.
 
-use super::cache::{Cache, CacheConfig, Lookup};
+use super::cache::{Cache, CacheConfig, Lookup, Served};
+use super::geometry::Place;
 use super::mechanism::{Access, Arm, Before, Mechanism};
 use super::types::Op;
 use crate::time::Nanos;
@@ -101,29 +102,40 @@ impl Model {
     /// Accounts for a request as planned.
     pub fn commit(&self, state: &mut State, plan: &Plan) {
         let Plan { op, range, hit, complete, access } = *plan;
-        let mut over = complete;
+        let (mut over, mut last) = (complete, None);
         match (op, access) {
             (_, Some(access)) => {
                 state.busy = access.end;
-                over = access.end;
+                (over, last) = (access.end, Some(access.last));
             }
             // The buffer is written to the platters as soon as the host knows nothing of it any more.
             (Op::Write, None) => {
                 let from = complete.max(state.busy);
                 let access = self.mechanism.access(from, &state.before, op, range, Nanos::ZERO);
                 state.busy = access.end;
+                last = Some(access.last);
             }
             (Op::Read, None) => {}
         }
-        self.account(state, over, op, range, hit);
+        self.account(state, over, op, range, hit, last);
     }
 
-    /// Accounts for a request whose outcome is known: its last block passed the heads or was found at `over`.
-    pub fn account(&self, state: &mut State, over: Nanos, op: Op, range: (u64, u32), hit: bool) {
+    /// Accounts for a request whose outcome is known: its last block passed the heads or was found at `at`. `last` is the place of that
+    /// block, if it is known.
+    #[inline]
+    pub fn account(
+        &self,
+        state: &mut State,
+        at: Nanos,
+        op: Op,
+        range: (u64, u32),
+        hit: bool,
+        last: Option<Place>,
+    ) {
         let geometry = &self.mechanism.geometry;
-        let last = geometry.place(range.0 + u64::from(range.1) - 1);
-        let block_time = self.block_time(last.zone as usize);
-        state.cache.note(geometry, op, over, range, hit, block_time);
+        let last = last.unwrap_or_else(|| geometry.place(range.0 + u64::from(range.1) - 1));
+        let block_time = if op == Op::Read { self.block_time(last.zone as usize) } else { Nanos::ZERO };
+        state.cache.note(geometry, &Served { op, range, last, at, hit, block_time });
         state.before = Before { op, next: range.0 + u64::from(range.1), arm: last.into() };
     }
 

@@ -1,8 +1,7 @@
 //! Which firmware the buffer has: each candidate answers each read, and the one that was right most often is believed.
 
 use media::Nanos;
-use media::disk::Op;
-use media::disk::cache::{Cache, CacheConfig, Extent, Lookup, ReadAhead};
+use media::disk::cache::{Cache, CacheConfig, Extent, Lookup, ReadAhead, Served};
 use media::disk::geometry::Geometry;
 
 /// How much an answer counts when so many more have come.
@@ -81,18 +80,10 @@ impl Firmware {
         self.best = best;
     }
 
-    /// All buffers see a request that ended at `at`.
-    pub fn note(
-        &mut self,
-        geometry: &Geometry,
-        op: Op,
-        at: Nanos,
-        range: (u64, u32),
-        hit: bool,
-        block_time: Nanos,
-    ) {
+    /// All buffers see a request.
+    pub fn note(&mut self, geometry: &Geometry, served: &Served) {
         for candidate in &mut self.candidates {
-            candidate.cache.note(geometry, op, at, range, hit, block_time);
+            candidate.cache.note(geometry, served);
         }
     }
 }

@@ -11,7 +11,7 @@ mod positions;
 
 use media::Nanos;
 use media::disk::Op;
-use media::disk::cache::{CacheConfig, Extent, Lookup, ReadAhead};
+use media::disk::cache::{CacheConfig, Extent, Lookup, ReadAhead, Served};
 use media::disk::geometry::Run;
 use media::disk::mechanism::{Arm, SeekTable};
 use media::disk::service::{Model, State};
@@ -164,8 +164,9 @@ impl Calibrated {
         let over = now + response;
         let zone = run.place.zone as usize;
         let geometry = &self.model.mechanism.geometry;
-        self.firmware.note(geometry, op, over, (block, count), hit, self.model.block_time(zone));
         let last = geometry.place(block + u64::from(count) - 1);
+        let block_time = self.model.block_time(zone);
+        self.firmware.note(geometry, &Served { op, range: (block, count), last, at: over, hit, block_time });
         self.before.op = op;
         self.before.next = block + u64::from(count);
         self.before.arm = last.into();
