@@ -11,16 +11,21 @@ use std::process::Command;
 
 /// The campaign with these variants, as JSON.
 fn campaign(name: &str, variants: &str, rounds: &str) -> serde_json::Value {
+    campaign_of(1, name, variants, rounds)
+}
+
+/// The campaign of a seed.
+fn campaign_of(seed: u64, name: &str, variants: &str, rounds: &str) -> serde_json::Value {
     let out = std::env::temp_dir().join(format!("tranche-{name}-{}", std::process::id()));
     let run = Command::new(env!("CARGO_BIN_EXE_tranche"))
-        .args(["--output", "json", "study", "powercut", "--seed", "1"])
+        .args(["--output", "json", "study", "powercut", "--seed", &seed.to_string()])
         .args(["--rounds", rounds, "--variants", variants, "--out"])
         .arg(&out)
         .output()
         .unwrap();
     let _ = std::fs::remove_dir_all(&out);
     let (text, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
-    assert!(run.status.success(), "seed 1\n{text}\n{errors}");
+    assert!(run.status.success(), "seed {seed}\n{text}\n{errors}");
     // Nothing but the result goes to standard output.
     let campaign: serde_json::Value = serde_json::from_str(&text).unwrap();
     assert_eq!(campaign["results"], out.display().to_string());
@@ -83,4 +88,20 @@ fn nothing_that_postgresql_acknowledged_is_lost() {
     for counts in campaign["variants"].as_array().unwrap() {
         assert!(counts["rounds"] == 1 && counts["acknowledged"].as_u64().unwrap() > 0, "{counts}");
     }
+}
+
+/// Without `full_page_writes` on a drive that tears, power cuts leave pages that are neither old nor new.
+#[test]
+fn torn_pages_of_postgresql_are_found() {
+    if !has_postgresql("torn_pages_of_postgresql_are_found") {
+        return;
+    }
+    // About every second cut tears a page, so that 16 cuts without one mean that something else prevents it.
+    let torn = (1..=8).any(|seed| {
+        let campaign = campaign_of(seed, "powercut-torn", "postgres-torn", "2");
+        let counts = &campaign["variants"][0];
+        assert!(counts["rounds"] == 2 && counts["acknowledged"].as_u64().unwrap() >= 100, "{counts}");
+        counts["torn_pages"].as_u64().unwrap() > 0
+    });
+    assert!(torn, "no page was torn in 16 power cuts");
 }

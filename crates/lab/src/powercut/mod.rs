@@ -168,6 +168,11 @@ impl Campaign {
 /// How long the power stays away: long enough to give everything above the drive up.
 const OFF: Duration = Duration::from_millis(2_500);
 
+/// Transactions that a load must have committed before the power is cut.
+const COMMITS: u64 = 100;
+/// How long that is waited for.
+const BEGINS: Duration = Duration::from_secs(30);
+
 /// Runs the campaign and writes `powercut.json`. It fails where a variant that must lose nothing did.
 ///
 /// # Errors
@@ -350,7 +355,7 @@ impl Field<'_> {
             let load = scope.spawn(|| {
                 ledger::run(&|| place.session(&socket), self.options.connections, seed, &stop, &commits)
             });
-            let result = self.cut(&mut mounted, instance, &cut, run);
+            let result = self.cut(&mut mounted, instance, &cut, run, &commits);
             stop.store(true, Ordering::Relaxed);
             let histories = load.join().unwrap_or_else(|_| Err(anyhow!("the load panicked")));
             let in_time = result?;
@@ -404,8 +409,14 @@ impl Field<'_> {
         mut instance: Instance,
         cut: &Cut,
         run: Duration,
+        commits: &AtomicU64,
     ) -> Result<bool> {
         self.scratch.cancel().sleep(run)?;
+        // On a busy machine the load may have hardly begun by then.
+        let patience = Instant::now() + BEGINS;
+        while commits.load(Ordering::Relaxed) < COMMITS && Instant::now() < patience {
+            self.scratch.cancel().sleep(Duration::from_millis(50))?;
+        }
         instance.check()?;
         mounted.drive()?.cut_power(cut)?;
         let mut start = Instant::now();
