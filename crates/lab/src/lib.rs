@@ -11,6 +11,7 @@ pub mod database;
 pub mod datasheet;
 mod descendants;
 pub mod disksim;
+pub mod doctor;
 pub mod doublewrite;
 pub mod drive;
 pub mod figure;

@@ -401,7 +401,7 @@ pub fn obstacle() -> Option<String> {
 
 /// Whether the effective capabilities in a process's `status` (proc(5)) have CAP_SYS_ADMIN, bit 21 (capabilities(7)). What does not say
 /// leaves it to be tried.
-fn may_mount(status: &str) -> bool {
+pub(crate) fn may_mount(status: &str) -> bool {
     let line = status.lines().find_map(|line| line.strip_prefix("CapEff:"));
     line.and_then(|hex| u64::from_str_radix(hex.trim(), 16).ok()).is_none_or(|bits| bits >> 21 & 1 == 1)
 }

@@ -106,6 +106,8 @@ pub enum Command {
     Study(crate::studies::Study),
     /// Run any command on several layouts of a drive, interleaved, and compare
     Compare(Box<crate::studies::Compare>),
+    /// Say what this machine can do, and what mends the rest
+    Doctor(Doctor),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -117,6 +119,14 @@ pub enum Command {
         #[arg(value_name = "DIR")]
         dir: PathBuf,
     },
+}
+
+/// `tranche doctor`.
+#[derive(Args, Debug)]
+pub struct Doctor {
+    /// Fail (exit code 5) if one of these is missing; names are those of the first column
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = lab::doctor::NAMES)]
+    pub require: Vec<String>,
 }
 
 /// `tranche serve`.

@@ -13,6 +13,7 @@ mod bench;
 mod cache_tier;
 mod connect;
 mod default_address;
+mod doctor;
 mod exit;
 mod fault;
 mod firmware;
@@ -112,6 +113,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
+        Command::Doctor(options) => doctor::doctor(&options, output),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir, output),
         Command::Bench(bench) => print_outcome(output, &bench::bench(&bench)?),

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 53] = [
+const ORDER: [&str; 54] = [
     "error",
     "serve",
     "ns-list",
@@ -64,6 +64,7 @@ const ORDER: [&str; 53] = [
     "study",
     "study-powercut",
     "compare",
+    "doctor",
     "man",
 ];
 

@@ -227,6 +227,7 @@ fn of_files(c: &mut Checked) {
     c.written("firmware", &["firmware", "TR2", "--file", "tr2.bin"], "tr2.bin", "");
     c.written("man", &["man", "man1"], "man1", "tranche.1");
     c.good("profile-list", &["profile", "list"]);
+    c.good("doctor", &["doctor"]);
     c.good("profile-show", &["profile", "show", "default"]);
     c.good("profile-check", &["profile", "check", "tlc-3.84t", "--dry-run"]);
     c.good("profile-check", &["profile", "check", "default"]);
