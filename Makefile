@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 300
 TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .DEFAULT_GOAL := build
-.PHONY: help setup rust build plugin study test lint check bench campaign fuzz book audit clean
+.PHONY: help setup rust build deb plugin study test lint check bench campaign fuzz book audit clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -30,6 +30,9 @@ rust:
 
 build: rust setup ## Build the release binary, target/release/tranche
 	$(CARGO) build --release --locked -p tranche
+
+deb: build ## A Debian package: out/tranche_VERSION_ARCHITECTURE.deb
+	scripts/deb.sh out $(TRANCHE)
 
 # Needs Debian's g++, librocksdb-dev and libssl-dev, which `make setup` installs.
 plugin: rust ## The RocksDB plug-in and the library for write hints: target/plugins

@@ -12,6 +12,7 @@ use export::Export;
 use host::{Addr, Endpoint};
 use run::image::{Presence, presence};
 use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
+use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
@@ -66,7 +67,9 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     if let Err(error) = say_ready(&run_options, output, &running) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
+    tell_service_manager(NotifyState::Ready);
     let trouble = wait(signals, options, &running, export.as_ref(), &mut tiers);
+    tell_service_manager(NotifyState::Stopping);
     if let Some(export) = &mut export {
         for obstacle in export.stop() {
             tracing::warn!("{obstacle}");
@@ -81,6 +84,13 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     match trouble {
         Some(trouble) => bail!(trouble),
         None => Ok(()),
+    }
+}
+
+/// Tells a service manager, if one has started this process (`NOTIFY_SOCKET`, sd_notify(3)).
+fn tell_service_manager(state: NotifyState<'_>) {
+    if let Err(error) = sd_notify::notify(&[state]) {
+        tracing::warn!("cannot tell the service manager how the drive is: {error}");
     }
 }
 

@@ -1,0 +1,113 @@
+//! The Debian package, and the drive as a service.
+
+#[path = "../../export/tests/support/mod.rs"]
+#[allow(dead_code)]
+mod support;
+
+use std::io::{BufRead, BufReader};
+use std::os::unix::net::UnixDatagram;
+use std::path::{Path, PathBuf};
+use std::process::{Child, Command, Stdio};
+use std::time::Duration;
+
+const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
+
+fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
+}
+
+/// Makes the package in a directory.
+fn package(out: &Path) -> PathBuf {
+    let script = repository().join("scripts/deb.sh");
+    PathBuf::from(support::run(script.to_str().unwrap(), &[out.to_str().unwrap(), TRANCHE]).trim())
+}
+
+#[test]
+fn the_package_has_the_program_its_manual_and_its_service() {
+    let test = "the_package_has_the_program_its_manual_and_its_service";
+    if Command::new("dpkg-deb").arg("--version").output().is_err() {
+        return support::skipped(test, "needs dpkg");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let made = package(dir.path());
+    let again = package(&dir.path().join("again"));
+    assert!(std::fs::read(&made).unwrap() == std::fs::read(again).unwrap(), "two packages differ");
+    let tree = dir.path().join("tree");
+    let [made, root] = [&made, &tree].map(|path| path.to_str().unwrap());
+    support::run("dpkg-deb", &["-R", made, root]);
+    let version = support::run(tree.join("usr/bin/tranche").to_str().unwrap(), &["--version"]);
+    let control = std::fs::read_to_string(tree.join("DEBIAN/control")).unwrap();
+    let field = |name: &str| control.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
+    let of_program = version.split_whitespace().nth(1).unwrap();
+    assert_eq!(field("Version:"), format!("{of_program}-1"));
+    assert!(field("Depends:").contains("libc6 (>= ") && field("Depends:").contains("libssl3"), "{control}");
+    for file in [
+        "lib/systemd/system/tranche@.service",
+        "usr/share/man/man1/tranche.1.gz",
+        "usr/share/man/man1/tranche-serve.1.gz",
+        "usr/share/bash-completion/completions/tranche",
+        "usr/share/zsh/vendor-completions/_tranche",
+        "usr/share/fish/vendor_completions.d/tranche.fish",
+        "usr/share/doc/tranche/copyright",
+        "usr/share/doc/tranche/changelog.gz",
+        "usr/share/doc/tranche/changelog.Debian.gz",
+        "usr/share/doc/tranche/examples/drive.conf",
+    ] {
+        assert!(tree.join(file).is_file(), "{file}");
+    }
+    let sums =
+        Command::new("md5sum").args(["--quiet", "-c", "DEBIAN/md5sums"]).current_dir(&tree).output().unwrap();
+    assert!(sums.status.success(), "{sums:?}");
+}
+
+/// A drive that does not outlive its test.
+struct Served(Child);
+
+impl Drop for Served {
+    fn drop(&mut self) {
+        let _ = self.0.kill();
+        let _ = self.0.wait();
+    }
+}
+
+/// The command line of the unit with the options of its example is one.
+#[test]
+fn the_service_starts_a_drive() {
+    let packaging = repository().join("packaging");
+    let read = |name: &str| std::fs::read_to_string(packaging.join(name)).unwrap();
+    let (unit, example) = (read("tranche@.service"), read("drive.conf"));
+    let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/tranche ")).unwrap();
+    let options = example.lines().find_map(|line| line.strip_prefix("OPTIONS=")).unwrap();
+    let dir = tempfile::tempdir().unwrap();
+    // systemd makes the directory of the state. Another drive may have the port.
+    let line = line.replace("/var/lib/tranche/%i", dir.path().to_str().unwrap());
+    let line = line.replace("$OPTIONS", &options.replace(":4420", ":0"));
+    assert!(!line.contains(['%', '$']), "{line}");
+    let socket = dir.path().with_extension("notify");
+    let manager = UnixDatagram::bind(&socket).unwrap();
+    manager.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
+    let mut drive = Served(
+        Command::new(TRANCHE)
+            .args(line.split(' '))
+            .env("NOTIFY_SOCKET", &socket)
+            .stdout(Stdio::piped())
+            .stderr(Stdio::null())
+            .spawn()
+            .unwrap(),
+    );
+    let mut said = [0; 256];
+    let mut told = || {
+        let bytes = manager.recv(&mut said).expect("the drive tells its manager nothing");
+        String::from_utf8_lossy(&said[..bytes]).trim().to_owned()
+    };
+    assert_eq!(told(), "READY=1");
+    let mut ready = String::new();
+    BufReader::new(drive.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
+    let addr = ready.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).unwrap();
+    let list = support::run(TRANCHE, &["ns", "list", "--on", &format!("tcp://{addr}")]);
+    assert!(list.lines().count() > 1, "{list}");
+    support::run("kill", &["-TERM", &drive.0.id().to_string()]);
+    assert_eq!(told(), "STOPPING=1");
+    assert!(drive.0.wait().unwrap().success());
+    std::fs::remove_file(socket).unwrap();
+}
