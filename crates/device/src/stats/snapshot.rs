@@ -239,8 +239,6 @@ fn controller(id: ControllerId, controller: &Controller) -> ControllerSnapshot {
 
 fn namespace(core: &Core, nsid: u32, ns: &Namespace) -> NamespaceSnapshot {
     let stats = &ns.stats;
-    let held = core.held_of(ns);
-    let waiting = u32::try_from(held[0] + held[1]).unwrap_or(u32::MAX);
     let mut commands = vec![
         CommandLatency::new(IoOpcode::FLUSH.0, &stats.flush_latency),
         CommandLatency::new(IoOpcode::WRITE.0, &stats.write_latency),
@@ -257,8 +255,8 @@ fn namespace(core: &Core, nsid: u32, ns: &Namespace) -> NamespaceSnapshot {
         set: u16::from(ns.set.0) + 1,
         bytes: ns.bytes,
         block_bytes: 1 << ns.shift,
-        in_flight: ns.in_flight.saturating_sub(waiting),
-        held,
+        in_flight: ns.in_flight,
+        held: core.held_of(ns),
         read_bytes: stats.read_bytes,
         written_bytes: stats.written_bytes,
         failed: stats.failed,
