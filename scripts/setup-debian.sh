@@ -31,6 +31,7 @@ util-linux           losetup, findmnt
 mount                mount, umount
 fuse3                fusermount3: namespaces as block files
 fio                  fio --verify through the block files
+prometheus           promtool, which checks what --metrics serves; its service is not started
 nvme-cli             NVMe commands of a Linux host, in the guest of scripts/guest.sh
 qemu-system-x86      that guest: a machine for a stock kernel, emulated
 busybox-static       its first process

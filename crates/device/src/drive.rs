@@ -30,6 +30,7 @@ use crate::predictable_latency::PredictableLatency;
 use crate::reservation::ReservationCommands;
 use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
 use crate::self_test;
+use crate::stats::snapshot::DriveSnapshot;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
 use crate::zones;
@@ -149,6 +150,16 @@ impl Drive {
             .namespaces
             .iter()
             .filter_map(|(nsid, _)| stats::statistics(&self.core, nsid, self.core.now()).ok())
+    }
+
+    /// What the drive counts, and its state, at one moment that is not before `now`. Changes nothing.
+    pub fn snapshot(&self, now: Nanos) -> DriveSnapshot {
+        let inputs = self.telemetry_inputs();
+        let mut snapshot = stats::snapshot::take(&self.core, self.core.now().max(now));
+        snapshot.firmware = nvme::identify::ascii_text(&inputs.firmware_revision).to_owned();
+        snapshot.critical_warning = inputs.critical_warning;
+        snapshot.backup_failed = inputs.backup_failed;
+        snapshot
     }
 
     /// How many bytes a command moves, and in which direction. A transport needs it to gather the data of a write

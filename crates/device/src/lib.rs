@@ -78,6 +78,9 @@ pub use keys::wrapped::{DriveKeyId, WrappedKey};
 pub use lba_format::LbaFormat;
 pub use persist::{LoadError, Restorer};
 pub use quota::limits::Limits;
+pub use stats::snapshot::{
+    CommandLatency, ControllerSnapshot, DriveSnapshot, Held, NamespaceSnapshot, SetSnapshot, ZoneCounts,
+};
 
 pub use ftl::Io;
 pub use nvme::Transfer;

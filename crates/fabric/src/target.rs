@@ -124,6 +124,8 @@ pub struct Connection {
     sq_flow_control: bool,
     sq_head: u16,
     ended: bool,
+    /// PDUs whose data digest was wrong.
+    digest_errors: u64,
     /// The command that came last is the first of a fused operation.
     fused: LastFirst,
 }
@@ -162,6 +164,7 @@ impl Connection {
             sq_flow_control: true,
             sq_head: 0,
             ended: false,
+            digest_errors: 0,
             fused: LastFirst::default(),
         }
     }
@@ -441,6 +444,7 @@ impl Connection {
         let DataSink::Slot { index, at, ttag } = std::mem::take(&mut self.sink) else { return };
         let slot = &mut self.slots[usize::from(index)];
         slot.damaged |= !intact;
+        self.digest_errors += u64::from(!intact);
         if let Some(ttag) = ttag
             && let Some(request) = self.requests.get(ttag)
         {
@@ -733,6 +737,12 @@ impl Connection {
     #[must_use]
     pub fn bytes_sent(&self) -> u64 {
         self.out.bytes_sent()
+    }
+
+    /// PDUs whose data digest was wrong. Their commands fail.
+    #[must_use]
+    pub fn data_digest_errors(&self) -> u64 {
+        self.digest_errors
     }
 
     /// Whether the connection has ended: nothing more is received.

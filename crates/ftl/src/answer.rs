@@ -98,7 +98,8 @@ pub enum Source {
 }
 
 /// What a set is made of.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
+#[serde(rename_all = "lowercase")]
 pub enum MediaKind {
     /// Flash.
     Nand,
@@ -110,8 +111,20 @@ pub enum MediaKind {
     Disk,
 }
 
+impl MediaKind {
+    /// Its name in a drive's TOML.
+    pub fn name(self) -> &'static str {
+        match self {
+            MediaKind::Nand => "nand",
+            MediaKind::Dram => "dram",
+            MediaKind::Pmem => "pmem",
+            MediaKind::Disk => "disk",
+        }
+    }
+}
+
 /// State of a set.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, serde::Serialize)]
 pub struct SetInfo {
     /// What it is made of.
     pub media: MediaKind,
@@ -198,6 +211,15 @@ pub struct SetStats {
     pub erase_failures: u64,
     /// Reads that could not be corrected.
     pub uncorrectable: u64,
+    /// Superblocks that garbage collection emptied, wear levelling among it.
+    #[serde(default)]
+    pub collections: u64,
+    /// Pages that it read to move them.
+    #[serde(default)]
+    pub collected_pages: u64,
+    /// Nanoseconds from the choice of a superblock to its end, summed over the collections that ended.
+    #[serde(default)]
+    pub collecting_ns: u64,
 }
 
 /// Something that happened to the reclaim unit of a placement handle without the host's asking.

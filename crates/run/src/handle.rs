@@ -26,6 +26,7 @@ use crate::buffer::Buffer;
 use crate::endpoint::QueueEndpoint;
 use crate::hosts::{Connect, ManagedBy, Request};
 use crate::shared::Shared;
+use crate::snapshot::Snapshot;
 use nvme::{Command, Completion};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -69,6 +70,15 @@ impl Handle {
     /// NQN of the drive's subsystem.
     pub fn subsystem_nqn(&self) -> &str {
         &self.shared.nqn
+    }
+
+    /// What the drive counts, and its state, at this moment: for monitors. No command is sent, and no host notices. Any thread may call it; not from
+    /// within [`Sink::complete`] or [`Events`].
+    ///
+    /// # Errors
+    /// If the drive was stopped.
+    pub fn snapshot(&self) -> Result<Snapshot, Gone> {
+        self.shared.snapshot()
     }
 
     /// The drive's clock: nanoseconds since it was first powered.

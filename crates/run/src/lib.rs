@@ -7,6 +7,7 @@
 //!   sockets; [`handle`] is how hosts in this process reach it.
 //! - [`LocalTransport`] connects the typed hosts of crate `host` to a drive in this process.
 //! - [`sim`] runs the same drive under a virtual clock, with an actor of crate `workload` as its host.
+//! - [`Handle::snapshot`] says what the drive counts, for monitors.
 //! - What hosts do can be recorded ([`Options::record`]), to be replayed in virtual time (`workload::trace`).
 //! - [`precondition`] brings a new drive into the state of a used one, in virtual time, before it goes live.
 //!
@@ -35,6 +36,7 @@ mod server;
 mod shared;
 pub mod sim;
 mod slots;
+mod snapshot;
 mod start;
 mod store;
 #[cfg(test)]
@@ -45,6 +47,9 @@ mod wake;
 
 pub use access::Access;
 pub use buffer::Buffer;
+pub use device::{
+    CommandLatency, ControllerSnapshot, DriveSnapshot, Held, NamespaceSnapshot, SetSnapshot, ZoneCounts,
+};
 pub use device::{Config, DataSheet, FlashSpace, Role};
 pub use handle::{
     BlockingQueue, ConnectError, Controller, Events, Gone, Handle, HostIdentity, NoEvents, Queue, Refused,
@@ -55,5 +60,6 @@ pub use keys::{DriveKey, DriveKeyError};
 pub use precondition::Precondition;
 pub use record::latencies_between;
 pub use server::{Limits, MAX_PORTS, TcpPort, fuzz_hosts};
+pub use snapshot::{AuthenticationFailures, ConnectionCounts, Snapshot, TransportSnapshot};
 pub use start::{Options, PortInfo, Running, Shape, StartError, start};
 pub use transport::{LocalQueue, LocalTransport};

@@ -5,11 +5,13 @@ use crate::engine::Engine;
 use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use crate::hosts::{Hosts, Notice};
 use crate::server::{Guard, Server};
+use crate::snapshot::Snapshot;
 use crate::store::Store;
 use crate::wake::{Ready, Sleeper};
 use device::{ControllerId, PortId};
 use media::Nanos;
 use std::sync::Arc;
+use std::time::Duration;
 
 /// The front ends of a live drive. Another one is a field, an entry of both lists, and an arm of
 /// [`complete`](FrontEnd::complete).
@@ -134,6 +136,20 @@ impl LiveDrive {
     pub(crate) fn set_guard(&mut self, guard: Guard, now: Nanos) {
         if let Some(server) = self.front_ends.server.as_mut().filter(|_| !self.engine.has_stopped()) {
             server.set_guard(&mut self.engine, guard, now);
+        }
+    }
+
+    /// What is counted, at this time of the drive.
+    pub(crate) fn snapshot(&self, now: Nanos, uptime: Duration) -> Snapshot {
+        let server = self.front_ends.server.as_ref().map(Server::counts);
+        let (transports, refused_connections, authentication_failures) = server.unwrap_or_default();
+        Snapshot {
+            drive: self.engine.drive.snapshot(now),
+            uptime_ns: u64::try_from(uptime.as_nanos()).unwrap_or(u64::MAX),
+            lossy_power_cuts: self.engine.losses(),
+            transports,
+            refused_connections,
+            authentication_failures,
         }
     }
 

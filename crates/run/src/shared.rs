@@ -11,6 +11,7 @@ use crate::clock::Clock;
 use crate::endpoint::{Gone, QueueEndpoint, Refused, RefusedReason};
 use crate::hosts::{Notice, Request};
 use crate::live::LiveDrive;
+use crate::snapshot::Snapshot;
 use crate::wake::{Ready, Sleeper};
 use media::Nanos;
 use nvme::Command;
@@ -18,6 +19,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
+use std::time::Instant;
 
 /// Submissions that can wait for the engine; beyond this, submitters wait their turn.
 pub(crate) const INBOX: usize = 4096;
@@ -52,6 +54,8 @@ pub(crate) struct Shared {
     /// The drive's thread never sleeps.
     busy: AtomicBool,
     stopped: Stopped,
+    /// When the drive was started.
+    started: Instant,
 }
 
 thread_local! {
@@ -93,6 +97,7 @@ impl Shared {
             attended: AtomicBool::new(false),
             busy: AtomicBool::new(false),
             stopped: Stopped::default(),
+            started: Instant::now(),
         }
     }
 
@@ -233,6 +238,20 @@ impl Shared {
             change(&mut drive, self.clock.now());
         }
         self.heed();
+    }
+
+    /// What the drive counts. Nothing is stepped for it, and the engine is held only while counters are copied.
+    pub(crate) fn snapshot(&self) -> Result<Snapshot, Gone> {
+        if self.is_stopped() {
+            return Err(Gone);
+        }
+        let snapshot = {
+            let Ok(live) = self.drive.lock() else { return Err(Gone) };
+            live.snapshot(self.clock.now(), self.started.elapsed())
+        };
+        // A thread that found the engine taken has left its submission to this one.
+        self.heed();
+        Ok(snapshot)
     }
 
     /// One turn of the engine, and what is to be told afterwards. `ready` is known to the thread that watches sockets.

@@ -161,6 +161,10 @@ pub struct Serve {
     /// Take TCP connections over TLS 1.3 only, with the hosts' pre-shared keys
     #[arg(long, requires = "hosts")]
     pub tls: bool,
+    /// Serve metrics to Prometheus on this address, at http://ADDRESS:PORT/metrics (docs/howto/metrics.md). There is no authentication: who can
+    /// connect can read them, and change nothing
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub metrics: Option<String>,
     /// Mount a directory with a block file for each attached namespace (nvme0n1 …). A zoned namespace is a directory with a file for each
     /// zone (nvme0n2/seq/0 …), as zonefs has them
     #[arg(long, value_name = "DIR")]

@@ -10,6 +10,7 @@ use anyhow::{Context, Result, bail};
 use cache::table::Entry;
 use export::Export;
 use host::{Addr, Endpoint};
+use metrics::{Endpoint as MetricsEndpoint, Listener as MetricsListener};
 use run::image::{Presence, presence};
 use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use sd_notify::NotifyState;
@@ -29,6 +30,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     let timing = shape.as_ref().is_some_and(|shape| shape.config.timing);
     let entries = tiers(options, shape.as_ref())?;
     let run_options = run_options(options)?;
+    let metrics = options.metrics.as_deref().map(listen_for_scrapes).transpose()?;
     if let Some(dir) = &options.fuse {
         // Before an image is made for it.
         export::prepare(dir)?;
@@ -51,8 +53,12 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
             return Err(error);
         }
     };
-    let mut export = match export(options, &running, &tiers) {
-        Ok(export) => export,
+    let attached = export(options, &running, &tiers).and_then(|export| {
+        let endpoint = metrics.map(|listener| MetricsEndpoint::start(listener, running.handle())).transpose();
+        Ok((export, endpoint.context("cannot serve metrics")?))
+    });
+    let (mut export, endpoint) = match attached {
+        Ok(attached) => attached,
         Err(error) => {
             tiers.stop();
             running.stop();
@@ -64,7 +70,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
             "timing is off: operations take no time but this machine's (--timing on gives them the drive's)"
         );
     }
-    if let Err(error) = say_ready(&run_options, output, &running) {
+    if let Err(error) = say_ready(&run_options, output, &running, endpoint.as_ref()) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
     tell_service_manager(NotifyState::Ready);
@@ -75,7 +81,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
             tracing::warn!("{obstacle}");
         }
     }
-    drop(export);
+    drop((export, endpoint));
     tiers.stop();
     running.stop();
     if let Some(recording) = &options.record {
@@ -129,6 +135,20 @@ fn tiers(options: &Serve, shape: Option<&Shape>) -> Result<Vec<Entry>> {
         entries.clear();
     }
     Ok(entries)
+}
+
+/// Listens for scrapes before an image is made: an address that is taken is the most likely reason to end here.
+fn listen_for_scrapes(address: &str) -> Result<MetricsListener> {
+    let listener =
+        MetricsListener::bind(address).with_context(|| format!("cannot serve metrics on {address}"))?;
+    let at = listener.address();
+    if !at.ip().to_canonical().is_loopback() {
+        tracing::warn!(
+            "{at} can be reached from other machines: anyone who can connect can read the metrics, which name the drive, its namespaces \
+             and how much is done with them, but no host and no data. Nobody can change anything there"
+        );
+    }
+    Ok(listener)
 }
 
 /// The addresses by which programs of this machine know the drive.
@@ -284,12 +304,19 @@ fn export(options: &Serve, running: &Running, tiers: &ServedTiers) -> Result<Opt
     Ok(Some(export))
 }
 
-/// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas.
-fn say_ready(options: &Options, output: Output, running: &Running) -> std::io::Result<()> {
+/// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas; `metrics=` the
+/// address of the metrics.
+fn say_ready(
+    options: &Options,
+    output: Output,
+    running: &Running,
+    endpoint: Option<&MetricsEndpoint>,
+) -> std::io::Result<()> {
     let ports = running.ports();
     let tcp: Vec<String> = ports.iter().map(|port| port.address.to_string()).collect();
     let tcp = (!tcp.is_empty()).then(|| tcp.join(","));
     let unix = options.unix.as_ref().map(|path| path.display().to_string());
+    let metrics = endpoint.map(|endpoint| endpoint.address().to_string());
     let nqn = running.handle().subsystem_nqn().to_owned();
     let line = match output {
         Output::Json => {
@@ -298,6 +325,9 @@ fn say_ready(options: &Options, output: Output, running: &Running) -> std::io::R
             let ports: Vec<_> = ports.iter().map(each).collect();
             let mut line =
                 serde_json::json!({ "ready": true, "tcp": first, "unix": unix, "nqn": nqn, "ports": ports });
+            if let Some(metrics) = metrics {
+                line["metrics"] = metrics.into();
+            }
             if let Some(recording) = &options.record {
                 line["results"] = recording.display().to_string().into();
             }
@@ -307,7 +337,7 @@ fn say_ready(options: &Options, output: Output, running: &Running) -> std::io::R
             let at = |name: &str, place: Option<String>| {
                 place.map_or_else(String::new, |p| format!(" {name}={p}"))
             };
-            format!("ready{}{} nqn={nqn}", at("tcp", tcp), at("unix", unix))
+            format!("ready{}{} nqn={nqn}{}", at("tcp", tcp), at("unix", unix), at("metrics", metrics))
         }
     };
     let mut out = std::io::stdout().lock();

@@ -97,6 +97,7 @@ fn of_a_drive(c: &mut Checked) {
     let (socket, recording) = (c.at("s"), c.at("recording"));
     let mut command = Command::new(TRANCHE);
     command.args(["serve", "--unix", &socket, "--record", &recording, "--timing", "off", "--output", "json"]);
+    command.args(["--metrics", "127.0.0.1:0"]);
     let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut ready = String::new();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());

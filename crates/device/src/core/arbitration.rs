@@ -7,8 +7,9 @@
 
 use super::controller::{ControllerId, Controllers};
 use super::fair_queueing::Direction;
-use super::held_queue::{HeldCommand, NOBODY};
+use super::held_queue::{HeldCommand, HeldQueue, NOBODY};
 use super::in_flight::{CommandStage, InFlight, Token};
+use super::namespace::Namespace;
 use super::state::{Core, TimedEvent};
 use media::Nanos;
 use nvme::command_table::{self, MediaAccess};
@@ -69,6 +70,15 @@ fn demand_of_copy(copy: &Copy, data: &[u8]) -> Option<Demand> {
 }
 
 impl Core {
+    /// Commands of a namespace that wait: those that read, and those that write.
+    pub(crate) fn held_of(&self, ns: &Namespace) -> [u64; 2] {
+        let count = |queue: &HeldQueue| {
+            let next = |io: &u32| self.held.get(*io).map(|held| held.next);
+            std::iter::successors(Some(queue.first), next).take_while(|io| *io != NOBODY).count() as u64
+        };
+        [count(&ns.arbitration.queues[0]), count(&ns.arbitration.queues[1])]
+    }
+
     /// Whether a command may start now; if not, it is kept until it may.
     #[inline]
     pub(crate) fn arbitrate(

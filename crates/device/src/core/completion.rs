@@ -9,6 +9,7 @@ use super::output::Output;
 use super::state::{Core, Cx, TimedEvent};
 use crate::contents::Contents;
 use media::Nanos;
+use nvme::command_table::LatencyClass;
 use nvme::io::Blocks;
 use nvme::log::ErrorInformation;
 use nvme::{Completion, IoOpcode, Status, U16, U32, U64};
@@ -232,7 +233,10 @@ impl Core {
             CommandKind::Write => {
                 stats.writes += 1;
                 stats.written_bytes += bytes;
-                stats.write_latency.record(latency);
+                match entry.opcode == IoOpcode::WRITE.0 {
+                    true => stats.write_latency.record(latency),
+                    false => stats.record(entry.opcode, Some(LatencyClass::Write), latency),
+                }
                 stats.count_atomicity(entry.lba << shift, bytes, unit);
                 if entry.stalled {
                     stats.stalled_writes += 1;
@@ -260,10 +264,11 @@ impl Core {
             }
             CommandKind::Deallocate => {
                 stats.deallocates += 1;
-                stats.deallocate_latency.record(latency);
+                stats.record(entry.opcode, Some(LatencyClass::Deallocate), latency);
             }
             CommandKind::Compare | CommandKind::Other | CommandKind::Admin | CommandKind::Event => {
                 stats.others += 1;
+                stats.record(entry.opcode, None, latency);
                 if entry.kind == CommandKind::Compare {
                     // Counted as a read by SMART (Base 5.1.12.1.3).
                     let traffic = self.persistent.traffic_mut(set);

@@ -222,6 +222,11 @@ impl Controller {
         self.queues > 1
     }
 
+    /// How many I/O queues it has.
+    pub fn io_queues(&self) -> u32 {
+        (self.queues >> 1).count_ones()
+    }
+
     pub fn add_queue(&mut self, qid: u16) {
         if qid <= MAX_IO_QUEUES {
             self.queues |= 1 << qid;

@@ -2,6 +2,7 @@
 
 use ftl::VolumeStats;
 use media::Nanos;
+use nvme::command_table::LatencyClass;
 use nvme::log::{LATENCY_BUCKETS, LatencyHistogram, LatencySum, NamespaceStatistics, latency_bucket};
 use serde::{Deserialize, Serialize};
 
@@ -20,6 +21,7 @@ impl Default for Latency {
 }
 
 impl Latency {
+    /// A command took so long.
     #[inline]
     pub fn record(&mut self, span: Nanos) {
         self.buckets[latency_bucket(span.0)] += 1;
@@ -27,7 +29,13 @@ impl Latency {
         self.max = self.max.max(span.0);
     }
 
-    fn add(&mut self, other: &Latency) {
+    /// Commands in each bucket of the [histogram](LatencyHistogram), their sum in nanoseconds, and the longest.
+    pub fn values(&self) -> (&[u64; LATENCY_BUCKETS], u64, u64) {
+        (&self.buckets, self.sum, self.max)
+    }
+
+    /// Adds what another one counted.
+    pub fn add(&mut self, other: &Latency) {
         for (mine, theirs) in self.buckets.iter_mut().zip(&other.buckets) {
             *mine += theirs;
         }
@@ -47,8 +55,8 @@ impl Latency {
 /// Commands that were held, and for how long.
 #[derive(Clone, Copy, Debug, Default)]
 pub(crate) struct HeldBack {
-    commands: u64,
-    ns: u64,
+    pub commands: u64,
+    pub ns: u64,
 }
 
 impl HeldBack {
@@ -62,6 +70,15 @@ impl HeldBack {
         self.commands += other.commands;
         self.ns = self.ns.saturating_add(other.ns);
     }
+}
+
+/// Commands of an opcode other than Read, Write and Flush, as far as they are of one class.
+#[derive(Clone, Debug)]
+pub(crate) struct OpcodeStats {
+    pub opcode: u8,
+    /// Where log D8h counts them; none where it counts no latency.
+    pub class: Option<LatencyClass>,
+    pub latency: Latency,
 }
 
 /// Counts of one namespace since it was created or the drive was powered on, whichever was later.
@@ -86,10 +103,14 @@ pub(crate) struct NamespaceStats {
     pub failed: u64,
     /// Media and data integrity errors.
     pub media_errors: u64,
+    /// Of the opcode Read.
     pub read_latency: Latency,
+    /// Of the opcode Write.
     pub write_latency: Latency,
+    /// Of the opcode Flush.
     pub flush_latency: Latency,
-    pub deallocate_latency: Latency,
+    /// Of the other opcodes, as they come.
+    pub opcodes: Vec<Box<OpcodeStats>>,
     /// The translation layer's counts when the drive was powered on.
     pub base: VolumeStats,
 }
@@ -107,6 +128,32 @@ impl NamespaceStats {
         if (start | end) & (unit - 1) == 0 {
             self.aligned_writes += 1;
         }
+    }
+
+    /// A command of an opcode other than Read, Write and Flush took so long.
+    pub fn record(&mut self, opcode: u8, class: Option<LatencyClass>, span: Nanos) {
+        self.of_opcode(opcode, class).record(span);
+    }
+
+    fn of_opcode(&mut self, opcode: u8, class: Option<LatencyClass>) -> &mut Latency {
+        let known = self.opcodes.iter().position(|of| of.opcode == opcode && of.class == class);
+        let index = known.unwrap_or_else(|| {
+            self.opcodes.push(Box::new(OpcodeStats { opcode, class, latency: Latency::default() }));
+            self.opcodes.len() - 1
+        });
+        &mut self.opcodes[index].latency
+    }
+
+    /// Latencies of a class of commands, as log D8h has them.
+    fn of_class(&self, class: LatencyClass) -> Latency {
+        let mut all = match class {
+            LatencyClass::Read => self.read_latency.clone(),
+            LatencyClass::Write => self.write_latency.clone(),
+            LatencyClass::Flush => self.flush_latency.clone(),
+            LatencyClass::Deallocate => Latency::default(),
+        };
+        self.opcodes.iter().filter(|of| of.class == Some(class)).for_each(|of| all.add(&of.latency));
+        all
     }
 
     /// Adds the counts of another namespace.
@@ -136,7 +183,9 @@ impl NamespaceStats {
         self.read_latency.add(&o.read_latency);
         self.write_latency.add(&o.write_latency);
         self.flush_latency.add(&o.flush_latency);
-        self.deallocate_latency.add(&o.deallocate_latency);
+        for of in &o.opcodes {
+            self.of_opcode(of.opcode, of.class).add(&of.latency);
+        }
     }
 
     /// Fills in the controller's part of the log page.
@@ -164,10 +213,14 @@ impl NamespaceStats {
         page.shared_write_commands.set(writes.commands);
         page.shared_write_ns.set(writes.ns);
         page.failed_commands.set(self.failed);
-        self.read_latency.fill(&mut page.read_latency, &mut page.read_latency_sum);
-        self.write_latency.fill(&mut page.write_latency, &mut page.write_latency_sum);
-        self.flush_latency.fill(&mut page.flush_latency, &mut page.flush_latency_sum);
-        self.deallocate_latency.fill(&mut page.deallocate_latency, &mut page.deallocate_latency_sum);
+        for (class, histogram, sum) in [
+            (LatencyClass::Read, &mut page.read_latency, &mut page.read_latency_sum),
+            (LatencyClass::Write, &mut page.write_latency, &mut page.write_latency_sum),
+            (LatencyClass::Flush, &mut page.flush_latency, &mut page.flush_latency_sum),
+            (LatencyClass::Deallocate, &mut page.deallocate_latency, &mut page.deallocate_latency_sum),
+        ] {
+            self.of_class(class).fill(histogram, sum);
+        }
     }
 }
 
@@ -243,6 +296,25 @@ mod tests {
         s.count_atomicity(8192, 16384, 16384);
         s.count_atomicity(0, 32768, 16384);
         assert_eq!((s.whole_writes, s.split_writes, s.aligned_writes), (2, 2, 2));
+    }
+
+    #[test]
+    fn every_opcode_is_counted_once_and_belongs_to_its_class() {
+        let (append, dsm, write) = (0x7D, 0x09, Some(LatencyClass::Write));
+        let mut s = NamespaceStats::default();
+        s.write_latency.record(Nanos(2000));
+        s.record(append, write, Nanos(4000));
+        s.record(append, write, Nanos(4000));
+        s.record(dsm, Some(LatencyClass::Deallocate), Nanos(1));
+        s.record(dsm, None, Nanos(1));
+        let total = |latency: &Latency| latency.values().0.iter().sum::<u64>();
+        let of_class = |s: &NamespaceStats, class| total(&s.of_class(class));
+        assert_eq!(of_class(&s, LatencyClass::Write), 3);
+        assert_eq!((of_class(&s, LatencyClass::Deallocate), of_class(&s, LatencyClass::Read)), (1, 0));
+        assert_eq!(total(&s.write_latency), 1);
+        let mut both = s.clone();
+        both.add(&s);
+        assert_eq!((of_class(&both, LatencyClass::Write), both.opcodes.len()), (6, 3));
     }
 
     #[test]

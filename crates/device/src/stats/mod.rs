@@ -3,6 +3,7 @@
 //! The core counts ([`counts`]). This component makes the log pages, and keeps the counts of namespaces that were deleted.
 
 pub(crate) mod counts;
+pub(crate) mod snapshot;
 
 use crate::core::{Controller, Core, Failure, Namespace};
 use counts::{NamespaceStats, fill_media, since, sum};

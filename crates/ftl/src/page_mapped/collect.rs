@@ -32,6 +32,7 @@ impl PageMappedSet {
             if enough || !self.choose_victim() {
                 return done;
             }
+            self.gc.begun = now;
             if self.notes.are_wanted() {
                 self.note_moved(now, self.gc.victim(), cx);
             }
@@ -80,6 +81,9 @@ impl PageMappedSet {
         } else {
             self.gc.end();
             self.flash.give_up(victim);
+            let stats = &mut self.flash.stats;
+            stats.collections += 1;
+            stats.collecting_ns += now.since(self.gc.begun).0;
         }
         true
     }
@@ -157,6 +161,7 @@ impl PageMappedSet {
         *self.ops.get_mut(op) =
             ProgramOp { moves, relocated: true, paid: true, programming: false, next: NO_OP };
         self.gc.gathers(moves);
+        self.flash.stats.collected_pages += u64::from(moves);
         Some((op, end))
     }
 

@@ -3,7 +3,7 @@
 use super::ops::NO_OP;
 use super::validity::Validity;
 use crate::config::GcConfig;
-use media::Geometry;
+use media::{Geometry, Nanos};
 use std::collections::VecDeque;
 
 const NO_VICTIM: u32 = u32::MAX;
@@ -29,6 +29,8 @@ pub(super) struct Collector {
     /// Superblocks that are kept free beyond those that always are.
     pub reserve: u32,
     victim: u32,
+    /// When it was chosen.
+    pub begun: Nanos,
     /// The stream that takes what is collected from it.
     stream: usize,
     /// Next page of the victim to look at, from 0.
@@ -91,6 +93,7 @@ impl Collector {
             paused: false,
             reserve: 0,
             victim: NO_VICTIM,
+            begun: Nanos::ZERO,
             stream: 0,
             cursor: 0,
             superblock_pages: geo.pages_per_superblock(),

@@ -45,6 +45,7 @@ impl Server {
                         self.read(engine, connection, now);
                     }
                     Err(e) => {
+                        peer.gate.failures.tls_handshake += 1;
                         // A host whose key does not fit is told so by TLS; the user of the drive is told here.
                         warn_limited(format_args!(
                             "a connection from {} is refused: {e}",

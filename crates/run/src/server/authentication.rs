@@ -98,6 +98,7 @@ pub(super) fn proceed(peer: &mut Peer, tag: Tag, chap: Box<Target>, answer: Resu
     }
     peer.gate.shut = !authenticated;
     if let Some(reason) = failure {
+        peer.gate.failures.chap += 1;
         warn_limited(format_args!("{host} ({}) is refused: {reason} (DH-HMAC-CHAP)", peer.stream.name()));
         peer.leaving = true;
     }

@@ -3,6 +3,7 @@
 use super::peer_warnings::warn_limited;
 use super::socket::Stream;
 use crate::access::{Access, Rule};
+use crate::snapshot::AuthenticationFailures;
 use device::Role;
 use fabric::auth::{Parties, Target};
 use nvme::{Nqn, Status};
@@ -30,12 +31,15 @@ pub(super) struct Gate {
     pub(super) shut: bool,
     /// An unknown host at a discovery controller: it learns nothing there.
     stranger: bool,
+    /// How often a host was not let in, and why.
+    pub(super) failures: AuthenticationFailures,
 }
 
 impl Gate {
     /// Before a connection. `role` is what hosts may do without a list.
     pub(super) fn new(access: Option<Arc<Access>>, role: Role) -> Self {
-        Gate { access, role, host: None, chap: None, shut: false, stranger: false }
+        let failures = AuthenticationFailures::default();
+        Gate { access, role, host: None, chap: None, shut: false, stranger: false, failures }
     }
 
     /// Another list from now on. What the new one says of a host that the old one let in; `None` if it would not be let in by the same
@@ -88,13 +92,18 @@ impl Gate {
             Err(why) if subsystem.as_str() == Nqn::DISCOVERY && !matches!(stream, Stream::Tls(_)) => {
                 warn_limited(format_args!("{host} ({}) is told of nothing here: {why}", stream.name()));
                 self.stranger = true;
+                self.failures.unknown_host += 1;
                 return Ok(Role::Guest);
             }
-            Err(why) => return refused(&why),
+            Err(why) => {
+                self.failures.unknown_host += 1;
+                return refused(&why);
+            }
         };
         if let Stream::Tls(session) = stream
             && session.host() != Some(host)
         {
+            self.failures.tls_key += 1;
             return refused(&"its TLS key is not this host's");
         }
         if let Some(keys) = &rule.chap {

@@ -4,6 +4,7 @@ mod admission;
 mod authentication;
 mod connect;
 mod connection_id;
+mod counts;
 mod discover;
 mod fuzz;
 mod gate;
@@ -24,10 +25,12 @@ pub use timers::Limits;
 use crate::buffer::Buffer;
 use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use crate::engine::{CommandLimits, Engine, FrontEndId, Owner};
+use crate::snapshot::{AuthenticationFailures, ConnectionCounts, TransportSnapshot};
 use crate::store::{DataBuffer, LentMemory, Store};
 use crate::wake::{Ready, Sleeper};
 use authentication::GateVerdict;
 use connection_id::{ConnectionId, GENERATIONS, LISTENERS};
+use counts::Counts;
 use device::{ControllerId, Origin, PortId, Role};
 use fabric::Part;
 use fabric::target::{Config, Connection, Incoming};
@@ -61,6 +64,7 @@ pub(crate) struct Server {
     sleeper: Arc<Sleeper>,
     ports: Ports,
     limits: Limits,
+    counts: Counts,
     /// When the connections are looked at next for what they owe.
     next_look: Nanos,
     /// Ports that go down, and for how long.
@@ -211,6 +215,7 @@ impl Server {
             sleeper,
             ports,
             limits,
+            counts: Counts::default(),
             next_look: Nanos::MAX,
             downs: Vec::new(),
             all_up: false,
@@ -290,6 +295,7 @@ impl Server {
                     drop(self.reserve.take());
                     let refused = port.listener.accept().is_ok();
                     self.reserve = reserve();
+                    self.counts.refused += u64::from(refused);
                     note_refused(&e);
                     if refused {
                         continue;
@@ -301,6 +307,7 @@ impl Server {
                 && self.unproven(address) >= self.limits.unproven
             {
                 let most = self.limits.unproven;
+                self.counts.refused += 1;
                 warn_limited(format_args!(
                     "a connection is refused: {most} of {address} have not connected and authenticated themselves yet"
                 ));
@@ -310,6 +317,7 @@ impl Server {
                 (Stream::Tcp(stream), Some(tls)) => match tls.accept(stream) {
                     Ok(session) => Stream::Tls(Box::new(session)),
                     Err(e) => {
+                        self.counts.refused += 1;
                         note_refused(&e);
                         continue;
                     }
@@ -342,6 +350,7 @@ impl Server {
             let why = peer.watches.look(&owed, &limits, now);
             let watched = peer.is_watched();
             if let Some(why) = why {
+                peer.counted.timeouts += 1;
                 warn_limited(format_args!("a connection of {} ends: {why}", peer.stream.name()));
                 self.close(engine, self.id(index), now);
             } else if watched {
@@ -382,12 +391,14 @@ impl Server {
                 self.peers.len() - 1
             }
             None => {
+                self.counts.refused += 1;
                 return note_refused(&format_args!("there are {MAX_CONNECTIONS} already"));
             }
         };
         let id = self.id(index);
         if let Err(e) = stream.watch(&self.sleeper, Server::ID.number(), id.number()) {
             self.vacant.push(index as u32);
+            self.counts.refused += 1;
             return note_refused(&e);
         }
         let role = if stream.is_near() { Role::Administrator } else { Role::Guest };
@@ -410,6 +421,7 @@ impl Server {
             idle: false,
             away: false,
             rung: false,
+            counted: ConnectionCounts::default(),
         };
         self.peers[index] = Some(Box::new(peer));
         self.watch(now);
@@ -419,6 +431,12 @@ impl Server {
     #[cfg(test)]
     pub(crate) fn adopt_unix(&mut self, stream: std::os::unix::net::UnixStream, now: Nanos) {
         self.adopt(Stream::Unix(stream), Origin::Unix, PortId(1), now);
+    }
+
+    /// What connections count, how many were refused, and which hosts were not let in.
+    pub(crate) fn counts(&self) -> (Vec<TransportSnapshot>, u64, AuthenticationFailures) {
+        let (transports, failures) = self.counts.with(self.peers.iter().flatten().map(|peer| &**peer));
+        (transports, self.counts.refused, failures)
     }
 
     /// How many connections there are.
@@ -484,7 +502,9 @@ impl Server {
                 }
                 Ok((n, received)) => {
                     share = share.saturating_sub(n);
+                    peer.counted.received_bytes += n as u64;
                     if let Err(e) = received {
+                        peer.count_error(e);
                         warn_limited(format_args!("a connection of {} ends: {e}", peer.stream.name()));
                         peer.leaving = true;
                     }
@@ -598,7 +618,9 @@ impl Server {
         }
         peer.wire.abandon(|token| engine.store.end_reference(Slot(token)));
         // Closing the socket takes it out of the set that is watched.
-        self.peers[id.index as usize] = None;
+        if let Some(peer) = self.peers[id.index as usize].take() {
+            self.counts.end(&peer);
+        }
         self.generations[id.index as usize] = id.generation.wrapping_add(1);
         self.vacant.push(id.index);
         match queue {
@@ -634,6 +656,7 @@ impl Server {
             if let Some(mut peer) = slot.take() {
                 peer.send(store);
                 peer.wire.abandon(|token| store.end_reference(Slot(token)));
+                self.counts.end(&peer);
                 self.generations[index] = self.generations[index].wrapping_add(1);
                 self.vacant.push(index as u32);
             }

@@ -6,8 +6,10 @@ use super::peer_warnings::warn_limited;
 use super::socket::Stream;
 use super::timers::{AwaitedProgress, Limits, Watches};
 use crate::engine::Engine;
+use crate::snapshot::ConnectionCounts;
 use crate::store::{AnswerPart, DataBuffer, LentMemory, Store};
 use device::{ControllerId, Origin, PortId};
+use fabric::pdu::Fes;
 use fabric::target::Connection;
 use fabric::{Part, Tag};
 use media::{Nanos, Slot};
@@ -47,9 +49,33 @@ pub(super) struct Peer {
     pub(super) away: bool,
     /// Something has come meanwhile.
     pub(super) rung: bool,
+    /// What is counted here; [`counts`](Peer::counts) has all.
+    pub(super) counted: ConnectionCounts,
 }
 
 impl Peer {
+    /// What the connection has counted.
+    pub(super) fn counts(&self) -> ConnectionCounts {
+        ConnectionCounts {
+            accepted: 1,
+            sent_bytes: self.wire.bytes_sent(),
+            data_digest_errors: self.wire.data_digest_errors(),
+            ..self.counted
+        }
+    }
+
+    /// Counts why the connection ends.
+    pub(super) fn count_error(&mut self, error: fabric::Error) {
+        match error {
+            fabric::Error::Violation(fault) if fault.fes == Fes::HEADER_DIGEST => {
+                self.counted.header_digest_errors += 1;
+            }
+            fabric::Error::Violation(_) => self.counted.protocol_errors += 1,
+            // The host has its reasons, or has been told of them.
+            fabric::Error::Terminated { .. } | fabric::Error::Ended => {}
+        }
+    }
+
     /// If the host has authenticated itself, its controller gets what it is to see (on the admin queue), or the queue is made.
     pub(super) fn prove(&mut self, engine: &mut Engine) {
         if self.gate.is_shut() {

@@ -1,0 +1,89 @@
+//! The endpoint with clients of all kinds.
+
+mod support;
+
+use metrics::Listener;
+use metrics::endpoint::{CONNECTIONS, HEAD};
+use std::io::{ErrorKind, Read, Write};
+use std::net::TcpStream;
+use support::Drive;
+
+#[test]
+fn there_is_one_page_and_it_can_only_be_read() {
+    let drive = Drive::start();
+    let found = drive.get("/metrics", "Accept: */*\r\n");
+    assert_eq!(
+        (found.status, &*found.headers["content-type"]),
+        (200, "text/plain; version=0.0.4; charset=utf-8")
+    );
+    assert_eq!(found.headers["content-length"], found.body.len().to_string());
+    assert_eq!(drive.get("/metrics?name=x", "").status, 200);
+    let index = drive.get("/", "");
+    assert!(index.status == 200 && index.body.contains("href=\"/metrics\""), "{index:?}");
+    for path in ["/metrics/", "/other", "/..", "//metrics", "/%6Detrics"] {
+        assert_eq!(drive.get(path, "").status, 404, "{path}");
+    }
+    for method in ["POST", "PUT", "DELETE", "OPTIONS", "WHATEVER"] {
+        let refused = drive
+            .send(format!("{method} /metrics HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n").as_bytes());
+        assert_eq!((refused.status, &*refused.headers["allow"]), (405, "GET, HEAD"), "{method}");
+    }
+    let head = drive.send(b"HEAD /metrics HTTP/1.1\r\nHost: x\r\n\r\n");
+    assert!(head.status == 200 && head.body.is_empty());
+}
+
+#[test]
+fn what_is_no_request_is_refused_and_others_are_served() {
+    let drive = Drive::start();
+    let long = "x".repeat(2 * HEAD);
+    assert_eq!(drive.get("/metrics", &format!("Long: {long}\r\n")).status, 431);
+    let many: String = (0..200).map(|n| format!("H{n}: x\r\n")).collect();
+    assert_eq!(drive.get("/metrics", &many).status, 431);
+    assert_eq!(drive.send(b"\0\0\0\0\r\n\r\n").status, 400);
+    assert_eq!(drive.send(b"GET /metrics HTTP/9.9\r\n\r\n").status, 400);
+    // One that goes at once, and one that says half.
+    drop(drive.connect());
+    drive.connect().write_all(b"GET /metr").unwrap();
+    assert_eq!(drive.get("/metrics", "").status, 200);
+}
+
+#[test]
+fn who_says_nothing_makes_room_for_others() {
+    let drive = Drive::start();
+    let silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| drive.connect()).collect();
+    // It waits until they are given up.
+    assert_eq!(drive.get("/metrics", "").status, 200);
+    for mut stream in silent {
+        let mut rest = Vec::new();
+        let ended = stream.read_to_end(&mut rest);
+        assert!(ended.is_ok() || ended.is_err_and(|e| e.kind() == ErrorKind::ConnectionReset));
+    }
+}
+
+#[test]
+fn it_ends_with_the_drive_and_the_address_is_free_again() {
+    let drive = Drive::start();
+    let address = drive.endpoint.address();
+    let taken = Listener::bind(&address.to_string()).unwrap_err();
+    assert_eq!(taken.kind(), ErrorKind::AddrInUse);
+    let mut open = drive.connect();
+    let handle = drive.running.handle();
+    drive.running.stop();
+    assert!(handle.snapshot().is_err());
+    // A drive that has stopped tells nothing.
+    open.write_all(b"GET /metrics HTTP/1.1\r\nHost: x\r\n\r\n").unwrap();
+    let mut said = String::new();
+    open.read_to_string(&mut said).unwrap();
+    assert!(said.starts_with("HTTP/1.1 503"), "{said}");
+    drop(drive.endpoint);
+    assert!(TcpStream::connect(address).is_err());
+}
+
+#[test]
+fn addresses_are_said_in_full() {
+    for wrong in ["", "9420", "127.0.0.1", "127.0.0.1:99999", "nowhere.invalid:9420"] {
+        assert!(Listener::bind(wrong).is_err(), "{wrong}");
+    }
+    let six = Listener::bind("[::1]:0");
+    assert!(six.is_err() || six.unwrap().address().port() != 0);
+}
