@@ -25,8 +25,8 @@ impl Scale {
 
     /// The drive with less capacity and in slow motion. It has no namespaces of its own.
     ///
-    /// - NAND sets have blocks with fewer pages, 16 at least, then fewer superblocks. An erase is shorter as the block is. Channels, dies, planes and the
-    ///   write buffer stay.
+    /// - NAND sets have blocks with fewer pages, 16 at least, then fewer superblocks. An erase is shorter as the block is. Channels, dies and planes stay.
+    /// - The write buffer is smaller, but holds a program unit for each die. Otherwise it would take all that a short run in slow motion writes.
     /// - Disks have fewer cylinders. Their seeks take as long as before, over fewer cylinders: to the next track, average, and over all.
     /// - Every time takes `slow_motion` times as long; every rate is divided by that.
     ///
@@ -36,19 +36,29 @@ impl Scale {
         let mut scaled = drive.clone();
         scaled.remove("datasheet");
         scaled.insert("namespace".into(), Value::Array(Vec::new()));
-        if let Some(Value::Table(drive)) = scaled.get_mut("drive") {
-            drive.insert("timing".into(), true.into());
-        }
         if let Some(Value::Table(link)) = scaled.get_mut("link") {
             self.slow_each(link).context("in [link]")?;
         }
+        let mut least = 0;
         let sets = scaled.get_mut("set").and_then(Value::as_array_mut).context("the drive has no NVM Set")?;
         for set in sets {
             let set = set.as_table_mut().context("an NVM Set is no table")?;
             match set.get("media").and_then(Value::as_str) {
-                Some("nand") => self.nand(set)?,
+                Some("nand") => {
+                    self.nand(set)?;
+                    least += unit_of_each_die(set)?;
+                }
                 Some("disk") => self.disk(set)?,
                 other => bail!("an NVM Set has the medium {other:?}: only nand and disk can be scaled"),
+            }
+        }
+        if let Some(Value::Table(drive)) = scaled.get_mut("drive") {
+            drive.insert("timing".into(), true.into());
+            if let Some(buffer) = drive.get("write_buffer").and_then(Value::as_str) {
+                let buffer =
+                    units::parse_size(buffer).map_err(|wrong| anyhow::anyhow!("write_buffer: {wrong}"))?;
+                let smaller = (buffer / u64::from(self.capacity)).max(least).min(buffer);
+                drive.insert("write_buffer".into(), format!("{}KiB", smaller >> 10).into());
             }
         }
         Ok(scaled)
@@ -119,6 +129,19 @@ impl Scale {
     }
 }
 
+/// Bytes of a program unit on every die: a page of each plane, with all bits of its cells.
+fn unit_of_each_die(set: &Table) -> Result<u64> {
+    let bits = match set.get("cell").and_then(Value::as_str) {
+        Some("slc") => 1,
+        Some("mlc") => 2,
+        Some("qlc") => 4,
+        _ => 3,
+    };
+    let page = set.get("nand_page").and_then(Value::as_str).context("the NVM Set has no nand_page")?;
+    let page = units::parse_size(page).map_err(|wrong| anyhow::anyhow!("nand_page: {wrong}"))?;
+    Ok((integer(set, "dies")? * integer(set, "planes")?).unsigned_abs() * page * bits)
+}
+
 fn integer(set: &Table, key: &str) -> Result<i64> {
     set.get(key).and_then(Value::as_integer).with_context(|| format!("the NVM Set has no {key}"))
 }
@@ -168,11 +191,16 @@ mod tests {
             r#"
             [drive]
             timing = false
+            write_buffer = "16MiB"
             [link]
             read = "3GB/s"
             command_interval = "1.351us"
             [[set]]
             media = "nand"
+            cell = "mlc"
+            dies = 64
+            planes = 2
+            nand_page = "8KiB"
             capacity = "400GB"
             pages_per_block = 256
             timing = { read = ["45us", "65us"], erase = "3ms", channel = "400MB/s", max_suspends = 8 }
@@ -195,11 +223,16 @@ mod tests {
             namespace = []
             [drive]
             timing = true
+            write_buffer = "2048KiB"
             [link]
             read = "300000000B/s"
             command_interval = "13510ns"
             [[set]]
             media = "nand"
+            cell = "mlc"
+            dies = 64
+            planes = 2
+            nand_page = "8KiB"
             capacity = "23841MiB"
             pages_per_block = 16
             timing = { read = ["450000ns", "650000ns"], erase = "1875000ns", channel = "40000000B/s", max_suspends = 8 }

@@ -185,7 +185,7 @@ pub(super) fn notes(results: &Results, options: &Options, live: &Live) -> Vec<St
     let mut notes = vec![
         format!(
             "Scaled: the capacity of drives and files by {}, the drives' speed by {} (every time is longer, every rate lower). Not scaled: jobs, depth, channels, \
-             dies, planes, write buffers, the host. Blocks of SSDs have fewer pages, so that there are enough of them.",
+             dies, planes, the host. Blocks of SSDs have fewer pages, so that there are enough of them, and a write buffer that holds a program unit for each die.",
             live.scale, live.slow_motion
         ),
         format!(

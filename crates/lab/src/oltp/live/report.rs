@@ -169,8 +169,8 @@ pub(super) fn notes(results: &Results, options: &Options, live: &Live, sizes: Si
     let mut notes = vec![
         format!(
             "Scaled: the capacity of drives, rows, buffer pool, redo log, cache and origin by {}; the drives' speed by {}. The measured time is {} s of {} \
-             published: a smaller pool and cache are full in less time, drives in slow motion take more. Not scaled: threads, pages of 16 KiB, chunks of 64 KiB, \
-             innodb_io_capacity, the host.",
+             published: a smaller pool and cache are full in less time, drives in slow motion take more. Not scaled: threads, pages of 16 KiB, chunks of 64 KiB, the host. \
+             The log is flushed each second of the drive's time; innodb_io_capacity is 100, the least that there is.",
             live.scale, live.slow_motion, sizes.seconds, options.seconds
         ),
         format!(
