@@ -179,7 +179,7 @@ mod tests {
                 let (whole, small) =
                     (whole_sets.remove(0).capacity_pages(), small.ftl.sets[0].capacity_pages());
                 let ratio = whole / small;
-                let wanted = u64::from(scale.capacity);
+                let wanted = scale.capacity;
                 assert!((wanted..=wanted + wanted / 50 + 1).contains(&ratio), "{name}: {ratio}");
             }
         }

@@ -216,7 +216,10 @@ mod tests {
                     Size::Bytes(bytes) => bytes,
                     Size::Rest => 0,
                 });
-                assert!(bytes.sum::<u64>() <= set.capacity_pages() * 4096, "scale {scale}, set {number}");
+                assert!(
+                    bytes.sum::<u64>() <= u64::from(set.capacity_pages()) * 4096,
+                    "scale {scale}, set {number}"
+                );
             }
         }
     }
