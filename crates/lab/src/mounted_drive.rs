@@ -4,6 +4,8 @@
 //! systems hold what the study puts on them. Every run opens a copy of it. So all runs start equal, on a drive that has aged
 //! equally.
 
+mod tier;
+
 use std::{
     collections::BTreeMap,
     fs::{self, File},
@@ -17,6 +19,7 @@ use std::{
 use anyhow::{Context, Result, bail};
 use rustix::fs::OFlags;
 
+pub use self::tier::Tier;
 use crate::{
     control::Cancel,
     counters::{Counters, NamespaceCounts},
@@ -313,13 +316,22 @@ impl BaseImage {
         name: &str,
         changes: &toml::Table,
     ) -> Result<MountedDrive> {
+        let directory = self.copy(scratch, name)?;
+        self.serve(scratch, program, directory, changes, true)
+    }
+
+    /// Copies the image to a directory of this name.
+    ///
+    /// # Errors
+    /// When the host's disk is full.
+    pub fn copy(&self, scratch: &Scratch, name: &str) -> Result<PathBuf> {
         let directory = scratch.dir(name)?;
         let image = directory.join("image");
         let mut copy = Command::new("cp");
         copy.args(["--recursive", "--sparse=always", "--reflink=auto"]).arg(&self.image).arg(&image);
         run(&mut copy, "coreutils")
             .context("copying the prepared drive; if the disk is full, name another with --scratch")?;
-        self.serve(scratch, program, directory, changes, true)
+        Ok(directory)
     }
 
     /// Serves an image that is already in `directory`, for instance again after a power cut.
@@ -334,14 +346,37 @@ impl BaseImage {
         changes: &toml::Table,
         timing: bool,
     ) -> Result<MountedDrive> {
+        self.serve_behind(scratch, program, directory, changes, timing, None)
+    }
+
+    /// The same with a cache tier, if there is one: the file system of its origin is mounted from the tier. Its other namespaces have no block devices.
+    ///
+    /// # Errors
+    /// When the drive, the tier or a mount fails.
+    pub fn serve_behind(
+        &self,
+        scratch: &Scratch,
+        program: &Program,
+        directory: PathBuf,
+        changes: &toml::Table,
+        timing: bool,
+        tier: Option<&Tier>,
+    ) -> Result<MountedDrive> {
         let mut toml = self.toml.clone();
         crate::layout::merge(&mut toml, changes);
+        if let Some(tier) = tier {
+            toml.insert("cache".into(), tier.toml(|name| self.nsid(name))?);
+        }
         let image = directory.join("image");
         let mut drive =
             program.serve(scratch, &Start { directory: &directory, toml: &toml, image: &image, timing })?;
         let mut volumes = Vec::new();
         for (namespace, &nsid) in self.layout.namespaces.iter().zip(&self.nsids) {
-            let device = device(&mut drive, namespace, nsid)?;
+            let device = match tier {
+                Some(tier) if tier.origin == namespace.name => drive.tier_device(&tier.name)?,
+                Some(tier) if tier.hides(&namespace.name) => PathBuf::new(),
+                _ => device(&mut drive, namespace, nsid)?,
+            };
             volumes.push(Volume {
                 name: namespace.name.clone(),
                 nsid,
@@ -354,6 +389,13 @@ impl BaseImage {
         let mut mounted = MountedDrive { drive: Some(drive), volumes, stores: BTreeMap::new(), directory };
         mounted.mount(scratch, &self.layout)?;
         Ok(mounted)
+    }
+
+    /// The identifier of a namespace of the layout.
+    fn nsid(&self, name: &str) -> Result<u32> {
+        let at = self.layout.namespaces.iter().position(|namespace| namespace.name == name);
+        at.and_then(|at| self.nsids.get(at).copied())
+            .with_context(|| format!("the layout {} has no namespace {name:?}", self.layout.name))
     }
 }
 

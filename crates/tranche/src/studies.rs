@@ -710,6 +710,11 @@ mod tests {
             "zoned --scale 0",
             "cache --parts sieve",
             "filesystem --processors 0",
+            "filesystem --scale 16",
+            "filesystem --live --full",
+            "filesystem --live --slow-motion 0",
+            "oltp --quick",
+            "oltp --live --scale 0",
         ] {
             assert!(parse(line).is_err(), "{line}");
         }
@@ -735,5 +740,10 @@ mod tests {
         assert_eq!(debug(&cache::Options::from(*options)), debug(&cache::Options::default()));
         let Study::Oltp(options) = parse("oltp").unwrap() else { panic!() };
         assert_eq!(debug(&oltp::Options::from(*options)), debug(&oltp::Options::default()));
+        let Study::Filesystem(options) = parse("filesystem --live").unwrap() else { panic!() };
+        let live = filesystem::Options::from(*options).live;
+        assert_eq!(debug(&live), debug(&Some(filesystem::Live::default())));
+        let Study::Oltp(options) = parse("oltp --live").unwrap() else { panic!() };
+        assert_eq!(debug(&oltp::Options::from(*options).live), debug(&Some(oltp::Live::default())));
     }
 }

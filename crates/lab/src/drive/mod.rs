@@ -179,6 +179,28 @@ impl Drive {
         }
     }
 
+    /// The block device of a cache tier that is served with the drive; waits until it has appeared.
+    ///
+    /// # Errors
+    /// When it does not appear. Plain files have no tiers.
+    pub fn tier_device(&mut self, name: &str) -> Result<PathBuf> {
+        match &mut self.inner {
+            Inner::Served(served) => served.tier_device(name),
+            Inner::Plain(_) => bail!("plain files have no cache tiers"),
+        }
+    }
+
+    /// How a cache tier is: the JSON of `tranche cache status`.
+    ///
+    /// # Errors
+    /// When it does not answer. Plain files have no tiers.
+    pub fn tier_status(&self, name: &str) -> Result<serde_json::Value> {
+        match &self.inner {
+            Inner::Served(served) => served.tier_status(name),
+            Inner::Plain(_) => bail!("plain files have no cache tiers"),
+        }
+    }
+
     /// The directory of a zoned namespace, with a file for each zone.
     ///
     /// # Errors

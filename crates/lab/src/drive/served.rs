@@ -233,16 +233,32 @@ impl Served {
     }
 
     pub(super) fn device(&mut self, nsid: u32) -> Result<PathBuf> {
-        let file = self.exported(nsid);
+        let device = self.device_of(&self.exported(nsid));
+        device.with_context(|| format!("no loop device appeared for namespace {nsid}"))
+    }
+
+    /// The block device of a cache tier.
+    pub(super) fn tier_device(&mut self, name: &str) -> Result<PathBuf> {
+        let device = self.device_of(&self.files.join(format!("cache-{name}")));
+        device.with_context(|| format!("no loop device appeared for the cache tier {name}"))
+    }
+
+    fn device_of(&mut self, file: &Path) -> Result<PathBuf> {
         // After a power cut that took writes along, the old device fails and a new one appears.
         let find = || {
             let devices = scratch::loops().into_iter().filter(|(_, backing)| *backing == file);
             devices.map(|(device, _)| device).find(|device| readable(device))
         };
-        self.process
-            .wait_until(Duration::from_secs(20), || find().is_some())
-            .with_context(|| format!("no loop device appeared for namespace {nsid}"))?;
-        find().with_context(|| format!("the loop device of namespace {nsid} vanished"))
+        self.process.wait_until(Duration::from_secs(20), || find().is_some())?;
+        find().with_context(|| format!("the loop device of {} vanished", file.display()))
+    }
+
+    /// How a cache tier is: what `tranche cache status` says.
+    pub(super) fn tier_status(&self, name: &str) -> Result<serde_json::Value> {
+        let mut command = Command::new(&self.program);
+        command.args(["--output", "json", "cache", "status", "--name", name]);
+        let said = run(&mut command, "tranche")?;
+        serde_json::from_str(&said).context("the status of a cache tier is no JSON")
     }
 }
 

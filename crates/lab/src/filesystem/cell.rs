@@ -45,6 +45,11 @@ impl Job {
         }
     }
 
+    /// Whether it writes.
+    pub(super) fn writes(self) -> bool {
+        matches!(self, Self::RandomWrite | Self::SequentialWrite)
+    }
+
     /// The name of one of its figures.
     pub(super) fn metric(self, figure: &str) -> String {
         format!("{}_{figure}", self.name())
@@ -132,7 +137,7 @@ impl Cell {
         let seconds = seconds(options, self.setup.kind);
         let micros = |seconds: f64| format!("{}us", (seconds * 1e6) as u64);
         // A write cache fills at first.
-        let fills = self.writes() && self.setup.controller.is_some();
+        let fills = self.job.writes() && self.setup.controller.is_some();
         let ramp = if fills { seconds * 4.0 } else { seconds / 4.0 };
         format!(
             "[files]\nrw={}\nbs=4k\niodepth={}\nnumjobs={}\nsize={file}\noffset_increment={file}\nnorandommap=1\ntime_based=1\nruntime={}\n\
@@ -143,10 +148,6 @@ impl Cell {
             micros(seconds),
             micros(ramp),
         )
-    }
-
-    fn writes(&self) -> bool {
-        matches!(self.job, Job::RandomWrite | Job::SequentialWrite)
     }
 
     pub(super) fn run(
@@ -170,7 +171,7 @@ impl Cell {
         let attachment = self.setup.controller.map_or(Attachment::Nvme, Attachment::Sas);
         let device = drives.device(0, attachment)?;
         let played = play(&drives, device, &self.text(options, file), seed, control, |_| false)?;
-        let direction = usize::from(self.writes());
+        let direction = usize::from(self.job.writes());
         let moved = played.traffic[direction];
         let real = |nanos: u64| std::time::Duration::from_nanos(nanos).as_secs_f64() * 1e6;
         #[expect(clippy::cast_precision_loss, reason = "for reading")]

@@ -3,8 +3,11 @@
 //!
 //! In virtual time the drives have their published size in proportion, and their way from the host (docs/machine.md). A file that was written
 //! before and is used with direct I/O gives the drive the requests of the job; a file system adds nothing that is simulated.
+//!
+//! `--live` runs the real fio on real file systems over scaled drives.
 
 mod cell;
+mod live;
 mod options;
 mod published;
 mod report;
@@ -13,7 +16,7 @@ mod setup;
 use anyhow::Result;
 use serde_json::Value;
 
-pub use self::options::Options;
+pub use self::options::{Live, Options};
 use self::{
     cell::{Cell, Job},
     setup::{Kind, LOCKS, PROCESSOR, SETUPS},
@@ -64,9 +67,13 @@ fn cells(options: &Options) -> Vec<Cell> {
 /// Runs the study and writes its results.
 ///
 /// # Errors
-/// A profile that does not exist, a directory that cannot be written; an interruption before there was anything to report.
+/// A profile that does not exist, a directory that cannot be written; an interruption before there was anything to report. Live, also what is missing
+/// on this machine.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
     options.overwrite.check(&options.out)?;
+    if let Some(live) = &options.live {
+        return sweep::value(live::run(options, live, control)?);
+    }
     sweep::value(run_on(options, &profile::table, control)?)
 }
 

@@ -1,8 +1,10 @@
 //! `tranche study oltp`: what a database does on a hard disk, on an NVMe drive, and on the disk with the drive as its cache.
 //!
-//! In virtual time: the model of InnoDB (`workload::innodb`) runs sysbench's OLTP test on 100 million rows, on the drives of the published set-up.
+//! In virtual time: the model of InnoDB (`workload::innodb`) runs sysbench's OLTP test on 100 million rows, on the drives of the published set-up. `--live` runs MariaDB
+//! under sysbench on scaled drives.
 
 mod bed;
+mod live;
 mod options;
 mod published;
 mod report;
@@ -11,7 +13,7 @@ mod setup;
 use anyhow::Result;
 use serde_json::Value;
 
-pub use self::options::{DEFAULT_STATEMENT_NS, Options};
+pub use self::options::{DEFAULT_STATEMENT_NS, Live, Options};
 use self::{
     bed::DriveTables,
     setup::{Piece, pieces},
@@ -30,9 +32,13 @@ use crate::{
 /// Runs the study and writes its results.
 ///
 /// # Errors
-/// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report.
+/// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report. Live, also
+/// what is missing on this machine.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
     options.overwrite.check(&options.out)?;
+    if let Some(live) = &options.live {
+        return sweep::value(live::run(options, live, control)?);
+    }
     sweep::value(run_on(options, &profile::table, control)?)
 }
 

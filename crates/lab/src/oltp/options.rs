@@ -10,9 +10,44 @@ use crate::{
     results::Overwrite,
 };
 
+/// Options of the live study.
+#[derive(Clone, Debug)]
+pub struct Live {
+    /// Drives, rows, the buffer pool, the log and the cache have their size divided by this
+    pub scale: u32,
+    /// A second of the drives takes so many on the wall's clock. The measured time is as much longer, and as much shorter as the database is smaller
+    pub slow_motion: u32,
+    /// Short and rough: to see that it works, not for figures
+    pub quick: bool,
+    /// The server, in place of the one that is installed
+    pub mysqld: Option<PathBuf>,
+    /// Where images and mounts are while it runs
+    pub scratch: Option<PathBuf>,
+}
+
+impl Default for Live {
+    fn default() -> Self {
+        Self { scale: 256, slow_motion: 24, quick: false, mysqld: None, scratch: None }
+    }
+}
+
+impl Live {
+    pub(super) fn check(&self) -> Result<()> {
+        if !(1..=400).contains(&self.scale) {
+            bail!("--scale is {}: 1 to 400 are possible", self.scale);
+        }
+        if !(1..=200).contains(&self.slow_motion) {
+            bail!("--slow-motion is {}: 1 to 200 are possible", self.slow_motion);
+        }
+        Ok(())
+    }
+}
+
 /// Options of the study.
 #[derive(Clone, Debug)]
 pub struct Options {
+    /// Run MariaDB under sysbench on scaled drives, with these options
+    pub live: Option<Live>,
     /// The hard disk: a profile or a TOML file
     pub disk: String,
     /// The NVMe drive, likewise
@@ -48,6 +83,7 @@ pub const DEFAULT_STATEMENT_NS: u64 = 200_000;
 impl Default for Options {
     fn default() -> Self {
         Self {
+            live: None,
             disk: "savvio-15k3-300g".into(),
             nvme: "xs1715-400g".into(),
             controller: Controller::H330,

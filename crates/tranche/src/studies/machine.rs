@@ -1,4 +1,4 @@
-//! Options of the studies of a host with its drives in virtual time: `filesystem`, `cache` and `oltp`.
+//! Options of the studies of a host with its drives: `filesystem`, `cache` and `oltp`.
 
 use crate::options::{Overwrite, all};
 use clap::{Args, ValueEnum};
@@ -56,9 +56,69 @@ impl From<ControllerName> for Controller {
     }
 }
 
+/// A file system of the live study.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+enum FilesystemName {
+    /// ext4
+    Ext4,
+    /// XFS
+    Xfs,
+}
+
+impl From<FilesystemName> for lab::layout::Filesystem {
+    fn from(name: FilesystemName) -> Self {
+        match name {
+            FilesystemName::Ext4 => Self::Ext4,
+            FilesystemName::Xfs => Self::Xfs,
+        }
+    }
+}
+
+/// Options of the live study of file systems.
+#[derive(Args, Clone, Debug)]
+struct FilesystemLive {
+    /// Live: file systems
+    #[arg(long, requires = "live", value_delimiter = ',', default_value = "ext4,xfs", value_name = "NAME,…")]
+    filesystems: Vec<FilesystemName>,
+    /// Live: drives and files have the published capacity divided by this
+    #[arg(long, requires = "live", default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=256))]
+    scale: u32,
+    /// Live: a second of the drives takes N seconds on the wall's clock, so that they and not this machine are the limit
+    #[arg(long, requires = "live", default_value_t = 128, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    slow_motion: u32,
+    /// Live: measured time of a job on an SSD, on the wall's clock
+    #[arg(long, requires = "live", default_value = "10s", value_name = "TIME", value_parser = units::parse_seconds::<u32>)]
+    seconds: u32,
+    /// Live: measured time of a job on the disk, likewise
+    #[arg(long, requires = "live", default_value = "30s", value_name = "TIME", value_parser = units::parse_seconds::<u32>)]
+    disk_seconds: u32,
+    /// Live: directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, requires = "live", value_name = "DIR")]
+    scratch: Option<PathBuf>,
+}
+
+impl From<FilesystemLive> for filesystem::Live {
+    fn from(live: FilesystemLive) -> Self {
+        Self {
+            filesystems: all(live.filesystems),
+            scale: live.scale,
+            slow_motion: live.slow_motion,
+            seconds: live.seconds,
+            disk_seconds: live.disk_seconds,
+            scratch: live.scratch,
+        }
+    }
+}
+
 /// Options of `tranche study filesystem`.
 #[derive(Args, Clone, Debug)]
 pub struct Filesystem {
+    /// Run the real fio on ext4 and XFS over scaled drives in slow motion. Needs root, FUSE, loop devices and fio. Without it the study is in virtual
+    /// time
+    #[arg(long, conflicts_with = "full")]
+    live: bool,
+    #[command(flatten)]
+    real: FilesystemLive,
     /// The NVMe drive: a profile or a TOML file
     #[arg(long, default_value = "xs1715-400g", value_name = "NAME|FILE")]
     nvme: String,
@@ -93,6 +153,7 @@ pub struct Filesystem {
 impl From<Filesystem> for filesystem::Options {
     fn from(options: Filesystem) -> Self {
         Self {
+            live: options.live.then(|| options.real.into()),
             nvme: options.nvme,
             sas: options.sas,
             disk: options.disk,
@@ -187,9 +248,48 @@ impl From<Cache> for cache::Options {
     }
 }
 
+/// Options of the live study of a database.
+#[derive(Args, Clone, Debug)]
+struct OltpLive {
+    /// Live: drives, rows, buffer pool, log and cache have their size divided by this
+    #[arg(long, requires = "live", default_value_t = 256, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=400))]
+    scale: u32,
+    /// Live: a second of the drives takes N seconds on the wall's clock, so that they and not this machine are the limit. A run takes --seconds times
+    /// this, divided by --scale
+    #[arg(long, requires = "live", default_value_t = 24, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
+    slow_motion: u32,
+    /// Live: short and rough: to see that it works, not for figures
+    #[arg(long, requires = "live")]
+    quick: bool,
+    /// Live: database server, instead of the one installed
+    #[arg(long, requires = "live", value_name = "PATH")]
+    mysqld: Option<PathBuf>,
+    /// Live: directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, requires = "live", value_name = "DIR")]
+    scratch: Option<PathBuf>,
+}
+
+impl From<OltpLive> for oltp::Live {
+    fn from(live: OltpLive) -> Self {
+        Self {
+            scale: live.scale,
+            slow_motion: live.slow_motion,
+            quick: live.quick,
+            mysqld: live.mysqld,
+            scratch: live.scratch,
+        }
+    }
+}
+
 /// Options of `tranche study oltp`.
 #[derive(Args, Clone, Debug)]
 pub struct Oltp {
+    /// Run MariaDB under sysbench on scaled drives in slow motion, and on a live cache tier. Needs root, FUSE, loop devices, MariaDB and sysbench. Without
+    /// it the study is in virtual time
+    #[arg(long)]
+    live: bool,
+    #[command(flatten)]
+    real: OltpLive,
     /// The hard disk: a profile or a TOML file
     #[arg(long, default_value = "savvio-15k3-300g", value_name = "NAME|FILE")]
     disk: String,
@@ -233,6 +333,7 @@ pub struct Oltp {
 impl From<Oltp> for oltp::Options {
     fn from(options: Oltp) -> Self {
         Self {
+            live: options.live.then(|| options.real.into()),
             disk: options.disk,
             nvme: options.nvme,
             controller: options.controller.into(),

@@ -4,7 +4,6 @@
 mod db_bench;
 mod loads;
 mod report;
-mod sysbench;
 mod variants;
 
 use std::{
@@ -15,7 +14,6 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-use self::sysbench::{Measured, Sysbench};
 pub use self::{loads::Load, variants::Variant};
 use super::published;
 use crate::{
@@ -32,6 +30,7 @@ use crate::{
     report::publish,
     results::{self, Comparison, Host, Overwrite, Point, Published, Results, Run, compare},
     scratch::{self, Scratch},
+    sysbench::{Measured, Sysbench},
 };
 
 /// Options of the live study.
@@ -282,7 +281,8 @@ impl Study<'_> {
     fn sysbench<'s>(&self, socket: &'s std::path::Path, variant: Variant, repetition: u32) -> Sysbench<'s> {
         let options = self.options;
         let seed = options.seed.wrapping_add(u64::from(repetition));
-        Sysbench { socket, engine: variant.engine(), tables: options.tables, rows: options.rows, seed }
+        let (tables, rows) = (options.tables, options.rows);
+        Sysbench { socket, engine: variant.engine(), tables, rows, seed, rows_drawn: "uniform" }
     }
 
     /// Makes the drive of a variant with the filled tables on it.

@@ -7,36 +7,38 @@ use anyhow::{Context, Result};
 use crate::{mariadb, percentiles::Percentiles, process::run};
 
 /// Package that has it.
-const PACKAGE: &str = "sysbench";
+pub(crate) const PACKAGE: &str = "sysbench";
 /// The database.
-const DATABASE: &str = "sbtest";
+pub(crate) const DATABASE: &str = "sbtest";
 /// Connections that fill the tables.
 const LOADERS: u32 = 4;
 
 /// A database for sysbench.
 #[derive(Clone, Debug)]
-pub(super) struct Sysbench<'a> {
-    pub(super) socket: &'a Path,
+pub(crate) struct Sysbench<'a> {
+    pub(crate) socket: &'a Path,
     /// Storage engine of the tables.
-    pub(super) engine: &'a str,
-    pub(super) tables: u32,
+    pub(crate) engine: &'a str,
+    pub(crate) tables: u32,
     /// Rows of a table.
-    pub(super) rows: u64,
-    pub(super) seed: u64,
+    pub(crate) rows: u64,
+    pub(crate) seed: u64,
+    /// How rows are drawn: sysbench's `--rand-type`.
+    pub(crate) rows_drawn: &'static str,
 }
 
 /// What a run measured.
 #[derive(Clone, Debug, PartialEq)]
-pub(super) struct Measured {
+pub(crate) struct Measured {
     /// Transactions.
-    pub(super) transactions: u64,
+    pub(crate) transactions: u64,
     /// Seconds.
-    pub(super) seconds: f64,
+    pub(crate) seconds: f64,
     /// Latency of transactions in milliseconds.
-    pub(super) latency: Percentiles,
+    pub(crate) latency: Percentiles,
     /// What fewer than one in 1,000 and one in 10,000 take longer than.
-    pub(super) p999: f64,
-    pub(super) p9999: f64,
+    pub(crate) p999: f64,
+    pub(crate) p9999: f64,
 }
 
 impl Sysbench<'_> {
@@ -52,14 +54,14 @@ impl Sysbench<'_> {
             format!("--table-size={}", self.rows),
             format!("--threads={threads}"),
             format!("--rand-seed={}", self.seed.max(1)),
-            "--rand-type=uniform".into(),
+            format!("--rand-type={}", self.rows_drawn),
             "--histogram=on".into(),
         ]);
         command
     }
 
     /// Makes the tables and fills them.
-    pub(super) fn prepare(&self) -> Result<()> {
+    pub(crate) fn prepare(&self) -> Result<()> {
         use mysql::prelude::Queryable;
         let mut connection = mariadb::connect(self.socket, "")?;
         connection.query_drop(format!("CREATE DATABASE {DATABASE}"))?;
@@ -69,7 +71,7 @@ impl Sysbench<'_> {
     }
 
     /// Runs a script for some time.
-    pub(super) fn run(&self, script: &str, threads: u32, time: Duration) -> Result<Measured> {
+    pub(crate) fn run(&self, script: &str, threads: u32, time: Duration) -> Result<Measured> {
         let mut command = self.command(script, threads);
         command.args([format!("--time={}", time.as_secs().max(1)), "--events=0".into()]).arg("run");
         let said = run(&mut command, PACKAGE)?;
