@@ -1,18 +1,20 @@
 //! The drives, and a cache on them.
 
 use anyhow::{Context, Result};
-use run::sim::MachineDevice;
+use run::{Config, sim::MachineDevice};
 use stack::Shared;
 use toml::Table;
 
 use super::{
     options::Options,
-    setup::{Load, Made, Ssd},
+    setup::{Design, Load, Made, Ssd},
 };
 use crate::{
     control::Control,
+    counters::Counters,
     machine::{
-        Attachment, CacheSizes, Drives, Played, SharedDevice, Tier, cached, config, partition, play, whole,
+        Attachment, CacheSizes, Drives, LogCache, Played, SharedDevice, Tier, cached, config, log_cached,
+        partition, play, whole,
     },
 };
 
@@ -27,12 +29,15 @@ pub(super) struct DriveTables {
 pub(super) struct Bed {
     drives: Drives,
     store: Store,
+    /// The number of the SSD among the drives.
+    ssd: usize,
 }
 
 /// What a load's device is.
 enum Store {
     Disk(SharedDevice),
     Cache(Shared<Tier>),
+    Log(Shared<LogCache>),
 }
 
 /// What a load has found.
@@ -75,7 +80,7 @@ impl Bed {
         let behind = Attachment::Sas(options.controller);
         let disk = drives.add_shared(&tables.disk, behind)?;
         let Some(made) = made else {
-            return Ok(Self { drives, store: Store::Disk(disk) });
+            return Ok(Self { drives, store: Store::Disk(disk), ssd: 0 });
         };
         let (table, attachment) = match made.ssd {
             Ssd::Nvme => (&tables.nvme, Attachment::Nvme),
@@ -90,22 +95,123 @@ impl Bed {
             ..tier::Config::default()
         };
         let tier = cached(&drives, &disk, &ssd, CacheSizes::PUBLISHED, config, seed)?;
-        Ok(Self { drives, store: Store::Cache(tier) })
+        Ok(Self { drives, store: Store::Cache(tier), ssd: 1 })
+    }
+
+    /// A design of a cache on an NVMe drive, of these sizes.
+    ///
+    /// # Errors
+    /// A drive is too small, or the cache cannot be made.
+    pub(super) fn of_design(
+        options: &Options,
+        disk: &Table,
+        ssd: Config,
+        sizes: CacheSizes,
+        design: Design,
+        seed: u64,
+    ) -> Result<Self> {
+        let mut drives = Drives::new(options.path);
+        let disk = drives.add_shared(disk, Attachment::Sas(options.controller))?;
+        let (shared, ssd) = drives.add_nvme(ssd)?;
+        let store = match design {
+            Design::Disk => Store::Disk(disk),
+            Design::Chunks(policy) => {
+                let config = tier::Config { chunk: 64 << 10, policy, ..tier::Config::default() };
+                Store::Cache(cached(&drives, &disk, &shared, sizes, config, seed)?)
+            }
+            Design::Log(replacement) => {
+                let config = logtier::Config { replacement, ..logtier::Config::default() };
+                Store::Log(log_cached(&drives, &disk, &shared, sizes, config, seed)?)
+            }
+        };
+        Ok(Self { drives, store, ssd })
+    }
+
+    /// What the SSD has counted so far.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub(super) fn ssd(&self) -> Result<Counters> {
+        self.drives.counters(self.ssd)
+    }
+
+    /// Bytes of memory of what the cache knows.
+    pub(super) fn memory(&self) -> usize {
+        match &self.store {
+            Store::Disk(_) => 0,
+            Store::Cache(tier) => tier.with(|tier| tier.core().memory()),
+            Store::Log(cache) => cache.with(|cache| cache.core().memory()),
+        }
+    }
+
+    /// Bytes of the cache's places, those that are cached, and those that are dirty.
+    pub(super) fn space(&self) -> [u64; 3] {
+        match &self.store {
+            Store::Disk(_) => [0; 3],
+            Store::Cache(tier) => tier.with(|tier| {
+                let status = tier.core().status();
+                let (resident, all) = status.cache_blocks;
+                [all, resident, status.dirty].map(|chunks| u64::from(chunks) * (64 << 10))
+            }),
+            Store::Log(cache) => cache.with(|cache| {
+                let status = cache.core().status();
+                let places = u64::from(status.buckets) * logtier::BUCKET_DEFAULT;
+                [places, u64::from(status.cached) * logtier::BLOCK, u64::from(status.dirty) * logtier::BLOCK]
+            }),
+        }
     }
 
     fn device(&self) -> Result<MachineDevice> {
         match &self.store {
             Store::Disk(disk) => Ok(Box::new(partition(disk, "the disk", 0, CacheSizes::PUBLISHED.origin)?)),
             Store::Cache(tier) => whole(tier),
+            Store::Log(cache) => whole(cache),
         }
     }
 
     /// The cache, if there is one.
     fn tier(&self) -> Option<&Shared<Tier>> {
         match &self.store {
-            Store::Disk(_) => None,
+            Store::Disk(_) | Store::Log(_) => None,
             Store::Cache(tier) => Some(tier),
         }
+    }
+
+    /// Runs a load of a design, until `enough` bytes are in the cache, if that is no 0. Reads and writes that the cache answered, of all.
+    ///
+    /// # Errors
+    /// A request failed; an interruption.
+    pub(super) fn run_design(
+        &self,
+        job: &str,
+        seed: u64,
+        control: &Control,
+        enough: u64,
+    ) -> Result<(Played, f64)> {
+        let cached = || match &self.store {
+            Store::Disk(_) => 0,
+            Store::Cache(tier) => u64::from(tier.with(|tier| tier.core().resident())) * (64 << 10),
+            Store::Log(cache) => cache.with(|cache| u64::from(cache.core().cached()) * logtier::BLOCK),
+        };
+        let hits = || match &self.store {
+            Store::Disk(_) => (0, 0),
+            Store::Cache(tier) => tier.with(|tier| {
+                let it = *tier.core().counters();
+                (it.read_hits + it.write_hits, it.read_misses + it.write_misses)
+            }),
+            Store::Log(cache) => cache.with(|cache| {
+                let it = cache.core().counters();
+                (it.read_hits + it.write_hits, it.read_misses + it.write_misses)
+            }),
+        };
+        let before = hits();
+        let full = |_| enough > 0 && cached() >= enough;
+        let played = play(&self.drives, self.device()?, job, seed, control, full)?;
+        let after = hits();
+        let (hits, misses) = (after.0 - before.0, after.1 - before.1);
+        #[expect(clippy::cast_precision_loss, reason = "for reading")]
+        let percent = hits as f64 * 100.0 / (hits + misses).max(1) as f64;
+        Ok((played, percent))
     }
 
     /// Runs a load on the first `bytes` for so many microseconds, or until `enough` says so of the chunks that are in the cache.

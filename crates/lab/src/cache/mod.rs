@@ -4,6 +4,7 @@
 //! describes the way from the host to each.
 
 mod bed;
+mod designs;
 mod options;
 mod piece;
 mod published;

@@ -47,11 +47,13 @@ pub enum Part {
     Chunks,
     /// How a cache warms up, step by step, with three policies.
     Warming,
+    /// dm-cache's design beside a log-structured one, cold, warming and warm, and what each writes to its SSD.
+    Designs,
 }
 
 impl Part {
-    /// All of them.
-    pub const ALL: [Self; 3] = [Self::Modes, Self::Chunks, Self::Warming];
+    /// Those of the published comparison, which are done if nothing else is said.
+    pub const PUBLISHED: [Self; 3] = [Self::Modes, Self::Chunks, Self::Warming];
 }
 
 /// Bytes of the loads' file: fio's of the published set-up has 4 GiB, and the published cache was nearly empty.
@@ -60,7 +62,7 @@ pub const DEFAULT_FILE: u64 = 4 << 30;
 impl Default for Options {
     fn default() -> Self {
         Self {
-            parts: Part::ALL.to_vec(),
+            parts: Part::PUBLISHED.to_vec(),
             disk: "savvio-15k3-300g".into(),
             nvme: "xs1715-400g".into(),
             sas: "px02sm-400g".into(),

@@ -7,8 +7,9 @@ use tier::{Mode, PolicyKind};
 
 use super::{
     bed::{Bed, DriveTables, Outcome},
+    designs,
     options::{Options, Part},
-    setup::{Load, LoadKind, Made, Places, Ssd},
+    setup::{Design, Load, LoadKind, Made, Places, SKEWED, SKEWED_FILE, Ssd, WARMER},
 };
 use crate::{
     control::Control,
@@ -25,12 +26,6 @@ pub(super) const POLICIES: [PolicyKind; 3] = [PolicyKind::Mq, PolicyKind::SmqBef
 /// Modes that are tried.
 pub(super) const MODES: [Mode; 3] = [Mode::Writeback, Mode::Writethrough, Mode::Passthrough];
 
-/// The load of chunks: small reads of which some places get most, on more than the cache holds.
-const SKEWED: Load = Load { kind: LoadKind::Read, block: 4 << 10, depth: 32, places: Places::Zipf(120) };
-/// Bytes of its file.
-const SKEWED_FILE: u64 = 150_000_000_000;
-/// What warms a cache up: reads of 64 KiB from everywhere.
-const WARMER: Load = Load { kind: LoadKind::Read, block: 64 << 10, depth: 32, places: Places::Uniform };
 /// The load whose warming is watched.
 const WATCHED: Load = Load { kind: LoadKind::Read, block: 4 << 10, depth: 1, places: Places::Uniform };
 
@@ -42,6 +37,8 @@ enum What {
     Chunks,
     /// The watched load.
     Warming,
+    /// Everything with one design.
+    Design(Design),
 }
 
 /// A piece.
@@ -111,6 +108,7 @@ pub(super) fn pieces(options: &Options) -> Vec<Piece> {
                         }
                     }
                 }
+                Part::Designs => Design::ALL.into_iter().for_each(|design| add(What::Design(design), None)),
                 Part::Warming => {
                     let usual = Made::usual(Ssd::Nvme, Mode::Writeback);
                     POLICIES.iter().for_each(|&policy| add(What::Warming, Some(Made { policy, ..usual })));
@@ -139,8 +137,14 @@ pub(super) fn mode_variant(ssd: Ssd, mode: Mode) -> String {
 impl Piece {
     /// The variant that it belongs to.
     pub(super) fn variant(&self) -> String {
-        let Some(made) = self.made else { return "hdd".into() };
+        let Some(made) = self.made else {
+            return match self.what {
+                What::Design(design) => design.variant(),
+                _ => "hdd".into(),
+            };
+        };
         match self.what {
+            What::Design(design) => design.variant(),
             What::Modes => mode_variant(made.ssd, made.mode),
             What::Chunks => {
                 let usual = Made { chunk: made.chunk, ..Made::usual(made.ssd, made.mode) };
@@ -152,9 +156,15 @@ impl Piece {
 
     /// What the variant is, in a sentence.
     pub(super) fn about(&self) -> String {
-        let Some(made) = self.made else { return "The hard disk alone.".into() };
+        let Some(made) = self.made else {
+            return match self.what {
+                What::Design(design) => design.about(),
+                _ => "The hard disk alone.".into(),
+            };
+        };
         let cache = format!("a cache on the {} drive, policy {}", made.ssd.name(), made.policy);
         match self.what {
+            What::Design(design) => design.about(),
             What::Modes => format!(
                 "The disk behind {cache}, in {} mode, chunks of {}.",
                 made.mode,
@@ -194,9 +204,17 @@ impl Piece {
     pub(super) fn run(&self, options: &Options, tables: &DriveTables, control: &Control) -> Result<Vec<Run>> {
         control.check()?;
         let seed = options.seed(self.repetition);
+        if let What::Design(design) = self.what {
+            let metrics = designs::run(design, options, tables, seed, control)?;
+            return Ok(metrics
+                .into_iter()
+                .map(|(at, seconds, metrics)| self.result(at, seconds * 1_000_000, metrics))
+                .collect());
+        }
         let bed = Bed::new(options, tables, self.made, seed)?;
         let times = Times::of(options);
         match self.what {
+            What::Design(_) => Ok(Vec::new()),
             What::Modes => self.modes(&bed, options, &times, seed, control),
             What::Chunks => self.chunks(&bed, &times, seed, control),
             What::Warming => self.warming(&bed, options, &times, seed, control),

@@ -3,10 +3,11 @@
 use tier::PolicyKind;
 
 use super::{
+    designs,
     options::Options,
     piece::{CHUNKS, MODES, POLICIES, chunk_variant, mode_variant, warming_variant},
     published,
-    setup::{Load, LoadKind, Ssd},
+    setup::{Design, Load, LoadKind, SKEWED, Ssd},
 };
 use crate::{
     figure::{show, show_size, show_some},
@@ -221,6 +222,75 @@ fn warming(results: &Results) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
+/// What each design does under each load, and what it writes to its SSD.
+fn designs(results: &Results) -> Option<Table> {
+    let names: Vec<String> = Design::ALL.iter().map(|design| design.variant()).collect();
+    let mut table =
+        Table::new(["load", "design", "IOPS", "mean us", "hits %", "bytes written to the SSD for each byte"]);
+    let of = |variant: &str, metric: &str| results.median(variant, metric, &Point::new());
+    let mut loads: Vec<(String, Box<dyn Fn(&str) -> String>)> = Vec::new();
+    let cold = Load::all()[0];
+    loads
+        .push(("cold, in the cache".into(), Box::new(move |figure| format!("cold_{}", cold.metric(figure)))));
+    for load in Load::all() {
+        let name = format!("{} {}k, depth {}, in the cache", load.kind.name(), load.block >> 10, load.depth);
+        loads.push((name, Box::new(move |figure| load.metric(figure))));
+    }
+    loads.push((
+        "cold, Zipf on 150 GB".into(),
+        Box::new(|figure| format!("cold_{}", designs::skewed_metric(&SKEWED, figure))),
+    ));
+    for load in designs::skewed() {
+        let name = format!("{} {}k, Zipf on 150 GB", load.kind.name(), load.block >> 10);
+        loads.push((name, Box::new(move |figure| designs::skewed_metric(&load, figure))));
+    }
+    loads.push((
+        "write 4k, Zipf, the cache fills its SSD".into(),
+        Box::new(|figure| format!("full_{}", designs::FULL.metric(figure))),
+    ));
+    for (load, metric) in &loads {
+        for variant in names.iter().filter(|variant| of(variant, &metric("iops")).is_some()) {
+            let figures = ["iops", "mean_us", "hit_percent", "ssd_bytes_per_byte"]
+                .map(|f| show_some(of(variant, &metric(f))));
+            let name = variant.trim_start_matches("designs-").to_owned();
+            table.rows.push([load.clone(), name].into_iter().chain(figures).collect());
+        }
+    }
+    (!table.rows.is_empty()).then_some(table)
+}
+
+/// What each design wrote in all, and what it takes.
+fn wear(results: &Results) -> Table {
+    let mut table = Table::new([
+        "design",
+        "loads",
+        "GB written to the SSD",
+        "write amplification of the SSD",
+        "of the cache in use %",
+        "dirty %",
+        "bytes of memory for each MiB",
+    ]);
+    for design in Design::ALL.iter().filter(|design| **design != Design::Disk) {
+        for (part, name) in
+            [("fits", "in the cache"), ("zipf", "Zipf on 150 GB"), ("full", "the cache fills its SSD")]
+        {
+            let of = |metric: &str| {
+                show_some(results.median(&design.variant(), &format!("{part}_{metric}"), &Point::new()))
+            };
+            let figures = [
+                "ssd_written_GB",
+                "ssd_write_amplification",
+                "cached_percent",
+                "dirty_percent",
+                "memory_bytes_per_MiB",
+            ];
+            let design = design.variant().trim_start_matches("designs-").to_owned();
+            table.rows.push([design, name.into()].into_iter().chain(figures.map(of)).collect());
+        }
+    }
+    table
+}
+
 fn sections(results: &Results, options: &Options) -> Vec<Section> {
     let mut sections = Vec::new();
     let file = show_size(options.file);
@@ -265,6 +335,23 @@ fn sections(results: &Results, options: &Options) -> Vec<Section> {
             ),
             charts: vec![warming_chart(results)],
             table: Some(table),
+        });
+    }
+    if let Some(table) = designs(results) {
+        sections.push(Section {
+            heading: "Two designs".into(),
+            text: format!(
+                "dm-cache's design with chunks of 64 KiB, and a log-structured cache with buckets of 512 KiB, in writeback mode on the NVMe drive. \
+                 In the cache: a file of {file}. The cache that fills its SSD is on one of 16 GiB."
+            ),
+            table: Some(table),
+            ..Section::default()
+        });
+        sections.push(Section {
+            heading: "What the designs write and take".into(),
+            text: "All bytes that the SSD got, metadata included.".into(),
+            table: Some(wear(results)),
+            ..Section::default()
         });
     }
     sections

@@ -1,5 +1,6 @@
 //! What is run: caches, and the loads on them.
 
+use logtier::Replacement;
 use tier::{MIGRATION_THRESHOLD, Mode, PolicyKind, SECTOR};
 
 /// A drive in front of the disk.
@@ -42,6 +43,53 @@ impl Made {
     }
 }
 
+/// A design of a cache.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Design {
+    /// None: the disk alone.
+    Disk,
+    /// dm-cache's, with chunks of 64 KiB and this policy.
+    Chunks(PolicyKind),
+    /// A log, with buckets of 512 KiB and this rule of replacement.
+    Log(Replacement),
+}
+
+impl Design {
+    /// Those that are tried.
+    pub(super) const ALL: [Self; 4] = [
+        Self::Disk,
+        Self::Chunks(PolicyKind::Mq),
+        Self::Chunks(PolicyKind::Smq),
+        Self::Log(Replacement::Lru),
+    ];
+
+    /// Its variant.
+    pub(super) fn variant(self) -> String {
+        match self {
+            Self::Disk => "designs-hdd".into(),
+            Self::Chunks(policy) => format!("designs-{policy}"),
+            Self::Log(replacement) => format!("designs-log-{replacement}"),
+        }
+    }
+
+    /// What it is, in a sentence.
+    pub(super) fn about(self) -> String {
+        match self {
+            Self::Disk => "The hard disk alone.".into(),
+            Self::Chunks(policy) => {
+                format!(
+                    "The disk behind a cache of chunks of 64 KiB on the NVMe drive, policy {policy}, in writeback mode."
+                )
+            }
+            Self::Log(replacement) => {
+                format!(
+                    "The disk behind a log-structured cache on the NVMe drive, replacement {replacement}, in writeback mode."
+                )
+            }
+        }
+    }
+}
+
 /// A load of fio's.
 #[derive(Clone, Copy, PartialEq, Debug)]
 pub(super) struct Load {
@@ -67,6 +115,15 @@ pub(super) enum Places {
     /// fio's zipf with this theta in hundredths.
     Zipf(u32),
 }
+
+/// The load of chunks: small reads of which some places get most, on more than the cache holds.
+pub(super) const SKEWED: Load =
+    Load { kind: LoadKind::Read, block: 4 << 10, depth: 32, places: Places::Zipf(120) };
+/// Bytes of its file.
+pub(super) const SKEWED_FILE: u64 = 150_000_000_000;
+/// What warms a cache up: reads of 64 KiB from everywhere.
+pub(super) const WARMER: Load =
+    Load { kind: LoadKind::Read, block: 64 << 10, depth: 32, places: Places::Uniform };
 
 impl LoadKind {
     pub(super) const ALL: [Self; 3] = [Self::Read, Self::Mixed, Self::Write];

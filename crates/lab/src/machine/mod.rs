@@ -8,6 +8,7 @@ mod load;
 mod path;
 
 use anyhow::{Context, Result};
+use logtier::LogDevice;
 use run::{
     Config,
     sim::{Contents, Machine, MachineDevice, Sim, SimDevice},
@@ -17,6 +18,7 @@ use tier::{Start, TierDevice};
 
 pub(crate) use self::load::{Played, play};
 pub use self::path::{Controller, HostPath};
+use crate::counters::Counters;
 
 /// Host NQN of the loads.
 const NQN: &str = "nqn.2026-11.io.tranche:machine";
@@ -91,6 +93,23 @@ impl Drives {
     pub fn add_shared(&mut self, table: &toml::Table, attachment: Attachment) -> Result<SharedDevice> {
         let number = self.add(config(table)?)?;
         Ok(Shared::new(self.device(number, attachment)?))
+    }
+
+    /// Adds an empty drive of this configuration, attached over NVMe, for several users; and its number.
+    ///
+    /// # Errors
+    /// It cannot be as configured, or has no namespace.
+    pub fn add_nvme(&mut self, config: Config) -> Result<(SharedDevice, usize)> {
+        let number = self.add(config)?;
+        Ok((Shared::new(self.device(number, Attachment::Nvme)?), number))
+    }
+
+    /// What a drive has counted for its first namespace so far.
+    ///
+    /// # Errors
+    /// It does not answer.
+    pub fn counters(&self, number: usize) -> Result<Counters> {
+        Ok(Counters::read(&mut self.drives[number].host(NQN)?, 1)?)
     }
 
     /// Lets time pass until then, or not at all if that is over.
@@ -170,11 +189,42 @@ pub(crate) fn cached(
     Ok(Shared::new(tier))
 }
 
+/// A log-structured cache of such devices.
+pub(crate) type LogCache = LogDevice<MachineDevice, MachineDevice>;
+
+/// Makes a log-structured cache on the first bytes of an SSD in front of a disk. Both drives keep no contents.
+///
+/// # Errors
+/// A drive is too small, or the cache cannot be made.
+pub(crate) fn log_cached(
+    drives: &Drives,
+    disk: &SharedDevice,
+    ssd: &SharedDevice,
+    sizes: CacheSizes,
+    config: logtier::Config,
+    seed: u64,
+) -> Result<Shared<LogCache>> {
+    let devices: (MachineDevice, MachineDevice) = (
+        Box::new(partition(disk, "the disk", 0, sizes.origin)?),
+        // Its journal is a part of it.
+        Box::new(partition(ssd, "the SSD of the cache", 0, sizes.cache + sizes.metadata)?),
+    );
+    let config = logtier::Config { contents: false, ..config };
+    let start = logtier::Start::Create { seed, replace: false };
+    let now = drives.machine().now().0;
+    let cache = LogDevice::open(config, start, devices, now, |cache| drives.run_until(cache.next_work()))
+        .context("making the cache")?;
+    Ok(Shared::new(cache))
+}
+
 /// All of a cache, as a device.
 ///
 /// # Errors
 /// It has no blocks.
-pub(crate) fn whole(tier: &Shared<Tier>) -> Result<MachineDevice> {
+pub(crate) fn whole<D>(tier: &Shared<D>) -> Result<MachineDevice>
+where
+    D: blockdev::BlockDevice<Error = std::convert::Infallible> + 'static,
+{
     let blocks = tier.with(|tier| blockdev::BlockDevice::blocks(tier));
     Ok(Box::new(tier.partition(0, blocks).context("the cache has no blocks")?))
 }

@@ -177,6 +177,8 @@ enum CachePart {
     Chunks,
     /// How a cache warms up, step by step, with three policies
     Warming,
+    /// dm-cache's design beside a log-structured one, cold, warming and warm, and what each writes to its SSD
+    Designs,
 }
 
 impl From<CachePart> for cache::Part {
@@ -185,6 +187,7 @@ impl From<CachePart> for cache::Part {
             CachePart::Modes => Self::Modes,
             CachePart::Chunks => Self::Chunks,
             CachePart::Warming => Self::Warming,
+            CachePart::Designs => Self::Designs,
         }
     }
 }
