@@ -110,7 +110,7 @@ pub(crate) struct NamespaceStats {
     /// Of the opcode Flush.
     pub flush_latency: Latency,
     /// Of the other opcodes, as they come.
-    pub opcodes: Vec<Box<OpcodeStats>>,
+    pub opcodes: Vec<OpcodeStats>,
     /// The translation layer's counts when the drive was powered on.
     pub base: VolumeStats,
 }
@@ -138,7 +138,7 @@ impl NamespaceStats {
     fn of_opcode(&mut self, opcode: u8, class: Option<LatencyClass>) -> &mut Latency {
         let known = self.opcodes.iter().position(|of| of.opcode == opcode && of.class == class);
         let index = known.unwrap_or_else(|| {
-            self.opcodes.push(Box::new(OpcodeStats { opcode, class, latency: Latency::default() }));
+            self.opcodes.push(OpcodeStats { opcode, class, latency: Latency::default() });
             self.opcodes.len() - 1
         });
         &mut self.opcodes[index].latency
