@@ -9,7 +9,7 @@ use std::{
 use anyhow::{Context, Result};
 use serde_json::Value;
 
-use super::super::{cell::Job, published};
+use crate::filesystem::{cell::Job, published};
 use crate::{
     cpu,
     process::Process,

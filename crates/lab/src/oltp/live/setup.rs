@@ -4,7 +4,10 @@ use anyhow::{Context, Result};
 use tier::{Mode, PolicyKind};
 use toml::{Table, Value};
 
-use super::super::options::{Live, Options};
+use crate::oltp::{
+    options::{Live, Options},
+    published,
+};
 use crate::{
     layout::{Filesystem, Layout, Namespace, Size},
     machine::CacheSizes,
@@ -120,7 +123,7 @@ impl Sizes {
         Self {
             rows: (options.rows / u64::from(live.scale)).max(LEAST_ROWS),
             pool_mib: mib(options.pool).max(8),
-            redo_mib: if live.quick { 16 } else { mib(super::super::published::REDO).max(16) },
+            redo_mib: if live.quick { 16 } else { mib(published::REDO).max(16) },
             seconds: if live.quick { 3 } else { seconds.max(10) },
         }
     }
@@ -151,15 +154,15 @@ pub(super) fn layout(live: &Live, drive: &Table, scratch: &Scratch) -> Result<La
     let path = scratch.dir("drives")?.join("oltp.toml");
     std::fs::write(&path, toml::to_string(drive)?).with_context(|| format!("writing {}", path.display()))?;
     let bytes = |bytes| Size::Bytes(scale(live).bytes(bytes));
-    let published = CacheSizes::PUBLISHED;
+    let sizes = CacheSizes::PUBLISHED;
     let xfs = |name, set| Namespace {
         filesystem: Filesystem::Xfs,
-        ..Namespace::raw(name, set, bytes(published.origin))
+        ..Namespace::raw(name, set, bytes(sizes.origin))
     };
     let namespaces = vec![
         xfs(DISK, 1),
         xfs(NVME, 2),
-        Namespace::raw(CACHE.0, 2, bytes(published.cache)),
+        Namespace::raw(CACHE.0, 2, bytes(sizes.cache)),
         // Metadata of a chunk is not smaller than published: 16 MiB hold more than is needed.
         Namespace::raw(CACHE.1, 2, Size::Bytes(16 << 20)),
     ];
