@@ -24,7 +24,7 @@ const SHORT_METADATA: u64 = 256 << 20;
 
 type Metrics = BTreeMap<String, f64>;
 
-/// Seconds of loads.
+/// Milliseconds of loads.
 struct Times {
     measured: u64,
     warming: u64,
@@ -37,8 +37,8 @@ struct Times {
 impl Times {
     fn of(options: &Options) -> Self {
         match options.quick {
-            true => Self { measured: 1, warming: 30, skewed: 10, full: 2 },
-            false => Self { measured: 10, warming: 3600, skewed: 200, full: 60 },
+            true => Self { measured: 100, warming: 20_000, skewed: 2_000, full: 500 },
+            false => Self { measured: 10_000, warming: 3_600_000, skewed: 200_000, full: 60_000 },
         }
     }
 }
@@ -75,16 +75,10 @@ impl Course<'_> {
     }
 
     /// Runs a load, and notes its figures and what was written to the SSD meanwhile. `name` makes names of figures.
-    fn measure(
-        &mut self,
-        load: &Load,
-        bytes: u64,
-        seconds: u64,
-        name: impl Fn(&str) -> String,
-    ) -> Result<()> {
+    fn measure(&mut self, load: &Load, bytes: u64, millis: u64, name: impl Fn(&str) -> String) -> Result<()> {
         self.seed = self.seed.wrapping_add(1);
         let before = self.bed.ssd()?;
-        let job = load.text(bytes, seconds * 1_000_000);
+        let job = load.text(bytes, millis * 1_000);
         let (played, hits) = self.bed.run_design(&job, self.seed, self.control, 0)?;
         let ssd = self.bed.ssd()?.since(&before);
         self.note(name("iops"), played.iops());
@@ -122,7 +116,7 @@ impl Course<'_> {
     }
 }
 
-/// Runs everything with one design: points, their seconds and figures.
+/// Runs everything with one design: points, the microseconds of a load, and figures.
 ///
 /// # Errors
 /// A drive is too small; a request failed; an interruption.
@@ -152,7 +146,7 @@ pub(super) fn run(
         on_a_full_ssd(&mut full, cache / 10 * 9, &times)?;
         metrics.append(&mut full.metrics);
     }
-    Ok(vec![(Point::new(), times.measured, metrics)])
+    Ok(vec![(Point::new(), times.measured * 1_000, metrics)])
 }
 
 /// A file that fits: cold, warming, warm.
@@ -161,7 +155,7 @@ fn in_the_cache(it: &mut Course<'_>, file: u64, times: &Times) -> Result<()> {
     let before = it.bed.ssd()?;
     it.measure(&loads[0], file, times.measured, |figure| format!("cold_{}", loads[0].metric(figure)))?;
     if it.bed.memory() > 0 {
-        let job = WARMER.text(file, times.warming * 1_000_000);
+        let job = WARMER.text(file, times.warming * 1_000);
         let (warm, _) = it.bed.run_design(&job, it.seed ^ 1, it.control, file)?;
         it.note("warming_seconds".into(), warm.seconds);
     }
@@ -188,7 +182,7 @@ fn beyond_the_cache(it: &mut Course<'_>, times: &Times) -> Result<()> {
 
 /// Writes on a cache that takes all of a small SSD, and is full.
 fn on_a_full_ssd(it: &mut Course<'_>, file: u64, times: &Times) -> Result<()> {
-    let job = WARMER.text(file, times.warming * 1_000_000);
+    let job = WARMER.text(file, times.warming * 1_000);
     let (warm, _) = it.bed.run_design(&job, it.seed ^ 1, it.control, file)?;
     it.note("full_warming_seconds".into(), warm.seconds);
     let name = |figure: &str| format!("full_{}", FULL.metric(figure));

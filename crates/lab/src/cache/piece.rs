@@ -208,7 +208,7 @@ impl Piece {
             let metrics = designs::run(design, options, tables, seed, control)?;
             return Ok(metrics
                 .into_iter()
-                .map(|(at, seconds, metrics)| self.result(at, seconds * 1_000_000, metrics))
+                .map(|(at, micros, metrics)| self.result(at, micros, metrics))
                 .collect());
         }
         let bed = Bed::new(options, tables, self.made, seed)?;
