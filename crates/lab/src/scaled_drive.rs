@@ -20,7 +20,7 @@ pub(crate) struct Scale {
 impl Scale {
     /// Bytes of what has `bytes` beside the whole drive, in whole MiB, one at least.
     pub(crate) fn bytes(self, bytes: u64) -> u64 {
-        (bytes / u64::from(self.capacity.max(1)) >> 20).max(1) << 20
+        ((bytes / u64::from(self.capacity.max(1))) >> 20).max(1) << 20
     }
 
     /// The drive with less capacity and in slow motion. It has no namespaces of its own.

@@ -222,13 +222,16 @@ fn warming(results: &Results) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
+/// The name of a load's metric, by that of the figure.
+type MetricName = Box<dyn Fn(&str) -> String>;
+
 /// What each design does under each load, and what it writes to its SSD.
 fn designs(results: &Results) -> Option<Table> {
     let names: Vec<String> = Design::ALL.iter().map(|design| design.variant()).collect();
     let mut table =
         Table::new(["load", "design", "IOPS", "mean us", "hits %", "bytes written to the SSD for each byte"]);
     let of = |variant: &str, metric: &str| results.median(variant, metric, &Point::new());
-    let mut loads: Vec<(String, Box<dyn Fn(&str) -> String>)> = Vec::new();
+    let mut loads: Vec<(String, MetricName)> = Vec::new();
     let cold = Load::all()[0];
     loads
         .push(("cold, in the cache".into(), Box::new(move |figure| format!("cold_{}", cold.metric(figure)))));
