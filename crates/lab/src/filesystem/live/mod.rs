@@ -121,7 +121,10 @@ impl Study<'_> {
             study: "filesystem".into(),
             engine: "live",
             seed: options.seed,
-            drive: serde_json::json!({ "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "full": false }),
+            drive: serde_json::json!({
+                "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "scale": live.scale,
+                "slow_motion": live.slow_motion, "toml": tables,
+            }),
             host: Host::this(vec!["fio".into()]),
             comparisons: comparisons(&variants, live),
             variants,

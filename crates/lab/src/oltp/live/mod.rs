@@ -151,8 +151,8 @@ impl Study<'_> {
             engine: "live",
             seed: options.seed,
             drive: serde_json::json!({
-                "disk": options.disk, "nvme": options.nvme, "controller": options.controller.name(), "rows": self.sizes.rows,
-                "pool_bytes": self.sizes.pool_mib << 20, "threads": options.threads,
+                "disk": options.disk, "nvme": options.nvme, "scale": live.scale, "slow_motion": live.slow_motion,
+                "rows": self.sizes.rows, "pool_bytes": self.sizes.pool_mib << 20, "threads": options.threads, "toml": drive,
             }),
             host: Host::this(vec![self.server.title.clone(), "sysbench".into()]),
             comparisons,
