@@ -241,13 +241,14 @@ impl Study<'_> {
         let (cpu, found) = fio.direct(&place.mount, (job, file), span, seed, &drive)?;
         let slow = f64::from(self.live.slow_motion);
         let metrics = [
-            ("iops", found.iops * slow),
-            ("wall_iops", found.iops),
-            ("mean_us", found.mean_us / slow),
-            ("p99_us", found.p99_us / slow),
-            ("job_us", found.job_us / slow),
+            ("iops", Some(found.iops * slow)),
+            ("wall_iops", Some(found.iops)),
+            ("mean_us", Some(found.mean_us / slow)),
+            ("p99_us", found.p99_us.map(|us| us / slow)),
+            ("job_us", Some(found.job_us / slow)),
         ];
-        let metrics = metrics.into_iter().map(|(figure, value)| (job.metric(figure), value)).collect();
+        let metrics =
+            metrics.into_iter().filter_map(|(figure, value)| Some((job.metric(figure), value?))).collect();
         Ok(Run {
             repetition: place.repetition,
             seconds: seconds(span.millis),
