@@ -44,16 +44,16 @@ fn fio_finds_drives_below_ext4_as_fast_as_they_are() {
     if !support::possible(test, &["losetup", "fio", "mkfs.ext4", "mkfs.xfs"]) {
         return;
     }
-    let (results, report) = study("filesystem", &["--filesystems", "ext4", "--slow-motion", "32"]);
+    let (results, report) = study("filesystem", &["--filesystems", "ext4", "--slow-motion", "8"]);
     for job in ["randread", "randwrite", "read", "write"] {
         let of = |drive: &str, figure: &str| {
             metric(&results, &format!("{drive}-ext4"), &format!("{job}_{figure}"))
         };
         assert!(of("nvme", "iops") > of("hdd", "iops"), "{job}: {results:#}");
         for drive in ["nvme", "sas-ssd", "hdd"] {
-            // A second of the drive takes 32.
+            // A second of the drive takes eight.
             let times = of(drive, "iops") / of(drive, "wall_iops");
-            assert!((times - 32.0).abs() < 0.01, "{job}, {drive}: {times}");
+            assert!((times - 8.0).abs() < 0.01, "{job}, {drive}: {times}");
             assert!(of(drive, "mean_us") <= of(drive, "job_us"), "{job}, {drive}");
             let cached = metric(&results, &format!("{drive}-ext4"), &format!("page_cache_{job}_iops"));
             assert!(cached > of(drive, "wall_iops"), "{job}, {drive}: memory is faster than a drive");

@@ -117,13 +117,14 @@ impl Study<'_> {
             self.control.note("the same drives as published, in virtual time");
             variants.extend(self.in_virtual_time()?);
         }
+        let named: BTreeMap<_, _> = drives::KINDS.map(drives::name).into_iter().zip(&tables).collect();
         let mut results = Results {
             study: "filesystem".into(),
             engine: "live",
             seed: options.seed,
             drive: serde_json::json!({
                 "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "scale": live.scale,
-                "slow_motion": live.slow_motion, "toml": tables,
+                "slow_motion": live.slow_motion, "tomls": named,
             }),
             host: Host::this(vec!["fio".into()]),
             comparisons: comparisons(&variants, live),
