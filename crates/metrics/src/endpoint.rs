@@ -1,7 +1,7 @@
 //! The HTTP endpoint that answers scrapes.
 //!
-//! It has a thread of its own, and answers a few requests at a time: one request a connection, with little patience. Whoever is slow takes places
-//! from others that scrape, and nothing from the drive.
+//! It has a thread of its own, and answers a few requests at a time: one request a connection, with little patience. A slow client takes places
+//! from other clients, and nothing from the drive.
 
 use crate::exposition::{self, Format};
 use http_body_util::Full;

@@ -1,4 +1,4 @@
-//! What a running drive counts, for Prometheus and whatever else reads its formats.
+//! What a running drive counts, for Prometheus and other programs that read its formats.
 //!
 //! - [`families`] is the table of all metrics: name, unit, help, labels, and where each is in a [`run::Snapshot`].
 //! - [`exposition`] writes a snapshot in the OpenMetrics text format, or in Prometheus's own of version 0.0.4.
