@@ -110,7 +110,7 @@ impl Core {
 
     /// Closes when nothing is under way.
     fn quiesce(&mut self, _now: Nanos) {
-        let idle = self.requests.len() == 0 && self.fills.len() == 0 && self.backs.len() == 0;
+        let idle = self.requests.is_empty() && self.fills.is_empty() && self.backs.is_empty();
         if matches!(self.phase, Phase::Quiescing) && idle {
             self.phase = Phase::Closing;
             self.mark_session(true);

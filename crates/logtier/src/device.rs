@@ -4,39 +4,18 @@ use crate::config::Config;
 use crate::error::{ControlError, OpenError};
 use crate::open::Start;
 use crate::shape::{Device, Geometries};
-use crate::state::{Control, Core, Sub};
+use crate::state::{Control, Core};
 use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation, Status};
-use std::collections::VecDeque;
+use stack::{Above, Below};
 use std::convert::Infallible;
 
-/// One of the two, and what it has no room for.
-struct Below<D> {
-    device: D,
-    /// It is of no more use.
-    failed: bool,
-    waiting: VecDeque<Sub>,
-    under_way: Vec<u32>,
-}
-
-impl<D: BlockDevice> Below<D> {
-    fn new(device: D) -> Self {
-        Self { device, failed: false, waiting: VecDeque::new(), under_way: Vec::new() }
+impl Above<Device> for Core {
+    fn complete(&mut self, now: Nanos, id: u32, status: Status, data: Vec<u8>, _: Device) {
+        Core::complete(self, now, id, status, data);
     }
 
-    /// Hands over what there is room for. False if the device is of no more use.
-    fn submit(&mut self, now: Nanos) -> bool {
-        while !self.waiting.is_empty() && self.device.room() > 0 {
-            let Some(Sub { id, operation, data, .. }) = self.waiting.pop_front() else { break };
-            self.under_way.push(id);
-            if self.device.submit(now, id, &operation, data).is_err() {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn next_work(&self) -> Nanos {
-        if self.failed { Nanos::MAX } else { self.device.next_work() }
+    fn device_failed(&mut self, now: Nanos, device: Device) {
+        Core::device_failed(self, now, device);
     }
 }
 
@@ -46,8 +25,8 @@ impl<D: BlockDevice> Below<D> {
 /// and commits go on in the background. Who wants them to, polls the cache at the time of [`next_work`](LogDevice::next_work), too.
 pub struct LogDevice<O, C> {
     core: Core,
-    origin: Below<O>,
-    cache: Below<C>,
+    origin: Below<O, Device>,
+    cache: Below<C, Device>,
     /// Requests of the host at most.
     depth: usize,
 }
@@ -68,7 +47,12 @@ impl<O: BlockDevice, C: BlockDevice> LogDevice<O, C> {
     ) -> Result<Self, OpenError> {
         let geometries = Geometries { origin: origin.geometry(), cache: cache.geometry() };
         let core = Core::new(config, &geometries, start, now)?;
-        let mut it = Self { core, origin: Below::new(origin), cache: Below::new(cache), depth: DEPTH };
+        let mut it = Self {
+            core,
+            origin: Below::new(origin, Device::Origin),
+            cache: Below::new(cache, Device::Cache),
+            depth: DEPTH,
+        };
         it.settle(now);
         Ok(it)
     }
@@ -147,25 +131,25 @@ impl<O: BlockDevice, C: BlockDevice> LogDevice<O, C> {
 
     /// The origin.
     pub fn origin(&self) -> &O {
-        &self.origin.device
+        self.origin.device()
     }
 
     /// The cache device.
     pub fn cache(&self) -> &C {
-        &self.cache.device
+        self.cache.device()
     }
 
     /// Whether a device is of no more use: it failed as a whole, and not a request of it.
     pub fn has_failed(&self, device: Device) -> bool {
         match device {
-            Device::Origin => self.origin.failed,
-            Device::Cache => self.cache.failed,
+            Device::Origin => self.origin.has_failed(),
+            Device::Cache => self.cache.has_failed(),
         }
     }
 
     /// The two devices. What is under way on them may or may not be done.
     pub fn into_devices(self) -> (O, C) {
-        (self.origin.device, self.cache.device)
+        (self.origin.into_device(), self.cache.into_device())
     }
 
     /// When the cache is to be polled next so that write-back and commits go on: `Nanos::MAX` if it has nothing to do.
@@ -179,8 +163,8 @@ impl<O: BlockDevice, C: BlockDevice> LogDevice<O, C> {
         self.core.poll(now);
         loop {
             self.hand_out(now);
-            let mut news = poll(&mut self.origin, &mut self.core, Device::Origin, now);
-            news |= poll(&mut self.cache, &mut self.core, Device::Cache, now);
+            let mut news = self.origin.poll(&mut self.core, now);
+            news |= self.cache.poll(&mut self.core, now);
             if !news {
                 break;
             }
@@ -189,8 +173,8 @@ impl<O: BlockDevice, C: BlockDevice> LogDevice<O, C> {
 
     /// Asks devices on which nothing is under way whether they are of use still. Without, the cache notices with its next request to them.
     pub fn look_at_idle(&mut self, now: Nanos) {
-        look_at_idle(&mut self.origin, &mut self.core, Device::Origin, now);
-        look_at_idle(&mut self.cache, &mut self.core, Device::Cache, now);
+        self.origin.look_at_idle(&mut self.core, now);
+        self.cache.look_at_idle(&mut self.core, now);
         self.settle(now);
     }
 
@@ -199,68 +183,17 @@ impl<O: BlockDevice, C: BlockDevice> LogDevice<O, C> {
         loop {
             while let Some(sub) = self.core.next_sub() {
                 match sub.device {
-                    Device::Origin => self.origin.waiting.push_back(sub),
-                    Device::Cache => self.cache.waiting.push_back(sub),
+                    Device::Origin => self.origin.want(sub),
+                    Device::Cache => self.cache.want(sub),
                 }
             }
-            let mut failed = give(&mut self.origin, &mut self.core, Device::Origin, now);
-            failed |= give(&mut self.cache, &mut self.core, Device::Cache, now);
+            let mut failed = self.origin.give(&mut self.core, now);
+            failed |= self.cache.give(&mut self.core, now);
             if !failed {
                 break;
             }
         }
     }
-}
-
-/// Gives a device what waits for it. True if requests failed because it is of no more use.
-fn give<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) -> bool {
-    if below.waiting.is_empty() {
-        return false;
-    }
-    if !below.failed && below.submit(now) {
-        return false;
-    }
-    fail(below, core, device, now);
-    true
-}
-
-/// A device is of no more use: what is under way and what waits for it fails.
-fn fail<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) {
-    if !std::mem::replace(&mut below.failed, true) {
-        core.device_failed(now, device);
-    }
-    for id in std::mem::take(&mut below.under_way) {
-        core.complete(now, id, Status::INTERNAL_ERROR, Vec::new());
-    }
-    for sub in std::mem::take(&mut below.waiting) {
-        core.complete(now, sub.id, Status::INTERNAL_ERROR, sub.data);
-    }
-}
-
-/// A device on which nothing is under way says whether it has failed.
-fn look_at_idle<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) {
-    if !below.failed && below.under_way.is_empty() && below.device.poll(now).is_err() {
-        fail(below, core, device, now);
-    }
-}
-
-/// Takes what a device has ended. True if there was something.
-fn poll<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) -> bool {
-    let mut news = false;
-    while !below.failed && below.device.next_work() <= now {
-        match below.device.poll(now) {
-            Ok(Some(Completed { tag, status, data })) => {
-                if let Some(at) = below.under_way.iter().position(|id| *id == tag) {
-                    below.under_way.swap_remove(at);
-                }
-                core.complete(now, tag, status, data);
-            }
-            Ok(None) => break,
-            Err(_) => fail(below, core, device, now),
-        }
-        news = true;
-    }
-    news
 }
 
 impl<O: BlockDevice, C: BlockDevice> BlockDevice for LogDevice<O, C> {

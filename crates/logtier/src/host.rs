@@ -3,8 +3,9 @@
 use crate::buckets::Stream;
 use crate::config::{BLOCK, Mode};
 use crate::shape::Device;
-use crate::state::{Core, Done, Extent, Owner, Phase, Request, Route, Stage, Waiter};
+use crate::state::{Core, Extent, Owner, Phase, Request, Route, Stage, Waiter};
 use blockdev::{Nanos, Operation, Status, Verb};
+use stack::Done;
 
 /// Write Fault (NVM Command Set 4.1.2.2, media and data integrity errors).
 pub(crate) const WRITE_FAULT: Status = Status(2 << 8 | 0x80);

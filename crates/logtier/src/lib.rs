@@ -37,7 +37,6 @@ mod open;
 mod read;
 mod sequential;
 mod shape;
-mod slab;
 mod space;
 mod state;
 #[cfg(test)]
@@ -53,4 +52,5 @@ pub use error::{ControlError, OpenError};
 pub use fuzz::fuzz;
 pub use open::Start;
 pub use shape::{Device, Geometries};
-pub use state::{CacheStatus, Control, Core, Counters, Done, Health, Sub};
+pub use stack::Done;
+pub use state::{CacheStatus, Control, Core, Counters, Health, Sub};

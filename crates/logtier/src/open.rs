@@ -8,9 +8,9 @@ use crate::format::{Cycle, JournalBlock, Record, Superblock};
 use crate::index::Index;
 use crate::sequential::Sequential;
 use crate::shape::{Device, Geometries, SUPERBLOCKS, Shape};
-use crate::slab::Slab;
 use crate::state::{Commit, Core, Counters, Health, Opening, Owner, Phase, Step};
 use blockdev::{Nanos, Operation, Status, Verb};
+use stack::Slab;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a cache begins.

@@ -122,7 +122,7 @@ impl Core {
         if have < reserve && self.urgent.is_empty() {
             self.clean_bucket();
         }
-        if have < reserve && !self.returned.is_empty() && self.backs.len() == 0 {
+        if have < reserve && !self.returned.is_empty() && self.backs.is_empty() {
             self.commit.wanted = true;
         }
     }

@@ -8,33 +8,12 @@ use crate::format::{Cycle, JournalBlock, Record, Superblock};
 use crate::index::Index;
 use crate::sequential::Sequential;
 use crate::shape::{Device, Shape};
-use crate::slab::Slab;
 use blockdev::{Nanos, Operation, Status};
+use stack::{Done, Slab};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What the cache wants of one of its devices.
-#[derive(Debug)]
-pub struct Sub {
-    /// Comes back with its completion.
-    pub id: u32,
-    /// Which device.
-    pub device: Device,
-    /// What to do, in blocks of that device, within its limits.
-    pub operation: Operation,
-    /// As long as the blocks: of a write their contents, of a read room for them. Empty with other verbs, and where contents are not kept.
-    pub data: Vec<u8>,
-}
-
-/// A request of the host has ended.
-#[derive(Debug)]
-pub struct Done {
-    /// What it was submitted with.
-    pub tag: u32,
-    /// How it ended.
-    pub status: Status,
-    /// The buffer that was lent with it.
-    pub data: Vec<u8>,
-}
+pub type Sub = stack::Sub<Device>;
 
 /// What a request is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -69,9 +69,9 @@ impl Core {
             self.next_back = now.max(self.next_back) + nanos;
         }
         let enough = self.returned.len() >= BATCH;
-        let all = self.cleaning && self.backs.len() == 0 && !self.returned.is_empty();
+        let all = self.cleaning && self.backs.is_empty() && !self.returned.is_empty();
         self.commit.wanted |= enough || all;
-        if self.cleaning && self.dirty.count() == 0 && self.backs.len() == 0 && self.returned.is_empty() {
+        if self.cleaning && self.dirty.count() == 0 && self.backs.is_empty() && self.returned.is_empty() {
             self.cleaned(now);
         }
     }

@@ -3,6 +3,7 @@
 //!
 //! - [`Hop`] is one step of the way. It takes time, and it lets so many requests through at once.
 //! - [`WriteCache`] acknowledges writes from memory that a battery protects, and writes them to the device later.
+//! - [`Below`] is what a block device that is made of others (`tier`, `logtier`) has to do with each of them; [`Slab`] numbers what is under way.
 //! - [`Partition`] is a range of a device that several share ([`Shared`]).
 //!
 //! All are state machines: time is an argument, and nothing does I/O. docs/machine.md says what they model and where each number is from.
@@ -18,12 +19,16 @@
 //! # Ok::<(), std::convert::Infallible>(())
 //! ```
 
+mod below;
 mod due;
 mod hop;
 mod partition;
+mod slab;
 mod write_cache;
 
+pub use below::{Above, Below, Done, Sub};
 pub use due::Due;
 pub use hop::{Hop, HopConfig, Server};
 pub use partition::{Partition, Shared};
+pub use slab::Slab;
 pub use write_cache::{WriteCache, WriteCacheConfig, WriteCacheCounts};

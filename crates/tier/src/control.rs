@@ -201,7 +201,7 @@ impl Core {
         }
         if let Phase::Quiescing(control) = self.phase
             && self.requests.len() == self.held.len()
-            && self.migrations.len() == 0
+            && self.migrations.is_empty()
             && self.commit.step == Step::Idle
         {
             self.change(now, control);
@@ -211,7 +211,7 @@ impl Core {
     fn look_at_cleaning(&mut self) {
         let dirty = self.policy.dirty();
         let stuck = self.cleaning_failed || self.health.is_bad();
-        if !stuck && (dirty > 0 || self.migrations.len() > 0) {
+        if !stuck && (dirty > 0 || !self.migrations.is_empty()) {
             return;
         }
         self.cleaning = false;

@@ -4,39 +4,18 @@ use crate::config::Config;
 use crate::error::{ControlError, OpenError};
 use crate::open::Start;
 use crate::shape::{Device, Geometries};
-use crate::state::{Control, Core, Sub};
+use crate::state::{Control, Core};
 use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation, Status};
-use std::collections::VecDeque;
+use stack::{Above, Below};
 use std::convert::Infallible;
 
-/// One of the three, and what it has no room for.
-struct Below<D> {
-    device: D,
-    /// It is of no more use.
-    failed: bool,
-    waiting: VecDeque<Sub>,
-    under_way: Vec<u32>,
-}
-
-impl<D: BlockDevice> Below<D> {
-    fn new(device: D) -> Self {
-        Self { device, failed: false, waiting: VecDeque::new(), under_way: Vec::new() }
+impl Above<Device> for Core {
+    fn complete(&mut self, now: Nanos, id: u32, status: Status, data: Vec<u8>, device: Device) {
+        Core::complete(self, now, id, status, data, device);
     }
 
-    /// Hands over what there is room for. False if the device is of no more use.
-    fn submit(&mut self, now: Nanos) -> bool {
-        while !self.waiting.is_empty() && self.device.room() > 0 {
-            let Some(Sub { id, operation, data, .. }) = self.waiting.pop_front() else { break };
-            self.under_way.push(id);
-            if self.device.submit(now, id, &operation, data).is_err() {
-                return false;
-            }
-        }
-        true
-    }
-
-    fn next_work(&self) -> Nanos {
-        if self.failed { Nanos::MAX } else { self.device.next_work() }
+    fn device_failed(&mut self, now: Nanos, device: Device) {
+        Core::device_failed(self, now, device);
     }
 }
 
@@ -46,9 +25,9 @@ impl<D: BlockDevice> Below<D> {
 /// and commits go on in the background. Who wants them to, polls the tier at the time of [`next_work`](TierDevice::next_work), too.
 pub struct TierDevice<O, C, M> {
     core: Core,
-    origin: Below<O>,
-    cache: Below<C>,
-    metadata: Below<M>,
+    origin: Below<O, Device>,
+    cache: Below<C, Device>,
+    metadata: Below<M, Device>,
     /// Requests of the host at most.
     depth: usize,
 }
@@ -72,9 +51,9 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
         let core = Core::new(config, &geometries, start, now)?;
         let mut tier = Self {
             core,
-            origin: Below::new(origin),
-            cache: Below::new(cache),
-            metadata: Below::new(metadata),
+            origin: Below::new(origin, Device::Origin),
+            cache: Below::new(cache, Device::Cache),
+            metadata: Below::new(metadata, Device::Metadata),
             depth: DEPTH,
         };
         tier.settle(now);
@@ -155,31 +134,31 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
 
     /// The origin.
     pub fn origin(&self) -> &O {
-        &self.origin.device
+        self.origin.device()
     }
 
     /// The cache device.
     pub fn cache(&self) -> &C {
-        &self.cache.device
+        self.cache.device()
     }
 
     /// The metadata device.
     pub fn metadata(&self) -> &M {
-        &self.metadata.device
+        self.metadata.device()
     }
 
     /// Whether a device is of no more use: it failed as a whole, and not a request of it.
     pub fn has_failed(&self, device: Device) -> bool {
         match device {
-            Device::Origin => self.origin.failed,
-            Device::Cache => self.cache.failed,
-            Device::Metadata => self.metadata.failed,
+            Device::Origin => self.origin.has_failed(),
+            Device::Cache => self.cache.has_failed(),
+            Device::Metadata => self.metadata.has_failed(),
         }
     }
 
     /// The three devices. What is under way on them may or may not be done.
     pub fn into_devices(self) -> (O, C, M) {
-        (self.origin.device, self.cache.device, self.metadata.device)
+        (self.origin.into_device(), self.cache.into_device(), self.metadata.into_device())
     }
 
     /// When the tier is to be polled next so that migrations and commits go on: `Nanos::MAX` if it has nothing to do.
@@ -193,9 +172,9 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
         self.core.poll(now);
         loop {
             self.hand_out(now);
-            let mut news = poll(&mut self.origin, &mut self.core, Device::Origin, now);
-            news |= poll(&mut self.cache, &mut self.core, Device::Cache, now);
-            news |= poll(&mut self.metadata, &mut self.core, Device::Metadata, now);
+            let mut news = self.origin.poll(&mut self.core, now);
+            news |= self.cache.poll(&mut self.core, now);
+            news |= self.metadata.poll(&mut self.core, now);
             if !news {
                 break;
             }
@@ -204,9 +183,9 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
 
     /// Asks devices on which nothing is under way whether they are of use still. Without, the tier notices with its next request to them.
     pub fn look_at_idle(&mut self, now: Nanos) {
-        look_at_idle(&mut self.origin, &mut self.core, Device::Origin, now);
-        look_at_idle(&mut self.cache, &mut self.core, Device::Cache, now);
-        look_at_idle(&mut self.metadata, &mut self.core, Device::Metadata, now);
+        self.origin.look_at_idle(&mut self.core, now);
+        self.cache.look_at_idle(&mut self.core, now);
+        self.metadata.look_at_idle(&mut self.core, now);
         self.settle(now);
     }
 
@@ -215,70 +194,19 @@ impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> TierDevice<O, C, M> {
         loop {
             while let Some(sub) = self.core.next_sub() {
                 match sub.device {
-                    Device::Origin => self.origin.waiting.push_back(sub),
-                    Device::Cache => self.cache.waiting.push_back(sub),
-                    Device::Metadata => self.metadata.waiting.push_back(sub),
+                    Device::Origin => self.origin.want(sub),
+                    Device::Cache => self.cache.want(sub),
+                    Device::Metadata => self.metadata.want(sub),
                 }
             }
-            let mut failed = give(&mut self.origin, &mut self.core, Device::Origin, now);
-            failed |= give(&mut self.cache, &mut self.core, Device::Cache, now);
-            failed |= give(&mut self.metadata, &mut self.core, Device::Metadata, now);
+            let mut failed = self.origin.give(&mut self.core, now);
+            failed |= self.cache.give(&mut self.core, now);
+            failed |= self.metadata.give(&mut self.core, now);
             if !failed {
                 break;
             }
         }
     }
-}
-
-/// Gives a device what waits for it. True if requests failed because it is of no more use.
-fn give<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) -> bool {
-    if below.waiting.is_empty() {
-        return false;
-    }
-    if !below.failed && below.submit(now) {
-        return false;
-    }
-    fail(below, core, device, now);
-    true
-}
-
-/// A device is of no more use: what is under way and what waits for it fails.
-fn fail<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) {
-    if !std::mem::replace(&mut below.failed, true) {
-        core.device_failed(now, device);
-    }
-    for id in std::mem::take(&mut below.under_way) {
-        core.complete(now, id, Status::INTERNAL_ERROR, Vec::new(), device);
-    }
-    for sub in std::mem::take(&mut below.waiting) {
-        core.complete(now, sub.id, Status::INTERNAL_ERROR, sub.data, device);
-    }
-}
-
-/// A device on which nothing is under way says whether it has failed.
-fn look_at_idle<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) {
-    if !below.failed && below.under_way.is_empty() && below.device.poll(now).is_err() {
-        fail(below, core, device, now);
-    }
-}
-
-/// Takes what a device has ended. True if there was something.
-fn poll<D: BlockDevice>(below: &mut Below<D>, core: &mut Core, device: Device, now: Nanos) -> bool {
-    let mut news = false;
-    while !below.failed && below.device.next_work() <= now {
-        match below.device.poll(now) {
-            Ok(Some(Completed { tag, status, data })) => {
-                if let Some(at) = below.under_way.iter().position(|id| *id == tag) {
-                    below.under_way.swap_remove(at);
-                }
-                core.complete(now, tag, status, data, device);
-            }
-            Ok(None) => break,
-            Err(_) => fail(below, core, device, now),
-        }
-        news = true;
-    }
-    news
 }
 
 impl<O: BlockDevice, C: BlockDevice, M: BlockDevice> BlockDevice for TierDevice<O, C, M> {

@@ -4,8 +4,9 @@ use crate::chunk::{Cblock, Oblock};
 use crate::config::Mode;
 use crate::policy::{Ask, Found, Work, WorkKind};
 use crate::shape::Device;
-use crate::state::{Act, Cell, Core, Done, Lock, NONE, Owner, Phase, Piece, Request, Stage, Sub, Waiter};
+use crate::state::{Act, Cell, Core, Lock, NONE, Owner, Phase, Piece, Request, Stage, Sub, Waiter};
 use blockdev::{Nanos, Operation, Status, Verb};
+use stack::Done;
 
 /// Where a piece goes.
 enum Route {

@@ -35,7 +35,6 @@ mod open;
 mod policy;
 mod recorded;
 mod shape;
-mod slab;
 mod state;
 mod status;
 #[cfg(test)]
@@ -52,5 +51,6 @@ pub use open::Start;
 pub use policy::{Agreement, Difference, replay_policy};
 pub use recorded::Recorded;
 pub use shape::{Device, Geometries};
-pub use state::{Control, Core, Counters, Done, Health, Sub};
+pub use stack::Done;
+pub use state::{Control, Core, Counters, Health, Sub};
 pub use status::Status;

@@ -9,9 +9,9 @@ use crate::metadata::superblock::{Counts, Found, State, Superblock};
 use crate::metadata::table::{self, ENTRIES, Entry, Record};
 use crate::policy::Policy;
 use crate::shape::{Device, Geometries, Shape};
-use crate::slab::Slab;
 use crate::state::{Commit, Core, Counters, Health, OpenStep, Opening, Owner, Phase, Step};
 use blockdev::{Nanos, Operation, Status, Verb};
+use stack::Slab;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a session begins.
