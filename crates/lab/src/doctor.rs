@@ -10,7 +10,7 @@ use std::{
 
 use serde::Serialize;
 
-use crate::{mariadb, mounted_drive::may_mount, postgresql, scratch};
+use crate::{database::search_path, mariadb, mounted_drive::may_mount, postgresql, scratch};
 
 /// One thing that commands need.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
@@ -52,10 +52,7 @@ pub struct Machine {
 impl Default for Machine {
     /// This machine.
     fn default() -> Self {
-        let path = std::env::var_os("PATH").unwrap_or_default();
-        // Not everybody has those of the system in the path.
-        let system = ["/usr/sbin", "/sbin", "/usr/local/sbin"].map(PathBuf::from);
-        Self { root: "/".into(), programs: std::env::split_paths(&path).chain(system).collect() }
+        Self { root: "/".into(), programs: search_path() }
     }
 }
 

@@ -229,6 +229,13 @@ pub fn run(command: &mut Command, package: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// Why a program of this package cannot be run: it is not where [`run`] looks. `None` if it is.
+pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
+    let path = std::env::var_os("PATH").unwrap_or_default();
+    let found = std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
+    (!found).then(|| format!("no {program}: on Debian: apt-get install {package}"))
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,7 +1,7 @@
 //! Commits: what makes writes and the index durable.
 //!
-//! A commit flushes the data that its records name, writes the records to the journal, and flushes that. The journal is a ring. Beside the
-//! changes it takes a picture of all places, a few at a time, so that what is older than the last whole picture is needed no more. A
+//! A commit flushes the data that its records name, writes the records to the journal, and flushes that. The journal is a ring. It takes
+//! the changes, and a picture of all places, a few at a time. What is older than the last whole picture is needed no more. A
 //! superblock says where reading begins, before anything there is written again.
 
 use crate::config::BLOCK;

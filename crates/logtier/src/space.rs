@@ -1,4 +1,4 @@
-//! What comes to the index and leaves it, and room for more.
+//! The index gains and loses places, and buckets become free for more.
 
 use crate::buckets::State;
 use crate::format::Record;

@@ -158,9 +158,11 @@ pub(super) fn run(options: &Options, tables: &DriveTables, piece: &Piece, contro
     let (drives, device, tier) = device(options, tables, piece.setup.store, seed)?;
     let geometry = blockdev::BlockDevice::geometry(&*device);
     let data = Volume { blocks: geometry.blocks, block_bytes: geometry.block_size };
+    let made = |seed| {
+        Innodb::new(model(options, piece, data, seed)).context("the database does not fit on the drive")
+    };
     let database = |seed| {
-        let mut database = Innodb::new(model(options, piece, data, seed))
-            .context("the database does not fit on the drive")?;
+        let mut database = made(seed)?;
         if !piece.setup.cold {
             // Some 25 pages of a transaction; most of them are hot.
             let pages = options.pool / PAGE;
@@ -171,9 +173,8 @@ pub(super) fn run(options: &Options, tables: &DriveTables, piece: &Piece, contro
     let begins = |layer: &mut BlockLayer<Innodb>, device, seed| {
         layer.add_load(database(seed)?, &[device]).context("the device takes less than a page")
     };
-    let end = database(seed)?.areas().end();
     if let (Past::Full, Some(tier)) = (piece.setup.past, &tier) {
-        fill(&drives, tier, end, seed, control)?;
+        fill(&drives, tier, made(seed)?.areas().end(), seed, control)?;
     }
     let mut layer = BlockLayer::new(drives.machine(), drives.path().host());
     let number = layer.add_device(device, false);

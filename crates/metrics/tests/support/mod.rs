@@ -183,7 +183,7 @@ fn labels(text: &str) -> (Labels, &str) {
 }
 
 impl Page {
-    /// Reads Prometheus's text format, or OpenMetrics. Panics on whatever is not in good form.
+    /// Reads Prometheus's text format, or OpenMetrics. Panics if a line is not in good form.
     pub fn parse(text: &str, open: bool) -> Page {
         let body = match open {
             true => text.strip_suffix("# EOF\n").expect("the end"),

@@ -24,11 +24,12 @@ use super::{
 use crate::{
     Findings,
     control::{Control, Progress},
-    database::search_path,
     drive::Program,
     figure::show,
     mounted_drive::{self, BaseImage, MountedDrive, discard},
-    parallel, profile,
+    parallel,
+    process::missing,
+    profile,
     report::publish,
     results::{self, Comparison, Host, Point, Published, Results, Run, Variant, compare, seed_of},
     scratch::{self, Scratch},
@@ -40,12 +41,9 @@ const BUFFERED: [Job; 4] = [Job::SequentialWrite, Job::SequentialRead, Job::Rand
 
 /// Why the study cannot run live here; `None` if it can, as far as can be seen without trying.
 fn obstacle() -> Option<String> {
-    let missing = |(program, package): (&str, &str)| {
-        let found = search_path().iter().any(|dir| dir.join(program).is_file());
-        (!found).then(|| format!("no {program}: on Debian: apt-get install {package}"))
-    };
     let programs = [("fio", fio::PACKAGE), ("mkfs.ext4", "e2fsprogs"), ("mkfs.xfs", "xfsprogs")];
-    mounted_drive::obstacle().or_else(|| programs.into_iter().find_map(missing))
+    mounted_drive::obstacle()
+        .or_else(|| programs.into_iter().find_map(|(program, package)| missing(program, package)))
 }
 
 /// Runs the study and writes its results.

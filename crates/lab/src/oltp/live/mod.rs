@@ -28,13 +28,13 @@ use crate::{
     Findings,
     control::{Control, Progress},
     cpu,
-    database::{Instance, search_path},
+    database::Instance,
     drive::Program,
     figure::show,
     mariadb::{self, Files, Server, SystemTablespace, Tuning},
     mounted_drive::{self, BaseImage, MountedDrive, discard},
     parallel,
-    process::run as run_tool,
+    process::{missing, run as run_tool},
     profile,
     report::publish,
     results::{self, Comparison, Host, Point, Published, Results, Run, Variant, compare, seed_of},
@@ -52,12 +52,9 @@ const PATIENCE: Duration = Duration::from_secs(600);
 
 /// Why the study cannot run live here; `None` if it can, as far as can be seen without trying.
 fn obstacle() -> Option<String> {
-    let missing = |(program, package): (&str, &str)| {
-        let found = search_path().iter().any(|dir| dir.join(program).is_file());
-        (!found).then(|| format!("no {program}: on Debian: apt-get install {package}"))
-    };
     let programs = [("sysbench", sysbench::PACKAGE), ("mkfs.xfs", "xfsprogs")];
-    mounted_drive::obstacle().or_else(|| programs.into_iter().find_map(missing))
+    mounted_drive::obstacle()
+        .or_else(|| programs.into_iter().find_map(|(program, package)| missing(program, package)))
 }
 
 /// Runs the study and writes its results.

@@ -26,11 +26,11 @@ use crate::{
     figure::{show, show_size},
     mariadb::{self, Files, Server, SystemTablespace, Tuning},
     mounted_drive::{self, BaseImage, MountedDrive, discard},
-    profile,
+    process, profile,
     report::publish,
     results::{self, Comparison, Host, Overwrite, Point, Published, Results, Run, compare},
     scratch::{self, Scratch},
-    sysbench::{Measured, Sysbench},
+    sysbench::{self, Measured, Sysbench},
 };
 
 /// Options of the live study.
@@ -146,18 +146,13 @@ impl Options {
 
 /// Why the study cannot run live here; `None` if it can, as far as can be seen without trying.
 pub fn obstacle(options: &Options) -> Option<String> {
-    let installed = |program: &str, package: &str| {
-        let found = std::env::var_os("PATH")
-            .is_some_and(|path| std::env::split_paths(&path).any(|dir| dir.join(program).is_file()));
-        (!found).then(|| format!("no {program}: on Debian: apt-get install {package}"))
-    };
     let (sysbench, db_bench) = options.needs();
     let needs_plugin = options.runs().contains(&Variant::RocksZones);
     let missing = |error: anyhow::Error| format!("{error:#}");
     mounted_drive::obstacle()
         .or_else(|| Server::find(options.mysqld.as_deref()).err().filter(|_| sysbench).map(missing))
-        .or_else(|| installed("sysbench", "sysbench").filter(|_| sysbench))
-        .or_else(|| installed("db_bench", db_bench::PACKAGE).filter(|_| db_bench))
+        .or_else(|| process::missing("sysbench", sysbench::PACKAGE).filter(|_| sysbench))
+        .or_else(|| process::missing("db_bench", db_bench::PACKAGE).filter(|_| db_bench))
         .or_else(|| db_bench::plugin(options).err().filter(|_| needs_plugin).map(missing))
 }
 
