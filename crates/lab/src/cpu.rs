@@ -28,7 +28,7 @@ impl Sample {
             total: (0..8).map(field).sum(),
             idle: field(3) + field(4),
             steal: field(7),
-            processes: ticks_of_families(processes),
+            processes: ticks_of_families(processes, &all()),
             when: Instant::now(),
             waited: processes.iter().map(|&(_, pid)| nanoseconds_waited(pid)).sum(),
         }
@@ -82,12 +82,15 @@ fn stat(pid: u32) -> Option<Stat> {
     Some(Stat { parent: fields.get(1)?.parse().ok()?, ticks })
 }
 
-/// Time of processes with all their descendants, by name.
-fn ticks_of_families(processes: &[(&str, u32)]) -> BTreeMap<String, u64> {
+/// Every process of this machine.
+fn all() -> BTreeMap<u32, Stat> {
     let all = fs::read_dir("/proc").into_iter().flatten().flatten();
     let pids = all.filter_map(|entry| entry.file_name().to_str()?.parse::<u32>().ok());
-    let stats: BTreeMap<u32, Stat> = pids.filter_map(|pid| Some((pid, stat(pid)?))).collect();
-    // The measured process that is the nearest ancestor.
+    pids.filter_map(|pid| Some((pid, stat(pid)?))).collect()
+}
+
+/// Time of processes with all their descendants, by name. A descendant counts for its nearest ancestor.
+fn ticks_of_families(processes: &[(&str, u32)], stats: &BTreeMap<u32, Stat>) -> BTreeMap<String, u64> {
     let family = |mut pid: u32| -> Option<&str> {
         // Processes that change meanwhile make no circle of this.
         for _ in 0..64 {
@@ -100,7 +103,7 @@ fn ticks_of_families(processes: &[(&str, u32)]) -> BTreeMap<String, u64> {
     };
     let mut ticks: BTreeMap<String, u64> =
         processes.iter().map(|(name, _)| ((*name).to_owned(), 0)).collect();
-    for (pid, stat) in &stats {
+    for (pid, stat) in stats {
         if let Some(sum) = family(*pid).and_then(|name| ticks.get_mut(name)) {
             *sum += stat.ticks;
         }
@@ -130,26 +133,34 @@ mod tests {
         assert!(cpu.by_process["me"] > 0.0, "{cpu:?}");
     }
 
-    /// As of a shell that starts the load.
     #[test]
-    fn work_of_children_counts_as_that_of_their_family() {
+    fn work_counts_for_the_nearest_ancestor_alone() {
+        let process = |pid: u32, parent: u32, ticks: u64| (pid, Stat { parent, ticks });
+        // 10 is measured, so is its grandchild 12; 14 is nobody's.
+        let stats = [(10, 1, 1), (11, 10, 20), (12, 11, 300), (13, 12, 4_000), (14, 1, 50_000)];
+        let stats = stats.map(|(pid, parent, ticks)| process(pid, parent, ticks)).into();
+        let ticks = ticks_of_families(&[("server", 10), ("load", 12), ("gone", 15)], &stats);
+        let expected = [("gone", 0), ("load", 4_300), ("server", 21)].map(|(name, n)| (name.to_owned(), n));
+        assert_eq!(ticks, expected.into());
+    }
+
+    /// As of a shell that starts the load and does nothing itself.
+    #[test]
+    fn work_of_children_is_seen() {
         let script = "for i in 1 2; do (while :; do :; done) & done; wait";
         let mut shell = std::process::Command::new("sh").args(["-c", script]).spawn().unwrap();
-        let family = [("load", shell.id()), ("me", std::process::id())];
+        let family = [("load", shell.id())];
         let before = Sample::take(&family);
         let mut after = before.clone();
         while after.processes["load"] < before.processes["load"] + 10 {
             std::thread::sleep(std::time::Duration::from_millis(20));
             after = Sample::take(&family);
         }
-        for entry in fs::read_dir("/proc").unwrap().flatten() {
-            let pid = entry.file_name().to_str().and_then(|name| name.parse::<u32>().ok());
-            if let Some(pid) = pid.filter(|pid| stat(*pid).is_some_and(|stat| stat.parent == shell.id())) {
-                let _ = std::process::Command::new("kill").arg(pid.to_string()).status();
-            }
+        for (pid, _) in all().into_iter().filter(|(_, stat)| stat.parent == shell.id()) {
+            let _ = std::process::Command::new("kill").arg(pid.to_string()).status();
         }
         shell.wait().unwrap();
         let cpu = after.since(&before, 1);
-        assert!(cpu.by_process["load"] > cpu.by_process["me"], "{cpu:?}");
+        assert!(cpu.by_process["load"] > 0.0, "{cpu:?}");
     }
 }
