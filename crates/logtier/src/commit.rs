@@ -37,7 +37,8 @@ impl Core {
     }
 
     pub(crate) fn begin_commit(&mut self, now: Nanos) {
-        if self.commit.step != Step::Idle || !self.commit.wanted {
+        // The last commit of a session is the last thing that is written.
+        if self.commit.step != Step::Idle || !self.commit.wanted || matches!(self.phase, Phase::Closed) {
             return;
         }
         let bad = self.health.is_bad();
@@ -327,9 +328,21 @@ impl Core {
             commit.cache_unflushed = true;
         } else {
             self.health.journal_failed = true;
+            self.wait_again();
         }
         self.end_commit(now, Err(status));
         self.not_cleaned(now);
+    }
+
+    /// The cache is of no more use. The next commit goes on without it, and whether that will do is seen then.
+    fn wait_again(&mut self) {
+        let commit = &mut self.commit;
+        let is_request = |waiter: &mut Waiter| matches!(waiter, Waiter::Request(_));
+        let requests: Vec<Waiter> = commit.served.extract_if(.., is_request).collect();
+        if !requests.is_empty() {
+            commit.waiters.extend(requests);
+            (commit.wanted, commit.flush_wanted) = (true, true);
+        }
     }
 
     /// The cache device is of no more use. Its requests that are under way are to be completed as failed.

@@ -55,8 +55,7 @@ fn written(closed: bool) -> Option<Vec<u8>> {
     let (mut now, mut left) = (0, ROUNDS);
     let devices = (memory(ORIGIN, 1), memory(CACHE, 2));
     let start = Start::Create { seed: 1, replace: false };
-    let mut cache =
-        LogDevice::open(CONFIG, start, devices, 0, |cache| pass(cache, &mut now, &mut left)).ok()?;
+    let mut cache = crate::open(CONFIG, start, devices, 0, |cache| pass(cache, &mut now, &mut left)).ok()?;
     for n in 0..20 {
         request(&mut cache, &mut now, &mut left, Verb::WriteFua, n * 13, 3);
         request(&mut cache, &mut now, &mut left, Verb::Read, n * 14, 2);
@@ -107,7 +106,7 @@ fn open(contents: &[u8]) -> bool {
         let Ok(_) = device.poll(now);
     }
     let devices = (memory(ORIGIN, 1), device);
-    let opened = LogDevice::open(CONFIG, Start::Open, devices, now, |cache| pass(cache, &mut now, &mut left));
+    let opened = crate::open(CONFIG, Start::Open, devices, now, |cache| pass(cache, &mut now, &mut left));
     let mut cache = match opened {
         Ok(cache) => cache,
         Err(error) => {

@@ -9,13 +9,13 @@
 //! from where, and describes the format. The crate `tier` has dm-cache's semantics.
 //!
 //! ```
-//! # use blockdev::{Namespace, conformance::Memory};
+//! # use blockdev::{BlockDevice, Namespace, conformance::Memory};
 //! # use logtier::{Config, LogDevice, Start};
 //! let memory = |bytes: u64| Memory::new(Namespace::plain(1, bytes / 4096, 4096), 32, 7);
 //! let devices = (memory(16 << 20), memory(4 << 20));
 //! let config = Config { bucket: 128 << 10, ..Config::default() };
 //! let start = Start::Create { seed: 1, replace: false };
-//! let cache = LogDevice::open(config, start, devices, 0, |cache| cache.next_work())?;
+//! let cache = logtier::open(config, start, devices, 0, |cache| cache.next_work())?;
 //! assert_eq!(cache.core().status().buckets, 27);
 //! # Ok::<(), logtier::OpenError>(())
 //! ```
@@ -47,7 +47,7 @@ pub use config::{
     BLOCK, BUCKET_DEFAULT, BUCKET_MAX, BUCKET_MIN, Config, ConfigError, Mode, OriginId, Replacement,
     SEQUENTIAL_CUTOFF,
 };
-pub use device::LogDevice;
+pub use device::{LogDevice, begin, open};
 pub use error::{ControlError, OpenError};
 pub use fuzz::fuzz;
 pub use open::Start;

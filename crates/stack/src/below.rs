@@ -1,7 +1,7 @@
 //! What a block device that is made of others has to do with each of them.
 //!
-//! A state machine without I/O ([`Above`]) says what it wants of its devices ([`Sub`]). For each device it has a [`Below`], which hands over what the device
-//! has room for, brings back what it has ended, and fails everything if the device is of no more use.
+//! A state machine without I/O ([`Above`]) says what it wants of its devices ([`Sub`]). For each device it has a [`Below`]. That hands over what the device
+//! has room for, and brings back what it has ended. If the device is of no more use, it fails everything.
 
 use blockdev::{BlockDevice, Completed, Nanos, Operation, Status};
 use std::collections::VecDeque;
@@ -56,6 +56,15 @@ impl<D, N> Below<D, N> {
         Self { device, name, failed: false, waiting: VecDeque::new(), under_way: Vec::new() }
     }
 
+    /// What it is called.
+    #[inline]
+    pub fn name(&self) -> N
+    where
+        N: Copy,
+    {
+        self.name
+    }
+
     /// The device.
     pub const fn device(&self) -> &D {
         &self.device
@@ -70,12 +79,6 @@ impl<D, N> Below<D, N> {
     pub const fn has_failed(&self) -> bool {
         self.failed
     }
-
-    /// Something is wanted of it. It goes to the device with the next [`give`](Below::give).
-    #[inline]
-    pub fn want(&mut self, sub: Sub<N>) {
-        self.waiting.push_back(sub);
-    }
 }
 
 impl<D: BlockDevice, N: Copy> Below<D, N> {
@@ -85,12 +88,27 @@ impl<D: BlockDevice, N: Copy> Below<D, N> {
         if self.failed { Nanos::MAX } else { self.device.next_work() }
     }
 
+    /// Something is wanted of it. It goes to the device at once, if that has room, else with the next [`give`](Below::give).
+    pub fn want(&mut self, above: &mut impl Above<N>, now: Nanos, sub: Sub<N>) {
+        if self.failed || !self.waiting.is_empty() || self.device.room() == 0 {
+            return self.waiting.push_back(sub);
+        }
+        if !self.hand(now, sub) {
+            self.fail(above, now);
+        }
+    }
+
+    /// Hands over one. False if the device is of no more use.
+    fn hand(&mut self, now: Nanos, Sub { id, operation, data, .. }: Sub<N>) -> bool {
+        self.under_way.push(id);
+        self.device.submit(now, id, &operation, data).is_ok()
+    }
+
     /// Hands over what there is room for. False if the device is of no more use.
     fn submit(&mut self, now: Nanos) -> bool {
         while !self.waiting.is_empty() && self.device.room() > 0 {
-            let Some(Sub { id, operation, data, .. }) = self.waiting.pop_front() else { break };
-            self.under_way.push(id);
-            if self.device.submit(now, id, &operation, data).is_err() {
+            let Some(sub) = self.waiting.pop_front() else { break };
+            if !self.hand(now, sub) {
                 return false;
             }
         }

@@ -3,7 +3,8 @@
 //!
 //! - [`Hop`] is one step of the way. It takes time, and it lets so many requests through at once.
 //! - [`WriteCache`] acknowledges writes from memory that a battery protects, and writes them to the device later.
-//! - [`Below`] is what a block device that is made of others (`tier`, `logtier`) has to do with each of them; [`Slab`] numbers what is under way.
+//! - [`Composite`] is a block device that is made of others, as the caches of `tier` and `logtier` are: a state machine ([`Machine`]) above, and devices
+//!   below ([`Below`]). [`Slab`] numbers what is under way.
 //! - [`Partition`] is a range of a device that several share ([`Shared`]).
 //!
 //! All are state machines: time is an argument, and nothing does I/O. docs/machine.md says what they model and where each number is from.
@@ -20,13 +21,17 @@
 //! ```
 
 mod below;
+mod composite;
 mod due;
 mod hop;
+#[cfg(feature = "model")]
+pub mod model;
 mod partition;
 mod slab;
 mod write_cache;
 
 pub use below::{Above, Below, Done, Sub};
+pub use composite::{Composite, Devices, Machine};
 pub use due::Due;
 pub use hop::{Hop, HopConfig, Server};
 pub use partition::{Partition, Shared};

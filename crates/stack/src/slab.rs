@@ -56,6 +56,11 @@ impl<T> Slab<T> {
         self.all.get_mut(at as usize)?.as_mut()
     }
 
+    /// All of them, by their numbers.
+    pub fn iter(&self) -> impl Iterator<Item = &T> {
+        self.all.iter().flatten()
+    }
+
     /// All of them, to be changed.
     pub fn iter_mut(&mut self) -> impl Iterator<Item = &mut T> {
         self.all.iter_mut().flatten()
@@ -86,6 +91,7 @@ mod tests {
         assert_eq!((slab.get(0), slab.get(1), slab.len()), (None, Some(&'b'), 1));
         assert_eq!((slab.insert('c'), slab.get(0), slab.is_empty()), (0, Some(&'c'), false));
         slab.iter_mut().for_each(|thing| *thing = 'd');
+        assert_eq!(slab.iter().collect::<String>(), "dd");
         assert_eq!((slab.get(0), slab.get(1)), (Some(&'d'), Some(&'d')));
     }
 }

@@ -113,7 +113,7 @@ fn core(policy: PolicyKind) -> (f64, f64) {
 /// The same as a block device over three others.
 fn device(policy: PolicyKind) -> f64 {
     let devices = (Instant::new(ORIGIN * CHUNK), Instant::new(CACHE * CHUNK), Instant::new(64 << 20));
-    let mut tier = TierDevice::open(config(policy), START, devices, 0, |_| 0).expect("a tier");
+    let mut tier = tier::open(config(policy), START, devices, 0, |_| 0).expect("a tier");
     let mut now = 0;
     let mut run = |tier: &mut TierDevice<Instant, Instant, Instant>| {
         let begin = cpu_seconds();

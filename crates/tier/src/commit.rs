@@ -151,9 +151,10 @@ impl Core {
     fn write_log(&mut self) {
         let Superblock { layout, epoch, .. } = self.commit.superblock;
         let records = std::mem::take(&mut self.commit.writing);
-        let mut index = self.commit.log_at;
-        let blocks: Vec<Vec<u8>> =
-            records.chunks(RECORDS).zip(index..).map(|(of, at)| table::encode_log(epoch, at, of)).collect();
+        let first = self.commit.log_at;
+        let mut index = first;
+        let encode = |(of, at)| table::encode_log(epoch, at, first, of);
+        let blocks: Vec<Vec<u8>> = records.chunks(RECORDS).zip(index..).map(encode).collect();
         for batch in blocks.chunks(self.shape.metadata_batch as usize) {
             self.write_metadata(layout.log_at() + index, batch.concat(), batch.len() as u64);
             index += batch.len() as u64;
@@ -178,6 +179,7 @@ impl Core {
             chunks: self.shape.cache_chunks,
             origin_bytes: self.shape.origin_bytes,
             origin: self.config.origin,
+            cache: self.config.cache,
             layout: durable.layout,
             discard_block: self.shape.discard_block,
             counts: self.counters.lasting(),
@@ -286,7 +288,21 @@ impl Core {
                 self.fail_metadata();
             }
         }
+        if device != Device::Origin && self.health.is_bad() {
+            self.wait_again();
+        }
         self.end_commit(now, Err(status));
+    }
+
+    /// A device failed for good. The next commit goes on without it, and whether that will do is seen then.
+    fn wait_again(&mut self) {
+        let commit = &mut self.commit;
+        let is_request = |waiter: &mut Waiter| matches!(waiter, Waiter::Request(_));
+        let requests: Vec<Waiter> = commit.served.extract_if(.., is_request).collect();
+        if !requests.is_empty() {
+            commit.waiters.extend(requests);
+            (commit.wanted, commit.flush_wanted) = (true, true);
+        }
     }
 
     /// An operation of metadata failed: what the device says now is uncertain.

@@ -125,9 +125,18 @@ impl Default for MqTunables {
     }
 }
 
-/// Which device this is, so that a cache is not put before another one.
+/// Which device this is, so that another one is not taken for it. Zeroes: it is not known.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub struct OriginId(pub [u8; 16]);
+pub struct DeviceId(pub [u8; 16]);
+
+impl fmt::Display for DeviceId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if *self == Self::default() {
+            return f.write_str("a device without an identity");
+        }
+        self.0.iter().try_for_each(|byte| write!(f, "{byte:02x}"))
+    }
+}
 
 /// What a tier is made with.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -145,7 +154,9 @@ pub struct Config {
     /// Whether deallocations go on to the origin. RHEL 7.1 kept them.
     pub discard_passdown: bool,
     /// The origin's identity: an identifier of a namespace, for example. It is recorded when the tier is made.
-    pub origin: OriginId,
+    pub origin: DeviceId,
+    /// The cache device's identity. It is recorded by each session.
+    pub cache: DeviceId,
     /// Opens metadata of which an operation failed before. What is there is checked as always.
     pub repair: bool,
     /// Whether the devices keep contents. Without, no buffer is moved, and a tier can be made and not opened.
@@ -161,7 +172,8 @@ impl Default for Config {
             mq: MqTunables::default(),
             migration_threshold: MIGRATION_THRESHOLD,
             discard_passdown: true,
-            origin: OriginId::default(),
+            origin: DeviceId::default(),
+            cache: DeviceId::default(),
             repair: false,
             contents: true,
         }
@@ -241,6 +253,33 @@ impl Config {
     pub fn check_chunk(&self) -> Result<(), ConfigError> {
         let good = (CHUNK_MIN..=CHUNK_MAX).contains(&self.chunk) && self.chunk.is_multiple_of(CHUNK_MIN);
         if good { Ok(()) } else { Err(ConfigError::Chunk(self.chunk)) }
+    }
+
+    /// Changes a tunable, by dm-cache's name and as a decimal number.
+    ///
+    /// # Errors
+    /// There is none of this name with this policy, or the value is none.
+    pub fn set(&mut self, key: &str, value: &str) -> Result<(), String> {
+        let no = |what: &str| format!("{key} {value}: {what}");
+        let number: u64 = value.parse().map_err(|_| no("the value is a number"))?;
+        if key == "migration_threshold" {
+            self.migration_threshold = number;
+            return Ok(());
+        }
+        let number = u32::try_from(number).map_err(|_| no("the number is too large"))?;
+        if self.policy != PolicyKind::Mq {
+            return Err(no(&format!("the policy {} has no such tunable", self.policy)));
+        }
+        let place = match key {
+            "sequential_threshold" => &mut self.mq.sequential_threshold,
+            "random_threshold" => &mut self.mq.random_threshold,
+            "read_promote_adjustment" => &mut self.mq.read_promote_adjustment,
+            "write_promote_adjustment" => &mut self.mq.write_promote_adjustment,
+            "discard_promote_adjustment" => &mut self.mq.discard_promote_adjustment,
+            _ => return Err(no("there is no such tunable")),
+        };
+        *place = number;
+        Ok(())
     }
 
     /// Whole chunks of the origin and of the cache.

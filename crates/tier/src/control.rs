@@ -94,32 +94,6 @@ impl Core {
         self.work(now);
     }
 
-    /// What it is doing, for messages of tests.
-    #[cfg(test)]
-    pub(crate) fn condition(&self) -> String {
-        let step = match &self.phase {
-            Phase::Opening(opening) => format!("opening, {:?}", opening.read),
-            Phase::Quiescing(control) => format!("quiescing for {control:?}"),
-            Phase::Changing(control) => format!("changing for {control:?}"),
-            Phase::Running => "running".to_owned(),
-            Phase::Closed => "closed".to_owned(),
-            Phase::Failed(error) => format!("failed: {error}"),
-        };
-        let (requests, held) = (self.requests.len(), self.held.len());
-        let migrations: Vec<_> = (0..64)
-            .filter_map(|at| Some((self.migrations.get(at)?.work, self.migrations.get(at)?.stage)))
-            .collect();
-        let commit = &self.commit;
-        format!(
-            "{step}; {requests} requests, {held} held, {} asked of devices; {migrations:?}; commit {:?}, {} left, wanted {}; {:?}",
-            self.subs.len(),
-            commit.step,
-            commit.left,
-            commit.wanted,
-            self.health
-        )
-    }
-
     /// When something is to be done next that no device's answer brings: a commit, or write-backs. `Nanos::MAX` if there is none.
     #[inline]
     pub fn next_event(&self) -> Nanos {
@@ -305,27 +279,11 @@ impl Core {
     /// # Errors
     /// There is none of this name with this policy, or the value is none.
     pub fn set(&mut self, key: &str, value: &str) -> Result<(), ControlError> {
-        let no = |what: &str| ControlError::Setting(format!("{key} {value}: {what}"));
-        let number: u64 = value.parse().map_err(|_| no("the value is a number"))?;
-        if key == "migration_threshold" {
-            self.config.migration_threshold = number;
-            self.wake = true;
-            return Ok(());
+        self.config.set(key, value).map_err(ControlError::Setting)?;
+        if let Some(tunables) = self.policy.mq_tunables() {
+            *tunables = self.config.mq;
         }
-        let number = u32::try_from(number).map_err(|_| no("the number is too large"))?;
-        let kind = self.config.policy;
-        let tunables =
-            self.policy.mq_tunables().ok_or_else(|| no(&format!("the policy {kind} has no such tunable")))?;
-        let place = match key {
-            "sequential_threshold" => &mut tunables.sequential_threshold,
-            "random_threshold" => &mut tunables.random_threshold,
-            "read_promote_adjustment" => &mut tunables.read_promote_adjustment,
-            "write_promote_adjustment" => &mut tunables.write_promote_adjustment,
-            "discard_promote_adjustment" => &mut tunables.discard_promote_adjustment,
-            _ => return Err(no("there is no such tunable")),
-        };
-        *place = number;
-        self.config.mq = *tunables;
+        self.wake = true;
         Ok(())
     }
 }

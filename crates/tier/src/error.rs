@@ -1,6 +1,6 @@
 //! What can go wrong.
 
-use crate::config::{ConfigError, OriginId};
+use crate::config::{ConfigError, DeviceId};
 use blockdev::Status;
 use thiserror::Error;
 
@@ -40,13 +40,28 @@ pub enum OpenError {
         found: u64,
     },
     /// Another origin.
-    #[error("the cache is that of another origin: of {recorded:02x?}, not of {found:02x?}")]
+    #[error("the cache is that of another origin: of {recorded}, not of {found}")]
     OriginId {
         /// What it was made for.
-        recorded: OriginId,
+        recorded: DeviceId,
         /// What there is.
-        found: OriginId,
+        found: DeviceId,
     },
+    /// Another cache device.
+    #[error(
+        "this is not the cache device of the last session: that was {recorded}, and this is {found}. What is dirty is on the other one"
+    )]
+    CacheId {
+        /// That of the last session.
+        recorded: DeviceId,
+        /// What there is.
+        found: DeviceId,
+    },
+    /// One of two superblocks is damaged, and the other one may be older.
+    #[error(
+        "one of the two superblocks is damaged, and the other one may be older: restore the metadata device, or open the tier with repair, as after a crash of the session that the other one describes"
+    )]
+    SuperblockDamaged,
     /// The metadata device is smaller than it was.
     #[error("the metadata takes {needed} bytes; the device has {found}")]
     MetadataShrunk {

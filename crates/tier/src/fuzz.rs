@@ -47,8 +47,7 @@ fn written(config: Config, closed: bool) -> Option<Vec<u8>> {
     let devices = (memory(ORIGIN * CHUNK, 1), memory(CACHE * CHUNK, 2), memory(METADATA * BLOCK, 3));
     let (mut now, mut left) = (0, ROUNDS);
     let start = Start::Create { seed: 1, replace: false };
-    let mut tier =
-        TierDevice::open(config, start, devices, 0, |tier| pass(tier, &mut now, &mut left)).ok()?;
+    let mut tier = crate::open(config, start, devices, 0, |tier| pass(tier, &mut now, &mut left)).ok()?;
     for chunk in 0..4 {
         request(&mut tier, &mut now, &mut left, Verb::Write, chunk * (CHUNK / BLOCK), (CHUNK / BLOCK) as u32);
     }
@@ -112,7 +111,7 @@ fn open(config: Config, grown: bool, metadata: &[u8]) -> bool {
     }
     let cache = if grown { 2 * CACHE } else { CACHE };
     let devices = (memory(ORIGIN * CHUNK, 1), memory(cache * CHUNK, 2), device);
-    let opened = TierDevice::open(config, Start::Open, devices, now, |tier| pass(tier, &mut now, &mut left));
+    let opened = crate::open(config, Start::Open, devices, now, |tier| pass(tier, &mut now, &mut left));
     let mut tier = match opened {
         Ok(tier) => tier,
         Err(error) => {

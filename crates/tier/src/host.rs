@@ -4,7 +4,7 @@ use crate::chunk::{Cblock, Oblock};
 use crate::config::Mode;
 use crate::policy::{Ask, Found, Work, WorkKind};
 use crate::shape::Device;
-use crate::state::{Act, Cell, Core, Lock, NONE, Owner, Phase, Piece, Request, Stage, Sub, Waiter};
+use crate::state::{Act, Core, Lock, NONE, Owner, Phase, Piece, Request, Stage, Sub, Waiter};
 use blockdev::{Nanos, Operation, Status, Verb};
 use stack::Done;
 
@@ -43,6 +43,15 @@ impl Core {
             Phase::Closed | Phase::Failed(_) => self.end_request(request, Status::NAMESPACE_NOT_READY),
         }
         self.work(now);
+    }
+
+    /// A request for this block comes next. Called for each of several requests before the first one begins, it lets the processor fetch what is known
+    /// of their chunks at the same time.
+    #[inline]
+    pub fn touch(&self, lba: u64) {
+        if let Some(oblock) = self.shape.oblock(lba) {
+            std::hint::black_box(self.policy.find(oblock));
+        }
     }
 
     /// The next request that has ended.
@@ -168,6 +177,7 @@ impl Core {
             counted: false,
             unpromoted: false,
             overwrites: NONE,
+            uses_chunk: false,
         }
     }
 
@@ -206,10 +216,12 @@ impl Core {
         if let Route::Waits = route {
             return;
         }
-        let cell = self.cells.entry(oblock).or_insert(Cell::IDLE);
-        cell.pieces += 1;
-        cell.writing += u32::from(writes);
+        if let Some(cell) = self.cells.get_mut(&oblock) {
+            cell.pieces += 1;
+            cell.writing += u32::from(writes);
+        }
         if let Some(it) = self.pieces.get_mut(number) {
+            it.uses_chunk = true;
             // Since Linux 4.12 a write to both devices is no tick; one with FUA never was.
             let counts = !(it.fua || !self.config.policy.is_inline() && matches!(route, Route::Both(_)));
             it.tick = counts && std::mem::take(&mut self.tick_wanted);
@@ -506,24 +518,19 @@ impl Core {
             return self.copied(now, overwrites, status);
         }
         let Some(piece) = self.pieces.remove(number) else { return };
+        let migration = piece.oblock.and_then(|oblock| self.leave(oblock, piece.act.writes()));
         self.end_piece_of(now, piece.request, piece.status);
-        if let Some(oblock) = piece.oblock {
-            self.leave(now, oblock, piece.act.writes());
+        if let Some(migration) = migration {
+            self.advance(now, migration);
         }
     }
 
-    /// A piece has left its chunk.
-    fn leave(&mut self, now: Nanos, oblock: Oblock, wrote: bool) {
-        let Some(cell) = self.cells.get_mut(&oblock) else { return };
+    /// A piece has left its chunk. The migration that may have waited for it, if there is one.
+    fn leave(&mut self, oblock: Oblock, wrote: bool) -> Option<u32> {
+        let cell = self.cells.get_mut(&oblock)?;
         cell.pieces -= 1;
         cell.writing -= u32::from(wrote);
-        match cell.migration {
-            NONE if cell.pieces == 0 && cell.lock == Lock::Free => {
-                self.cells.remove(&oblock);
-            }
-            NONE => {}
-            migration => self.advance(now, migration),
-        }
+        cell.migration
     }
 
     pub(crate) fn end_piece_of(&mut self, now: Nanos, request: u32, status: Status) {

@@ -8,13 +8,13 @@
 //! docs/cache.md describes modes and policies and says where each constant is from; docs/tier-format.md describes the metadata.
 //!
 //! ```
-//! # use blockdev::{Namespace, conformance::Memory};
+//! # use blockdev::{BlockDevice, Namespace, conformance::Memory};
 //! # use tier::{Config, Start, TierDevice};
 //! let memory = |bytes: u64| Memory::new(Namespace::plain(1, bytes / 4096, 4096), 32, 7);
 //! let devices = (memory(16 << 20), memory(4 << 20), memory(1 << 20));
 //! let config = Config { chunk: 64 << 10, ..Config::default() };
 //! let start = Start::Create { seed: 1, replace: false };
-//! let tier = TierDevice::open(config, start, devices, 0, |tier| tier.next_work())?;
+//! let tier = tier::open(config, start, devices, 0, |tier| tier.next_work())?;
 //! assert_eq!(tier.core().status().cache_blocks, (0, 64));
 //! # Ok::<(), tier::OpenError>(())
 //! ```
@@ -41,10 +41,10 @@ mod status;
 mod tests;
 
 pub use config::{
-    CHUNK_MAX, CHUNK_MIN, Config, ConfigError, MIGRATION_THRESHOLD, Mode, MqTunables, OriginId, PolicyKind,
+    CHUNK_MAX, CHUNK_MIN, Config, ConfigError, DeviceId, MIGRATION_THRESHOLD, Mode, MqTunables, PolicyKind,
     SECTOR, UnknownWord,
 };
-pub use device::TierDevice;
+pub use device::{TierDevice, begin, open};
 pub use error::{ControlError, OpenError};
 pub use fuzz::fuzz;
 pub use open::Start;

@@ -120,8 +120,20 @@ impl Core {
         }
     }
 
+    /// What is known of the use of a chunk.
+    fn cell(&mut self, oblock: Oblock) -> &mut Cell {
+        self.cells.entry(oblock).or_insert_with(|| {
+            let here = self.pieces.iter().filter(|piece| piece.uses_chunk && piece.oblock == Some(oblock));
+            here.fold(Cell::default(), |cell, piece| Cell {
+                pieces: cell.pieces + 1,
+                writing: cell.writing + u32::from(piece.act.writes()),
+                ..cell
+            })
+        })
+    }
+
     fn wait_for(&mut self, oblock: Oblock, piece: u32) {
-        self.cells.entry(oblock).or_insert(Cell::IDLE).waiting.push_back(piece);
+        self.cell(oblock).waiting.push_back(piece);
     }
 
     fn start(&mut self, now: Nanos, work: Work, lock: Lock, more: impl FnOnce(&mut Migration)) {
@@ -142,14 +154,14 @@ impl Core {
         // One whose data is a piece of the host counts against no threshold.
         self.migrating += u64::from(overwrite == NONE || self.config.policy.is_inline());
         let number = self.migrations.insert(migration);
-        let cell = self.cells.entry(work.oblock).or_insert(Cell::IDLE);
-        (cell.lock, cell.migration) = (lock, number);
+        let cell = self.cell(work.oblock);
+        (cell.lock, cell.migration) = (lock, Some(number));
         if holder != NONE {
             cell.waiting.push_front(holder);
         }
         if let Some(victim) = victim {
-            let cell = self.cells.entry(victim).or_insert(Cell::IDLE);
-            (cell.lock, cell.migration) = (Lock::All, number);
+            let cell = self.cell(victim);
+            (cell.lock, cell.migration) = (Lock::All, Some(number));
         }
         self.advance(now, number);
     }
@@ -458,13 +470,8 @@ impl Core {
     }
 
     fn unlock(&mut self, now: Nanos, oblock: Oblock) {
-        let Some(cell) = self.cells.get_mut(&oblock) else { return };
-        (cell.lock, cell.migration) = (Lock::Free, NONE);
-        let waiting = std::mem::take(&mut cell.waiting);
-        if cell.pieces == 0 {
-            self.cells.remove(&oblock);
-        }
-        for piece in waiting {
+        let Some(cell) = self.cells.remove(&oblock) else { return };
+        for piece in cell.waiting {
             self.map(now, piece);
         }
     }

@@ -1,7 +1,7 @@
 //! How a session begins: the metadata is read and checked, and the session's own table is written before the host gets an answer.
 
 use crate::chunk::{Bits, Cblock, Oblock};
-use crate::config::{Config, Mode};
+use crate::config::{Config, DeviceId, Mode};
 use crate::error::OpenError;
 use crate::metadata::BLOCK;
 use crate::metadata::layout::{Layout, SUPERBLOCKS};
@@ -56,6 +56,7 @@ impl Core {
             chunks: shape.cache_chunks,
             origin_bytes: shape.origin_bytes,
             origin: config.origin,
+            cache: config.cache,
             layout,
             discard_block: shape.discard_block,
             counts: Counts::default(),
@@ -88,6 +89,8 @@ impl Core {
             entries: Vec::new(),
             discards: Vec::new(),
             read: OpenStep::Superblocks,
+            older: false,
+            log_end: None,
         };
         let mut core = Self {
             policy: Policy::new(config.policy, config.mq, shape.cache_chunks, shape.origin_chunks, now),
@@ -184,6 +187,7 @@ impl Core {
     fn read_superblocks(&mut self, now: Nanos, block: u64, data: &[u8]) -> Result<(), OpenError> {
         let mut best: Option<(u8, Superblock)> = None;
         let mut worst = OpenError::Foreign;
+        let mut missing = false;
         let mut places = data.chunks_exact(BLOCK as usize);
         // Where the device takes one block at once, the first is kept as found so far.
         if block > 0 && self.commit.superblock.sequence > 0 {
@@ -198,9 +202,15 @@ impl Core {
                     }
                 }
                 Found::Version(version) => return Err(OpenError::Version(version)),
-                Found::Damaged => worst = OpenError::Damaged("both superblocks are"),
-                Found::Foreign => {}
+                Found::Damaged => {
+                    worst = OpenError::Damaged("both superblocks are");
+                    missing = true;
+                }
+                Found::Foreign => missing = true,
             }
+        }
+        if let Some(opening) = self.opening() {
+            opening.older |= missing;
         }
         let create = self.opening().is_some_and(|opening| opening.create);
         let replace = self.opening().is_some_and(|opening| opening.replace);
@@ -225,6 +235,10 @@ impl Core {
             }
             None => Err(worst),
             Some((_, found)) => {
+                if let Some(opening) = self.opening() {
+                    // The first one has no other beside it.
+                    opening.older &= found.sequence > 1;
+                }
                 self.check(&found)?;
                 let capacity = found.chunks;
                 if let Some(opening) = self.opening() {
@@ -239,8 +253,14 @@ impl Core {
 
     /// Holds a superblock against what was asked for and what there is.
     fn check(&self, found: &Superblock) -> Result<(), OpenError> {
-        let Config { chunk, origin, repair, .. } = self.config;
+        let Config { chunk, origin, cache, repair, .. } = self.config;
         let layout = found.layout;
+        // Power cuts leave sectors as they were or as they are to be, and a superblock differs in one sector only from any that was there before.
+        // So it is damaged for another reason.
+        let older = matches!(&self.phase, Phase::Opening(opening) if opening.older);
+        if older && !repair {
+            return Err(OpenError::SuperblockDamaged);
+        }
         let sane = layout.table > 0
             && layout.table < 1 << 32
             && (1..1 << 32).contains(&layout.log)
@@ -253,6 +273,9 @@ impl Core {
         }
         if found.origin != origin {
             return Err(OpenError::OriginId { recorded: found.origin, found: origin });
+        }
+        if found.cache != DeviceId::default() && found.cache != cache {
+            return Err(OpenError::CacheId { recorded: found.cache, found: cache });
         }
         if found.origin_bytes != self.shape.origin_bytes {
             let (recorded, found) = (found.origin_bytes, self.shape.origin_bytes);
@@ -327,7 +350,22 @@ impl Core {
         let mut index = block - layout.log_at();
         let Some(opening) = self.opening() else { return Ok(()) };
         for block in data.chunks_exact(BLOCK as usize) {
-            let Some(records) = table::decode_log(epoch, index, block) else { return self.load(now) };
+            if table::durable_before(epoch + 1, index, block).is_some() && !opening.older {
+                return Err(OpenError::Damaged("the log is newer than the superblock"));
+            }
+            let records = table::decode_log(epoch, index, block);
+            if let Some(end) = opening.log_end {
+                if table::durable_before(epoch, index, block).is_some_and(|durable| durable > end) {
+                    return Err(OpenError::Damaged("a block of the log is"));
+                }
+                index += 1;
+                continue;
+            }
+            let Some(records) = records else {
+                opening.log_end = Some(index);
+                index += 1;
+                continue;
+            };
             for record in records {
                 let entry = opening
                     .entries
@@ -355,8 +393,8 @@ impl Core {
     /// Fills the policy with what was read.
     fn load(&mut self, now: Nanos) -> Result<(), OpenError> {
         let Superblock { state, needs_check, mode, policy, counts, .. } = self.commit.superblock;
-        let in_order = state == State::Clean && !needs_check;
         let Some(opening) = self.opening() else { return Ok(()) };
+        let in_order = state == State::Clean && !needs_check && !opening.older;
         let (entries, discards) =
             (std::mem::take(&mut opening.entries), std::mem::take(&mut opening.discards));
         for (cblock, entry) in (0..).zip(entries) {

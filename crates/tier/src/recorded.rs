@@ -1,6 +1,6 @@
 //! What the metadata says of a tier that is not open.
 
-use crate::config::{Mode, OriginId, PolicyKind};
+use crate::config::{DeviceId, Mode, PolicyKind};
 use crate::error::OpenError;
 use crate::metadata::BLOCK;
 use crate::metadata::layout::SUPERBLOCKS;
@@ -16,12 +16,12 @@ pub struct Recorded {
     /// Bytes of the origin.
     pub origin_bytes: u64,
     /// The origin's identity.
-    pub origin: OriginId,
+    pub origin: DeviceId,
     /// The mode of the last session.
     pub mode: Mode,
     /// The policy of the last session.
     pub policy: PolicyKind,
-    /// The last session was shut down in order. If not, it runs still or ended with a crash.
+    /// The last session was shut down in order. If not, it runs still or ended with a crash, or what says so is damaged.
     pub in_order: bool,
     /// An operation of metadata failed: opening it needs [`repair`](crate::Config::repair).
     pub needs_check: bool,
@@ -42,14 +42,19 @@ impl Recorded {
     pub fn read(first: &[u8]) -> Result<Self, OpenError> {
         let mut best: Option<Superblock> = None;
         let mut worst = OpenError::Foreign;
+        let mut missing = false;
         for place in first.chunks_exact(BLOCK as usize).take(SUPERBLOCKS as usize) {
             match Superblock::decode(place) {
                 Found::Superblock(found) if best.is_none_or(|best| found.sequence > best.sequence) => {
                     best = Some(found);
                 }
-                Found::Superblock(_) | Found::Foreign => {}
+                Found::Superblock(_) => {}
+                Found::Foreign => missing = true,
                 Found::Version(version) => return Err(OpenError::Version(version)),
-                Found::Damaged => worst = OpenError::Damaged("both superblocks are"),
+                Found::Damaged => {
+                    worst = OpenError::Damaged("both superblocks are");
+                    missing = true;
+                }
             }
         }
         let found = best.ok_or(worst)?;
@@ -61,7 +66,7 @@ impl Recorded {
             origin: found.origin,
             mode: found.mode,
             policy: found.policy,
-            in_order: found.state == State::Clean,
+            in_order: found.state == State::Clean && !(missing && found.sequence > 1),
             needs_check: found.needs_check,
             hits_and_misses: [counts.read_hits, counts.read_misses, counts.write_hits, counts.write_misses],
             sequence: found.sequence,

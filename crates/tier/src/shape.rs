@@ -3,6 +3,7 @@
 use crate::chunk::{Cblock, Oblock};
 use crate::config::{Config, ConfigError, SECTOR};
 use crate::metadata::BLOCK;
+use crate::metadata::layout::Layout;
 use crate::metadata::table::DISCARDS;
 use blockdev::{Geometry, Limits};
 
@@ -41,6 +42,17 @@ pub struct Geometries {
     pub cache: Geometry,
     /// Of the metadata device.
     pub metadata: Geometry,
+}
+
+impl Config {
+    /// Whether a tier can be made of devices of these sizes.
+    ///
+    /// # Errors
+    /// It cannot.
+    pub fn check(&self, devices: &Geometries) -> Result<(), ConfigError> {
+        let shape = Shape::new(self, devices)?;
+        Layout::new(shape.cache_chunks, shape.metadata_bytes).map(drop)
+    }
 }
 
 /// Sizes in the tier's own blocks, and factors from them to those of the devices.

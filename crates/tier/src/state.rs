@@ -87,11 +87,14 @@ pub(crate) struct Piece {
     pub(crate) unpromoted: bool,
     /// The promotion that it is all of the data of.
     pub(crate) overwrites: u32,
+    /// It uses its chunk: a migration of the chunk waits for it.
+    pub(crate) uses_chunk: bool,
 }
 
 /// Who may use a chunk.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub(crate) enum Lock {
+    #[default]
     Free,
     /// Readers may.
     Writes,
@@ -99,21 +102,17 @@ pub(crate) enum Lock {
     All,
 }
 
-/// A chunk of the origin that is in use.
+/// A chunk of the origin with a migration, or with pieces that wait for one. Other chunks have none, so that a hit touches none.
+#[derive(Default)]
 pub(crate) struct Cell {
     pub(crate) lock: Lock,
-    /// Pieces under way, and those that write among them.
+    /// Pieces that use it, and those that write among them.
     pub(crate) pieces: u32,
     pub(crate) writing: u32,
     /// Whose lock it is.
-    pub(crate) migration: u32,
+    pub(crate) migration: Option<u32>,
     /// Pieces that wait for the lock.
     pub(crate) waiting: VecDeque<u32>,
-}
-
-impl Cell {
-    pub(crate) const IDLE: Self =
-        Self { lock: Lock::Free, pieces: 0, writing: 0, migration: NONE, waiting: VecDeque::new() };
 }
 
 /// Where a migration stands.
@@ -242,6 +241,10 @@ pub(crate) struct Opening {
     pub(crate) entries: Vec<Option<Entry>>,
     pub(crate) discards: Vec<u32>,
     pub(crate) read: OpenStep,
+    /// One of two superblocks is damaged or gone, and the one that is there may be older.
+    pub(crate) older: bool,
+    /// The first block that is not of the log. What is behind it is only looked at.
+    pub(crate) log_end: Option<u64>,
 }
 
 /// What opening reads.

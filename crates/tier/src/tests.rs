@@ -1,7 +1,7 @@
 //! The tier over devices in memory.
 
 use crate::{
-    Config, Control, ControlError, Counters, Mode, OpenError, OriginId, PolicyKind, Recorded, Start,
+    Config, Control, ControlError, Counters, DeviceId, Mode, OpenError, PolicyKind, Recorded, Start,
     TierDevice,
 };
 use blockdev::conformance::{self, Memory};
@@ -35,7 +35,7 @@ struct Bench {
 impl Bench {
     fn open(config: Config, start: Start, devices: (Memory, Memory, Memory)) -> Result<Self, OpenError> {
         let mut now = 0;
-        let tier = TierDevice::open(config, start, devices, 0, |tier| {
+        let tier = crate::open(config, start, devices, 0, |tier| {
             now = tier.next_work().max(now);
             now
         })?;
@@ -226,9 +226,18 @@ fn what_does_not_fit_is_refused() {
     let chunk = Config { chunk: 128 * KIB, ..plain };
     let (recorded, asked) = (64 * KIB, 128 * KIB);
     assert_eq!(open(chunk, Start::Open, made()), Err(OpenError::Chunk { recorded, asked }));
-    let other = Config { origin: OriginId([7; 16]), ..plain };
+    let other = Config { origin: DeviceId([7; 16]), ..plain };
     let error = open(other, Start::Open, made()).unwrap_err();
     assert!(matches!(error, OpenError::OriginId { .. }), "{error}");
+    let known = |id| Config { cache: DeviceId([id; 16]), ..plain };
+    let of_one = || Bench::new(known(1), 8 * MIB, MIB).tier.into_devices();
+    let (recorded, found) = (DeviceId([1; 16]), DeviceId([2; 16]));
+    assert_eq!(open(known(2), Start::Open, of_one()), Err(OpenError::CacheId { recorded, found }));
+    let (recorded, found) = (DeviceId([1; 16]), DeviceId::default());
+    assert_eq!(open(plain, Start::Open, of_one()), Err(OpenError::CacheId { recorded, found }));
+    assert_eq!(open(known(1), Start::Open, of_one()), Ok(()));
+    // One that was made before its identity was known.
+    assert_eq!(open(known(2), Start::Open, made()), Ok(()));
     let (_, cache, metadata) = made();
     let (recorded, found) = (8 * MIB, 9 * MIB);
     let error = OpenError::OriginSize { recorded, found };
@@ -420,5 +429,66 @@ fn a_tier_takes_no_more_than_40_bytes_for_a_chunk() {
         let bytes = core.memory() as f64 / count as f64;
         assert!(bytes <= 40.0, "{policy}: {bytes} bytes");
         println!("{policy}: {bytes:.1} bytes for each chunk");
+    }
+}
+
+/// Changes one byte of a block.
+fn damage(metadata: &mut Memory, block: u64, at: usize) {
+    let mut bytes = metadata.contents()[block as usize * 4096..][..4096].to_vec();
+    bytes[at] ^= 1;
+    overwrite(metadata, block, bytes);
+}
+
+/// A tier with dirty chunks that nobody shut down, and the numbers of its blocks of metadata: those of the log.
+fn crashed() -> ((Memory, Memory, Memory), u64, u64) {
+    let config = config(64 * KIB, Mode::Writeback, PolicyKind::Smq);
+    // Both superblocks are there after two sessions.
+    let mut bench = Bench::new(config, 8 * MIB, 2 * MIB);
+    assert_eq!(bench.change(Control::Close), Ok(()));
+    let mut bench = bench.reopen(config).expect("it opens");
+    for chunk in 0..12 {
+        bench.ok(Verb::WriteFua, chunk * 16, 16, 9);
+        bench.wait(3 * SECOND);
+        bench.ok(Verb::Write, chunk * 16, 16, chunk as u8 + 1);
+        bench.ok(Verb::Flush, 0, 0, 0);
+    }
+    bench.wait(3 * SECOND);
+    let devices = bench.tier.into_devices();
+    let contents = devices.2.contents();
+    let is_log = |block: &&u64| contents[**block as usize * 4096..].starts_with(b"TRNCTLOG");
+    let blocks: Vec<u64> = (0..contents.len() as u64 / 4096).collect();
+    let log: Vec<u64> = blocks.iter().filter(is_log).copied().collect();
+    assert!(log.len() > 3, "{log:?}");
+    (devices, log[0], log.len() as u64)
+}
+
+#[test]
+fn damage_of_what_was_durable_is_refused_and_never_passed_over() {
+    let config = config(64 * KIB, Mode::Writeback, PolicyKind::Smq);
+    let open = |config, devices| Bench::open(config, Start::Open, devices).map(|_| ());
+    let (devices, first, count) = crashed();
+    assert_eq!(open(config, devices), Ok(()));
+    for block in first..first + count {
+        let (mut devices, ..) = crashed();
+        damage(&mut devices.2, block, 100);
+        let opened = open(config, devices);
+        // What was behind the last one, nobody knows: a power cut may have torn it.
+        let last = block == first + count - 1;
+        assert_eq!(opened.is_ok(), last, "block {block} of {first} and {count}: {opened:?}");
+    }
+    for slot in 0..2 {
+        for at in [3, 40] {
+            let (mut devices, ..) = crashed();
+            damage(&mut devices.2, slot, at);
+            assert_eq!(open(config, devices), Err(OpenError::SuperblockDamaged));
+        }
+        let (mut devices, ..) = crashed();
+        damage(&mut devices.2, slot, 40);
+        // As after a crash: everything is dirty, or the log says that something is missing.
+        let repaired = Bench::open(Config { repair: true, ..config }, Start::Open, devices);
+        if let Ok(bench) = repaired {
+            let status = bench.tier.core().status();
+            assert_eq!(status.cache_blocks.0, bench.tier.core().dirty(), "{status}");
+        }
     }
 }

@@ -50,3 +50,28 @@ fn a_changed_answer_is_found() {
         .collect();
     assert!(tier::replay_policy(&fewer, &std::collections::BTreeSet::new()).is_err());
 }
+
+/// A processor of a busy guest may record its call long after others have made theirs.
+#[test]
+fn a_call_that_is_recorded_late_is_put_back() {
+    let text = recorded();
+    let lines: Vec<&str> = text.lines().collect();
+    let policy = |at: usize| lines[at].split(' ').nth(1);
+    let works = |at: &usize| lines[*at].starts_with("work ") && !lines[*at].contains(" -61");
+    let mut late = 0;
+    for work in (0..lines.len()).filter(works).step_by(40).take(8) {
+        // The lookup that made the policy want this.
+        let caused = |at: &usize| policy(*at) == policy(work) && lines[*at].starts_with("look ");
+        let Some(cause) = (0..work).rev().find(caused) else { continue };
+        let to = (work..lines.len()).filter(|at| policy(*at) == policy(work)).nth(9).expect("more calls");
+        let mut mixed = lines.clone();
+        mixed[cause..=to].rotate_left(1);
+        if tier::replay_policy(&mixed, &std::collections::BTreeSet::new()).is_err() {
+            let (_, corrections) =
+                agree(&mixed.join("\n")).unwrap_or_else(|why| panic!("line {cause}: {why}"));
+            assert!(corrections > 0);
+            late += 1;
+        }
+    }
+    assert!(late > 0, "no call of these mattered");
+}

@@ -1,8 +1,8 @@
 //! What a cache does when a device fails, mode by mode.
 
-use super::disk::{Disk, Power};
 use crate::{Config, Control, ControlError, LogDevice, Mode, OpenError, Start};
 use blockdev::{BlockDevice, Limits, Nanos, Operation, Status, Verb};
+use stack::model::{Disk, Power};
 
 const BLOCK: usize = 4096;
 /// A block that is cached, and one that is not.
@@ -39,7 +39,7 @@ impl Failing {
         mut now: Nanos,
     ) -> Result<(LogDevice<Disk, Disk>, Nanos), OpenError> {
         let devices = (origin.clone(), cache.clone());
-        let cache = LogDevice::open(config, start, devices, now, |cache| {
+        let cache = crate::open(config, start, devices, now, |cache| {
             now = cache.next_work().max(now);
             now
         })?;

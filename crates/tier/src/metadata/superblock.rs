@@ -3,7 +3,7 @@
 use super::BLOCK;
 use super::checksum;
 use super::layout::Layout;
-use crate::config::{Mode, OriginId, PolicyKind};
+use crate::config::{DeviceId, Mode, PolicyKind};
 use zerocopy::little_endian::{U32, U64};
 use zerocopy::{FromBytes, FromZeros, Immutable, IntoBytes, KnownLayout};
 
@@ -47,7 +47,9 @@ pub(crate) struct Superblock {
     pub(crate) chunk: u64,
     pub(crate) chunks: u32,
     pub(crate) origin_bytes: u64,
-    pub(crate) origin: OriginId,
+    pub(crate) origin: DeviceId,
+    /// The cache device of the session; zeroes where it is not known.
+    pub(crate) cache: DeviceId,
     pub(crate) layout: Layout,
     /// Bytes of a block of discards.
     pub(crate) discard_block: u64,
@@ -78,6 +80,7 @@ struct Raw {
     log: U64,
     discard_block: U64,
     counts: [U64; 4],
+    cache: [u8; 16],
 }
 
 /// What a place for a superblock holds.
@@ -125,6 +128,7 @@ impl Superblock {
             chunks: self.chunks.into(),
             origin_bytes: self.origin_bytes.into(),
             origin: self.origin.0,
+            cache: self.cache.0,
             table: self.layout.table.into(),
             log: self.layout.log.into(),
             discard_block: self.discard_block.into(),
@@ -171,7 +175,8 @@ impl Superblock {
             chunk: raw.chunk.get(),
             chunks: raw.chunks.get(),
             origin_bytes: raw.origin_bytes.get(),
-            origin: OriginId(raw.origin),
+            origin: DeviceId(raw.origin),
+            cache: DeviceId(raw.cache),
             layout: Layout { table: raw.table.get(), log: raw.log.get() },
             discard_block: raw.discard_block.get(),
             counts: Counts { read_hits, read_misses, write_hits, write_misses },
@@ -196,7 +201,8 @@ mod tests {
             chunk: 1 << 20,
             chunks: 1234,
             origin_bytes: 1 << 40,
-            origin: OriginId([9; 16]),
+            origin: DeviceId([9; 16]),
+            cache: DeviceId([5; 16]),
             layout: Layout { table: 5, log: 77 },
             discard_block: 4 << 20,
             counts: Counts { read_hits: 1, read_misses: 2, write_hits: 3, write_misses: 4 },

@@ -38,7 +38,9 @@ struct Header {
     magic: [u8; 8],
     checksum: U32,
     /// Entries or records in it.
-    count: U32,
+    count: U16,
+    /// Of a block of the log: one more than the blocks before it that were written with it. The others were durable by then.
+    before: U16,
     epoch: U64,
     index: U64,
 }
@@ -91,11 +93,18 @@ impl Record {
     }
 }
 
-fn block(kind: Kind, epoch: u64, index: u64, count: usize, body: impl Iterator<Item = u8>) -> Vec<u8> {
+fn block(
+    kind: Kind,
+    epoch: u64,
+    index: u64,
+    (count, before): (usize, u64),
+    body: impl Iterator<Item = u8>,
+) -> Vec<u8> {
     let header = Header {
         magic: kind.magic(),
         checksum: 0.into(),
-        count: (count as u32).into(),
+        count: (count as u16).into(),
+        before: u16::try_from(before).unwrap_or(0).into(),
         epoch: epoch.into(),
         index: index.into(),
     };
@@ -126,7 +135,7 @@ pub(crate) fn encode(epoch: u64, index: u64, entries: impl Iterator<Item = Optio
         },
     });
     let raw: Vec<RawEntry> = raw.collect();
-    block(Kind::Table, epoch, index, raw.len(), raw.as_bytes().iter().copied())
+    block(Kind::Table, epoch, index, (raw.len(), 0), raw.as_bytes().iter().copied())
 }
 
 /// The entries of a block of the table; `None` if it is damaged, or another block.
@@ -145,7 +154,7 @@ pub(crate) fn decode(epoch: u64, index: u64, bytes: &[u8]) -> Option<Vec<Option<
 
 /// The block of discards.
 pub(crate) fn encode_discards(epoch: u64, bits: impl Iterator<Item = u8>) -> Vec<u8> {
-    block(Kind::Discards, epoch, 0, 0, bits.take(DISCARDS as usize / 8))
+    block(Kind::Discards, epoch, 0, (0, 0), bits.take(DISCARDS as usize / 8))
 }
 
 /// Which blocks of discards are set; `None` if the block is damaged.
@@ -155,8 +164,8 @@ pub(crate) fn decode_discards(epoch: u64, bytes: &[u8]) -> Option<Vec<u32>> {
     Some((0..DISCARDS as u32).filter(set).collect())
 }
 
-/// A block of the log.
-pub(crate) fn encode_log(epoch: u64, index: u64, records: &[Record]) -> Vec<u8> {
+/// A block of the log. `first` is the first one that is written with it.
+pub(crate) fn encode_log(epoch: u64, index: u64, first: u64, records: &[Record]) -> Vec<u8> {
     let raw = records.iter().map(|record| {
         let (kind, oblock) = match record {
             Record::Insert(_, oblock) => (1, oblock.0),
@@ -166,7 +175,14 @@ pub(crate) fn encode_log(epoch: u64, index: u64, records: &[Record]) -> Vec<u8> 
         RawRecord { cblock: record.cblock().0.into(), oblock: oblock.into(), kind, reserved: [0; 3] }
     });
     let raw: Vec<RawRecord> = raw.collect();
-    block(Kind::Log, epoch, index, records.len(), raw.as_bytes().iter().copied())
+    block(Kind::Log, epoch, index, (records.len(), index - first + 1), raw.as_bytes().iter().copied())
+}
+
+/// Blocks of the log before this number were durable when this one was written; `None` if it is damaged, another block, or does not say.
+pub(crate) fn durable_before(epoch: u64, index: u64, bytes: &[u8]) -> Option<u64> {
+    open(Kind::Log, epoch, index, bytes)?;
+    let (header, _) = Header::ref_from_prefix(bytes).ok()?;
+    (index + 1).checked_sub(header.before.get().into()).filter(|_| header.before.get() > 0)
 }
 
 /// The records of a block of the log; `None` where the log has ended.
@@ -207,8 +223,11 @@ mod tests {
                 _ => Record::Clean(Cblock(n)),
             })
             .collect();
-        let mut log = encode_log(5, 0, &records);
+        let mut log = encode_log(5, 0, 0, &records);
         assert_eq!(decode_log(5, 0, &log), Some(records));
+        assert_eq!(durable_before(5, 0, &log), Some(0));
+        assert_eq!(durable_before(5, 9, &encode_log(5, 9, 7, &[])), Some(7));
+        assert_eq!((durable_before(4, 0, &log), durable_before(5, 1, &log)), (None, None));
         log[4000] ^= 1;
         assert_eq!(decode_log(5, 0, &log), None, "torn");
         let discards = encode_discards(5, [3u8, 0, 128].into_iter());

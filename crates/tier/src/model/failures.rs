@@ -1,8 +1,8 @@
 //! What a tier does when a device fails, mode by mode.
 
-use super::disk::{Disk, Power};
 use crate::{Config, Control, ControlError, Health, Mode, OpenError, Start, TierDevice};
 use blockdev::{BlockDevice, Limits, Nanos, Operation, Status, Verb};
+use stack::model::{Disk, Power};
 
 const CHUNK: u64 = 64 << 10;
 const SECOND: Nanos = 1_000_000_000;
@@ -45,7 +45,7 @@ impl Failing {
         mut now: Nanos,
     ) -> Result<(TierDevice<Disk, Disk, Disk>, Nanos), OpenError> {
         let devices = (origin.clone(), cache.clone(), metadata.clone());
-        let tier = TierDevice::open(config, start, devices, now, |tier| {
+        let tier = crate::open(config, start, devices, now, |tier| {
             now = tier.next_work().max(now);
             now
         })?;

@@ -9,12 +9,11 @@ const DIRTY: u32 = 1 << 29;
 const PENDING: u32 = 1 << 30;
 const MAPPED: u32 = 1 << 31;
 
-/// What is known of a chunk: 16 bytes, the links of a list, the link of a bucket, and a block number with three flags.
+/// What is known of a chunk: 12 bytes, the links of a list, and a block number with three flags.
 #[derive(Clone, Copy)]
 struct Entry {
     next: u32,
     prev: u32,
-    chain: u32,
     block: u32,
 }
 
@@ -30,7 +29,7 @@ impl Entries {
     /// So many entries, and sentinels behind them. With levels, each has one.
     pub(super) fn new(count: u32, sentinels: u32, levels: bool) -> Self {
         let all = count as usize + sentinels as usize;
-        let empty = Entry { next: NONE, prev: NONE, chain: NONE, block: 0 };
+        let empty = Entry { next: NONE, prev: NONE, block: 0 };
         Self {
             all: vec![empty; all],
             levels: if levels { vec![0; all] } else { Vec::new() },
@@ -195,67 +194,98 @@ impl List {
     }
 }
 
-/// Finds entries by their block.
+/// Finds entries by their block: a table with linear probing (Knuth, volume 3, 6.4, algorithms L and R). A cell has an entry's number and, in the bits
+/// above it, some of the block's hash. So a search looks at cells side by side, and at hardly any entry but the one that it finds.
 pub(super) struct Table {
-    buckets: Vec<u32>,
-    shift: u32,
+    cells: Vec<u32>,
+    /// Bits of an entry's number.
+    bits: u32,
 }
 
+/// A cell without an entry.
+const EMPTY: u32 = u32::MAX;
+
 impl Table {
-    /// For so many entries: a bucket for every two to four of them.
-    pub(super) fn new(entries: u32) -> Self {
-        let buckets = (entries / 2).max(16).next_power_of_two() / 2;
-        let buckets = buckets.max(16);
-        Self { buckets: vec![NONE; buckets as usize], shift: 64 - buckets.ilog2() }
+    /// For so many entries, of those whose numbers are below `numbers`. A cell more for every seven of them, at least, stays empty.
+    pub(super) fn new(entries: u32, numbers: u32) -> Self {
+        let cells = entries as usize + entries as usize / 7 + 2;
+        // So that no entry makes a cell look empty.
+        Self { cells: vec![EMPTY; cells], bits: u32::BITS - numbers.leading_zeros() }
+    }
+
+    /// The cell where the search for a block begins, and the bits of its hash that cells have.
+    #[inline]
+    fn home(&self, block: u32) -> (usize, u32) {
+        // Multiplicative hashing (Knuth, volume 3, 6.4): 2^64 over the golden ratio.
+        let hash = u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15);
+        let cell = ((hash >> 32) * self.cells.len() as u64) >> 32;
+        (cell as usize, (hash >> 16) as u32 >> self.bits)
     }
 
     #[inline]
-    fn bucket(&self, block: u32) -> usize {
-        // Multiplicative hashing (Knuth, volume 3, 6.4): 2^64 over the golden ratio.
-        (u64::from(block).wrapping_mul(0x9E37_79B9_7F4A_7C15) >> self.shift) as usize
+    fn after(&self, cell: usize) -> usize {
+        if cell + 1 == self.cells.len() { 0 } else { cell + 1 }
+    }
+
+    #[inline]
+    fn number(&self, cell: u32) -> u32 {
+        cell & !(u32::MAX << self.bits)
     }
 
     #[inline]
     pub(super) fn find(&self, entries: &Entries, block: u32) -> Option<u32> {
-        let mut at = self.buckets[self.bucket(block)];
-        while at != NONE {
-            if entries.block(at) == block {
-                return Some(at);
+        let (mut at, hash) = self.home(block);
+        loop {
+            let cell = self.cells[at];
+            if cell == EMPTY {
+                return None;
             }
-            at = entries.all[at as usize].chain;
+            if cell >> self.bits == hash && entries.block(self.number(cell)) == block {
+                return Some(self.number(cell));
+            }
+            at = self.after(at);
         }
-        None
     }
 
-    pub(super) fn insert(&mut self, entries: &mut Entries, at: u32) {
-        let bucket = self.bucket(entries.block(at));
-        entries.all[at as usize].chain = self.buckets[bucket];
-        self.buckets[bucket] = at;
-        entries.set_flag(at, MAPPED, true);
+    pub(super) fn insert(&mut self, entries: &mut Entries, number: u32) {
+        let (mut at, hash) = self.home(entries.block(number));
+        while self.cells[at] != EMPTY {
+            at = self.after(at);
+        }
+        self.cells[at] = hash << self.bits | number;
+        entries.set_flag(number, MAPPED, true);
     }
 
-    pub(super) fn remove(&mut self, entries: &mut Entries, at: u32) {
-        let bucket = self.bucket(entries.block(at));
-        let chain = entries.all[at as usize].chain;
-        entries.set_flag(at, MAPPED, false);
-        if self.buckets[bucket] == at {
-            self.buckets[bucket] = chain;
-            return;
-        }
-        let mut before = self.buckets[bucket];
-        while before != NONE {
-            let next = entries.all[before as usize].chain;
-            if next == at {
-                entries.all[before as usize].chain = chain;
+    pub(super) fn remove(&mut self, entries: &mut Entries, number: u32) {
+        entries.set_flag(number, MAPPED, false);
+        let (mut hole, hash) = self.home(entries.block(number));
+        while self.cells[hole] != hash << self.bits | number {
+            if self.cells[hole] == EMPTY {
                 return;
             }
-            before = next;
+            hole = self.after(hole);
         }
+        // Who was pushed behind the hole comes back to it, so that searches need not go on at empty cells.
+        let mut at = hole;
+        loop {
+            at = self.after(at);
+            let cell = self.cells[at];
+            if cell == EMPTY {
+                break;
+            }
+            let home = self.home(entries.block(self.number(cell))).0;
+            let stays = if hole < at { hole < home && home <= at } else { hole < home || home <= at };
+            if !stays {
+                self.cells[hole] = cell;
+                hole = at;
+            }
+        }
+        self.cells[hole] = EMPTY;
     }
 
     /// Bytes of memory.
     pub(super) fn memory(&self) -> usize {
-        self.buckets.capacity() * size_of::<u32>()
+        self.cells.capacity() * size_of::<u32>()
     }
 }
 
@@ -284,20 +314,34 @@ mod tests {
         assert_eq!((entries.first_real(list.head), entries.last_real(&list), list.len), (NONE, NONE, 0));
     }
 
+    /// Random entries come and go, in tables that are nearly empty or full, and whose cells have many or no bits of the hash.
     #[test]
-    fn the_table_finds_what_was_inserted() {
-        let (mut entries, mut table) = (Entries::new(1000, 0, false), Table::new(1000));
-        for at in 0..1000 {
-            entries.assign(at, at * 7919);
-            table.insert(&mut entries, at);
-        }
-        for at in (0..1000).step_by(3) {
-            table.remove(&mut entries, at);
-        }
-        for at in 0..1000 {
-            let found = table.find(&entries, at * 7919);
-            assert_eq!(found, (at % 3 != 0).then_some(at));
-            assert_eq!(entries.is_mapped(at), at % 3 != 0);
+    fn the_table_finds_what_is_in_it() {
+        for (seed, (most, numbers)) in
+            [(3, 3), (100, 100), (1000, 3000), (64, 1 << 29)].into_iter().enumerate()
+        {
+            let mut random = rng::Rng::new(seed as u64);
+            let (mut entries, mut table) = (Entries::new(most, 0, false), Table::new(most, numbers));
+            let mut there = vec![None; most as usize];
+            for step in 0..20_000 {
+                let at = random.below(u64::from(most)) as u32;
+                match there[at as usize].take() {
+                    Some(_) if step % 3000 > 200 => table.remove(&mut entries, at),
+                    Some(block) => there[at as usize] = Some(block),
+                    None => {
+                        // Blocks of their own, some of them beside each other.
+                        let block = (random.below(50) as u32 * most + at) & BLOCK;
+                        entries.assign(at, block);
+                        table.insert(&mut entries, at);
+                        there[at as usize] = Some(block);
+                    }
+                }
+                let block = random.below(50 * u64::from(most)) as u32;
+                let expected = there.iter().position(|other| *other == Some(block));
+                let found = table.find(&entries, block);
+                assert_eq!(found, expected.map(|at| at as u32), "seed {seed}, step {step}");
+                assert_eq!(entries.is_mapped(at), there[at as usize].is_some());
+            }
         }
     }
 }

@@ -101,7 +101,7 @@ impl Mq {
             tunables,
             entries,
             hits: vec![0; 2 * chunks as usize],
-            table: Table::new(chunks),
+            table: Table::new(2 * chunks, 2 * chunks),
             free,
             watched_free,
             watched: Queue::EMPTY,

@@ -154,7 +154,7 @@ impl Replay {
         let start = if self.made { Start::Open } else { Start::Create { seed: 1, replace: false } };
         // dm-cache begins when the step ends.
         let mut now = self.now.max(ends);
-        let tier = TierDevice::open(self.config, start, devices, now, |tier| {
+        let tier = tier::open(self.config, start, devices, now, |tier| {
             now = tier.next_work().max(now);
             now
         });

@@ -5,9 +5,14 @@ use tier::{Agreement, Difference, replay_policy};
 
 /// Corrections of a trace, at most.
 const CORRECTIONS: usize = 6;
+/// A processor of the guest that has no time records its call late: by so many calls of the same policy, at most.
+const LATE: usize = 24;
+/// What a call that is missing changes shows at once, or so many calls of the same policy later, at most.
+const SHOWS: usize = 4;
 
-/// Holds the tier's smq against a trace. Returns what was the same, and how often the trace had to be corrected: two calls of different
-/// processors are recorded in the wrong order at times, and the clock may have ticked between a probe and the look at it.
+/// Holds the tier's smq against a trace. Returns what was the same, and how often the trace had to be corrected. A probe records a call
+/// where it returns, when the policy's lock is free again: a call of another processor may be recorded before it. And the clock may have ticked
+/// between a probe and the look at it.
 ///
 /// # Errors
 /// The first answer that differs.
@@ -42,12 +47,26 @@ fn correct(lines: &mut [&str], later: &mut BTreeSet<usize>, difference: &Differe
         }
     }
     let at = difference.line;
-    for other in (at.saturating_sub(6)..at).rev().chain(at + 1..(at + 6).min(lines.len())) {
-        lines.swap(at, other);
+    let policy = |line: &str| line.split(' ').nth(1).map(str::to_owned);
+    let same = |other: &usize| policy(lines[*other]) == policy(lines[at]);
+    let before: Vec<usize> = (0..at).rev().filter(same).take(LATE).collect();
+    let after: Vec<usize> = (at + 1..lines.len()).filter(same).take(LATE).collect();
+    // A call that was recorded late belongs before this one, or this one was late and belongs before others.
+    for to in std::iter::once(at).chain(before.iter().copied().take(SHOWS)) {
+        for from in after.iter().copied() {
+            lines[to..=from].rotate_right(1);
+            if further(lines, later) {
+                return true;
+            }
+            lines[to..=from].rotate_left(1);
+        }
+    }
+    for to in before {
+        lines[to..=at].rotate_right(1);
         if further(lines, later) {
             return true;
         }
-        lines.swap(at, other);
+        lines[to..=at].rotate_left(1);
     }
     false
 }

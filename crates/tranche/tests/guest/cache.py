@@ -13,7 +13,7 @@ A line of LOAD is a step, with numbers in blocks of 4 KiB:
     table MODE POLICY            makes the cache, or gives it another mode and policy
     remove                       takes it away
     think MICROSECONDS           waits so long after each of the following requests
-    pause MILLISECONDS           waits
+    pause MILLISECONDS           waits, and then as long as fewer and fewer chunks are dirty: a busy machine takes its time
     until MILLISECONDS           waits until so much time has passed since the beginning
     read|write|fua|discard LBA BLOCKS
     flush
@@ -105,6 +105,15 @@ class Cache:
         line = request[312 + 40 :].split(b"\0", 1)[0].split()
         return [int(line[3].split(b"/")[0])] + [int(word) for word in line[4:11]]
 
+    def settle(self):
+        """Waits until nothing is dirty, or nothing has been written back for some seconds."""
+        dirty, since = self.status()[7], time.monotonic()
+        while dirty > 0 and time.monotonic() - since < 5:
+            time.sleep(0.5)
+            now = self.status()[7]
+            if now != dirty:
+                dirty, since = now, time.monotonic()
+
     def do(self, number, word, numbers):
         """One step. Whether it was a request."""
         if word in ("read", "write", "fua", "discard"):
@@ -125,6 +134,7 @@ class Cache:
             os.fsync(self.files[0])
         elif word == "pause":
             time.sleep(int(numbers[0]) / 1e3)
+            self.settle()
             return False
         elif word == "until":
             time.sleep(max(0.0, self.began + int(numbers[0]) / 1e3 - time.monotonic()))

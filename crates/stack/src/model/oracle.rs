@@ -3,13 +3,13 @@
 use std::collections::BTreeSet;
 
 /// Bytes of a sector.
-pub(crate) const SECTOR: usize = 512;
+pub const SECTOR: usize = 512;
 
 /// What a sector holds: zeroes, or what was written with this stamp.
-pub(crate) type Stamp = u64;
+pub type Stamp = u64;
 
 /// The contents of a sector that is written with this stamp.
-pub(crate) fn contents(sector: u64, stamp: Stamp) -> [u8; SECTOR] {
+pub fn contents(sector: u64, stamp: Stamp) -> [u8; SECTOR] {
     let mut bytes = [0; SECTOR];
     if stamp > 0 {
         for (n, word) in bytes.chunks_exact_mut(8).enumerate() {
@@ -21,7 +21,7 @@ pub(crate) fn contents(sector: u64, stamp: Stamp) -> [u8; SECTOR] {
 }
 
 /// The stamp of a sector's contents, if they are whole and the sector's own.
-pub(crate) fn stamp(sector: u64, bytes: &[u8]) -> Option<Stamp> {
+pub fn stamp(sector: u64, bytes: &[u8]) -> Option<Stamp> {
     let stamp = u64::from_le_bytes(bytes[..8].try_into().expect("eight bytes"));
     (bytes == contents(sector, stamp)).then_some(stamp)
 }
@@ -46,32 +46,33 @@ struct Sector {
 }
 
 /// All sectors, and a clock of ends.
-pub(crate) struct Oracle {
+pub struct Oracle {
     sectors: Vec<Sector>,
     clock: u64,
 }
 
 impl Oracle {
-    pub(crate) fn new(sectors: u64) -> Self {
+    /// So many sectors of zeroes.
+    pub fn new(sectors: u64) -> Self {
         let zeroes = Value { stamp: 0, ended: 0, uncertain: false };
         let sector = Sector { values: vec![zeroes], found: None };
         Self { sectors: vec![sector; sectors as usize], clock: 0 }
     }
 
     /// The time by which everything has ended that has ended.
-    pub(crate) fn clock(&self) -> u64 {
+    pub fn clock(&self) -> u64 {
         self.clock
     }
 
     /// A write of a sector begins.
-    pub(crate) fn begin(&mut self, sector: u64, stamp: Stamp, trim: bool) {
+    pub fn begin(&mut self, sector: u64, stamp: Stamp, trim: bool) {
         let sector = &mut self.sectors[sector as usize];
         sector.values.push(Value { stamp, ended: u64::MAX, uncertain: trim });
         sector.found = None;
     }
 
     /// A write of a sector has ended: it did what it should, or failed.
-    pub(crate) fn end(&mut self, sector: u64, stamp: Stamp, ok: bool) {
+    pub fn end(&mut self, sector: u64, stamp: Stamp, ok: bool) {
         self.clock += 1;
         let sector = &mut self.sectors[sector as usize];
         let under_way = |value: &&mut Value| value.stamp == stamp && value.ended == u64::MAX;
@@ -82,7 +83,7 @@ impl Oracle {
     }
 
     /// A flush that began at this time has ended.
-    pub(crate) fn flushed(&mut self, began: u64) {
+    pub fn flushed(&mut self, began: u64) {
         for sector in &mut self.sectors {
             let covered = |value: &Value| value.ended <= began && !value.uncertain;
             if let Some(last) = sector.values.iter().rposition(covered) {
@@ -92,7 +93,7 @@ impl Oracle {
     }
 
     /// A write of a sector is durable.
-    pub(crate) fn durable(&mut self, sector: u64, stamp: Stamp) {
+    pub fn durable(&mut self, sector: u64, stamp: Stamp) {
         let sector = &mut self.sectors[sector as usize];
         let is_it = |value: &Value| value.stamp == stamp && !value.uncertain;
         if let Some(last) = sector.values.iter().rposition(is_it) {
@@ -111,7 +112,7 @@ impl Oracle {
     }
 
     /// A read found these contents. Why they cannot be there.
-    pub(crate) fn read(&mut self, sector: u64, bytes: &[u8]) -> Option<String> {
+    pub fn read(&mut self, sector: u64, bytes: &[u8]) -> Option<String> {
         let may = self.may_hold(sector);
         match stamp(sector, bytes) {
             Some(stamp) if may.contains(&stamp) => {
@@ -126,7 +127,7 @@ impl Oracle {
     }
 
     /// The first read after a crash found these contents. Why they cannot be there.
-    pub(crate) fn read_after_crash(&mut self, sector: u64, bytes: &[u8]) -> Option<String> {
+    pub fn read_after_crash(&mut self, sector: u64, bytes: &[u8]) -> Option<String> {
         let it = &mut self.sectors[sector as usize];
         match stamp(sector, bytes) {
             Some(stamp) if it.values.iter().any(|value| value.stamp == stamp) => {

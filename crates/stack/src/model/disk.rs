@@ -7,19 +7,21 @@ use std::rc::Rc;
 
 /// The power of all devices. It fails after a number of calls.
 #[derive(Clone, Default)]
-pub(crate) struct Power(Rc<Cell<Option<u64>>>);
+pub struct Power(Rc<Cell<Option<u64>>>);
 
 impl Power {
     /// It fails after so many requests from now on.
-    pub(crate) fn fails_after(&self, calls: u64) {
+    pub fn fails_after(&self, calls: u64) {
         self.0.set(Some(calls));
     }
 
-    pub(crate) fn restore(&self) {
+    /// It is back, and stays.
+    pub fn restore(&self) {
         self.0.set(None);
     }
 
-    pub(crate) fn is_off(&self) -> bool {
+    /// Whether it is off: devices refuse everything.
+    pub fn is_off(&self) -> bool {
         self.0.get() == Some(0)
     }
 
@@ -60,17 +62,25 @@ struct State {
 
 /// A device. Clones are the same one.
 #[derive(Clone)]
-pub(crate) struct Disk {
+pub struct Disk {
     state: Rc<RefCell<State>>,
     power: Power,
 }
 
 /// It is of no more use.
 #[derive(Debug)]
-pub(crate) struct Gone;
+pub struct Gone;
+
+/// Random limits of a device.
+pub fn limits(rng: &mut Rng) -> Limits {
+    let transfer = [8, 16, 24, 64, 256][rng.below(5) as usize];
+    let write_zeroes = [8, 40, 4096][rng.below(3) as usize];
+    Limits { transfer, write_zeroes, deallocate: [64, 4096][rng.below(2) as usize], ..Limits::NONE }
+}
 
 impl Disk {
-    pub(crate) fn new(block_size: u32, blocks: u64, limits: Limits, seed: u64, power: &Power) -> Self {
+    /// A device of zeroes.
+    pub fn new(block_size: u32, blocks: u64, limits: Limits, seed: u64, power: &Power) -> Self {
         let bytes = block_size as usize * blocks as usize;
         let state = State {
             geometry: Geometry { block_size, blocks, limits },
@@ -86,21 +96,22 @@ impl Disk {
     }
 
     /// Requests fail with this probability per billion.
-    pub(crate) fn fail(&self, failing: u32) {
+    pub fn fail(&self, failing: u32) {
         self.state.borrow_mut().failing = failing;
     }
 
     /// It is gone, until [`Disk::restart`].
-    pub(crate) fn vanish(&self) {
+    pub fn vanish(&self) {
         self.state.borrow_mut().gone = true;
     }
 
-    pub(crate) fn is_gone(&self) -> bool {
+    /// Whether it is gone.
+    pub fn is_gone(&self) -> bool {
         self.state.borrow().gone
     }
 
     /// What was under way is done or not. With a loss of power, what was not flushed is lost in parts.
-    pub(crate) fn restart(&self, power_lost: bool) {
+    pub fn restart(&self, power_lost: bool) {
         let state = &mut *self.state.borrow_mut();
         let block = state.geometry.block_size as usize;
         state.gone = false;
@@ -129,7 +140,7 @@ impl Disk {
     }
 
     /// A device of another size with the same contents.
-    pub(crate) fn resized(&self, blocks: u64) -> Self {
+    pub fn resized(&self, blocks: u64) -> Self {
         {
             let state = &mut *self.state.borrow_mut();
             let bytes = state.geometry.block_size as usize * blocks as usize;
@@ -171,7 +182,7 @@ impl State {
                     other.covers = other.covers.saturating_sub(covers);
                 }
             }
-            other => panic!("the tier asks for {other:?}"),
+            other => panic!("a cache asks for {other:?}"),
         }
     }
 }
