@@ -95,11 +95,22 @@ impl Drive {
     /// # Errors
     /// The first value of the configuration that cannot be.
     pub fn new(config: Config) -> Result<Drive, ConfigError> {
+        Self::made(config, 0)
+    }
+
+    /// A new drive with a number of its own, by which hosts tell its namespaces from those of another drive that is configured alike: their identifiers
+    /// (NGUID, UUID) come from the serial number, this number, and how many namespaces there were before. With 0 drives that are configured alike have the
+    /// same ones, as every run of a simulation should.
+    ///
+    /// # Errors
+    /// The first value of the configuration that cannot be.
+    pub fn made(config: Config, mark: u64) -> Result<Drive, ConfigError> {
         config.check()?;
         let ftl = Ftl::new(config.effective_ftl())?;
         let namespaces = Namespaces::new(config.max_namespaces);
         let mut drive = Drive::from(Core::new(config, ftl, namespaces, PersistentState::default()));
         drive.core.persistent.power_cycles = 1;
+        drive.core.persistent.mark = mark;
         fdp::enable_initial(&mut drive.core);
         management::create_initial(&mut drive.core)?;
         drive.note_power_on(Nanos::ZERO, false);
@@ -160,6 +171,15 @@ impl Drive {
         snapshot.critical_warning = inputs.critical_warning;
         snapshot.backup_failed = inputs.backup_failed;
         snapshot
+    }
+
+    /// How many dies of flash sense, program or erase at `now`, and how many dies there are. Changes nothing.
+    pub fn busy_dies(&self, now: Nanos) -> (u32, u32) {
+        let core = &self.core;
+        let of_flash = core
+            .sets()
+            .filter_map(|(id, _)| Some((core.ftl.busy_units(id, now)?, core.set_properties(id).units)));
+        of_flash.fold((0, 0), |(busy, all), (works, units)| (busy + works, all + units))
     }
 
     /// How many bytes a command moves, and in which direction. A transport needs it to gather the data of a write

@@ -63,6 +63,7 @@ mod streams;
 mod telemetry;
 mod temperature;
 mod uuid;
+mod zone_state;
 mod zone_table;
 mod zones;
 

@@ -92,6 +92,7 @@ pub(crate) const LOGS: &[LogInfo] = &[
     log(LogId::MEMBLAZE_SMART),
     LogInfo { by_namespace: true, ..log(LogId::NAMESPACE_STATISTICS) },
     private(LogId::CONTROLLERS),
+    private(LogId::SET_MAP),
 ];
 
 /// The row of a log; `None` for one that no drive has.

@@ -5,7 +5,7 @@ mod common;
 use common::Bench;
 use device::Config;
 use nvme::identify::{Cns, UuidList};
-use nvme::log::{ControllerEntry, LogId, NamespaceStatistics, SupportedLogPages};
+use nvme::log::{ControllerEntry, LogId, NamespaceStatistics, SetMapEntry, SetMapHeader, SupportedLogPages};
 use nvme::quota::Quota;
 use nvme::zerocopy::FromZeros;
 use nvme::{Command, NSID_ALL};
@@ -156,7 +156,7 @@ fn vendor_specific_structures_are_documented_as_they_are() {
         let mut all = layouts.iter().filter(|(heading, _)| heading.starts_with(title));
         all.nth(number).unwrap_or_else(|| panic!("no table {number} of {title}")).1.clone()
     };
-    assert_eq!(layouts.len(), 4, "a table that is not looked at: {layouts:?}");
+    assert_eq!(layouts.len(), 6, "a table that is not looked at: {layouts:?}");
     let quota = fields!(Quota {
         version, limits, weight, burst_us, read_bandwidth, write_bandwidth, read_commands, write_commands; rsvd40
     });
@@ -173,6 +173,22 @@ fn vendor_specific_structures_are_documented_as_they_are() {
     assert_eq!(header.iter().map(|at| field(*at)).collect::<Vec<_>>(), [vec![1], vec![count as u8, 0]]);
     let sizes = format!("A header of 16 bytes, then one entry of {} bytes", size_of::<ControllerEntry>());
     assert!(text.contains(&sizes), "{sizes}");
+
+    let header = fields!(SetMapHeader {
+        version, nvmsetid, header_bytes, entry_bytes, entries, medium, flags, time_ns, units, planes, superblock_pages,
+        block_pages, page_bytes, rated_cycles, bad_blocks, free_superblocks, zone_size, zone_capacity, zones_active_left,
+        erases, collections, collected_pages, collecting_ns, media_written, media_moved, media_read, media_failures,
+        uncorrectable; rsvd14, rsvd76, rsvd152
+    });
+    assert_eq!(of("Log DAh", 0), header);
+    let entry = fields!(SetMapEntry {
+        state, zone_state, zones, usable_pages, written_pages, valid_pages, erases, nsid, zone; rsvd28
+    });
+    assert_eq!(of("Log DAh", 1), entry);
+    let (header, entry) = (size_of::<SetMapHeader>(), size_of::<SetMapEntry>());
+    assert!(text.contains(&format!("A header of {header} bytes, then one entry of {entry} bytes")));
+    assert!(text.contains(&format!("| bytes of this header: {header} |")));
+    assert!(text.contains(&format!("| bytes of an entry: {entry} |")));
 
     let contents = [7; 5];
     let image = device::firmware_image("ABCDEFGH", &contents).unwrap();
@@ -234,7 +250,10 @@ fn the_statistics_log_is_documented_as_it_is() {
         shared_read_ns,
         shared_write_commands,
         shared_write_ns,
-        rsvd264,
+        in_flight,
+        held_reads,
+        held_writes,
+        rsvd288,
         quota,
         rsvd384,
         read_latency,

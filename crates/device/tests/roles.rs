@@ -200,11 +200,15 @@ fn hosts_are_offered_what_they_may_do() {
         assert_eq!(Cap::from_bits(cap.into()).nssrs(), manages);
         let (_, data) = b.on(me, 0, &Command::get_log_page(LogId::SUPPORTED, 0, 0, 0, 1024), &[]);
         let logs = SupportedLogPages::ref_from_bytes(&data).unwrap();
-        for private in
-            [LogId::PERSISTENT_EVENT, LogId::CONTROLLERS, LogId::TELEMETRY_HOST, LogId::DEVICE_SELF_TEST]
-        {
+        for private in [
+            LogId::PERSISTENT_EVENT,
+            LogId::CONTROLLERS,
+            LogId::SET_MAP,
+            LogId::TELEMETRY_HOST,
+            LogId::DEVICE_SELF_TEST,
+        ] {
             assert_eq!(logs.lid[usize::from(private.0)].lsupp(), manages, "{private:?}");
-            let read = Command::get_log_page(private, 0, 0, 0, 512);
+            let read = Command::get_log_page(private, 0, u16::from(private == LogId::SET_MAP), 0, 512);
             assert_eq!(b.status(me, read, &[]).is(Status::OPERATION_DENIED), !manages, "{private:?}");
         }
     }

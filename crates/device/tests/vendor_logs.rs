@@ -19,7 +19,8 @@ fn log(lid: LogId, uidx: u8, bytes: u64) -> GetLogPage {
         nsid: NSID_ALL,
         lid,
         lsp: 0,
-        lsi: 0,
+        // The only one that is by NVM Set.
+        lsi: u16::from(lid == LogId::SET_MAP),
         rae: true,
         dwords: bytes / 4,
         offset: 0,

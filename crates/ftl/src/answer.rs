@@ -180,6 +180,44 @@ impl SetInfo {
     }
 }
 
+/// What a superblock is used for.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum SuperblockUse {
+    /// It can be opened.
+    Free,
+    /// It is being written.
+    Open,
+    /// It is written no further, and holds data.
+    Closed,
+    /// The same, and garbage collection moves its data away.
+    Collecting,
+    /// It waits for the erase of its blocks, or they are being erased.
+    Erasing,
+    /// Zones lie in it, or are erased there.
+    Zones,
+    /// None of its blocks can be used.
+    Bad,
+}
+
+/// A superblock at one moment.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SuperblockInfo {
+    /// What it is used for.
+    pub usage: SuperblockUse,
+    /// Pages that it can hold: those of its blocks that are not bad.
+    pub usable: u32,
+    /// Pages that were programmed since its last erase.
+    pub written: u32,
+    /// Of those, pages whose data counts.
+    pub valid: u32,
+    /// Program/erase cycles.
+    pub erases: u32,
+    /// Zones that lie in it.
+    pub zones: u32,
+    /// The first of them, and its volume.
+    pub zone: Option<(VolumeId, u32)>,
+}
+
 /// What a page of a volume holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum PageState {

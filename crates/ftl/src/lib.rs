@@ -42,7 +42,7 @@ mod zoned;
 
 pub use answer::{
     Answer, CompletedIo, Fault, MediaKind, PageState, PlacementChange, PlacementNote, SetInfo, SetStats,
-    Source, WriteHistory,
+    Source, SuperblockInfo, SuperblockUse, WriteHistory,
 };
 pub use config::{
     Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig, ZoneAging,

@@ -1,6 +1,6 @@
 //! An NVM Set on NAND: a page-mapped part and zones on one flash. Each volume belongs to one of the two.
 
-use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, WriteHistory};
+use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, SuperblockInfo, WriteHistory};
 use crate::config::{Config, ZonesConfig};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
@@ -192,6 +192,20 @@ impl NvmSet for NandSet {
 
     fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {
         self.mapped.state(capacity_bytes, unallocated_bytes)
+    }
+
+    fn busy_units(&self, now: Nanos) -> Option<u32> {
+        Some(self.mapped.flash().busy_dies(now))
+    }
+
+    fn superblocks(&self, range: Range<u32>) -> Vec<SuperblockInfo> {
+        let first = range.start;
+        let mut found = self.mapped.superblocks(range);
+        // That goes through all zones.
+        if !found.is_empty() {
+            self.zones.describe_superblocks(first, &mut found, self.mapped.flash().geo().unit_pages);
+        }
+        found
     }
 
     fn plan_mut(&mut self) -> &mut FaultPlan {

@@ -3,7 +3,7 @@
 //! A set answers what does not concern it with the defaults here. A new kind of set is a type with this trait and a variant of
 //! [`Set`](crate::sets::Set).
 
-use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, WriteHistory};
+use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, SuperblockInfo, WriteHistory};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
 use crate::storage::{Io, Piece, Storage};
@@ -104,6 +104,16 @@ pub(crate) trait NvmSet {
 
     /// Its state, with the bytes that it offers and those that no volume has.
     fn info(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo;
+
+    /// How many of its independent units ([`SetProperties::units`]) work at `now`, as far as it knows that: flash does.
+    fn busy_units(&self, _now: Nanos) -> Option<u32> {
+        None
+    }
+
+    /// Some of its superblocks, by their numbers; those beyond the last are left out. A set that is written in place has none.
+    fn superblocks(&self, _range: Range<u32>) -> Vec<SuperblockInfo> {
+        Vec::new()
+    }
 
     /// The faults that its medium has.
     fn plan_mut(&mut self) -> &mut FaultPlan;

@@ -1,6 +1,6 @@
 //! The kinds of NVM Sets. Which kind a set is matters where sets are made, saved and restored ([`crate::layer`]), and nowhere else.
 
-use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, WriteHistory};
+use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, SuperblockInfo, WriteHistory};
 use crate::context::{Event, SetContext};
 use crate::disk::DiskSet;
 use crate::lost::LostPages;

@@ -38,6 +38,18 @@ impl BlockFile {
     /// # Errors
     /// It cannot be opened, is in use, is neither a regular file nor a block device, or is smaller than one block.
     pub fn open(path: &Path) -> io::Result<Self> {
+        Self::open_to(path, true)
+    }
+
+    /// Opens a file to be read only: writes fail. A block device may be in use.
+    ///
+    /// # Errors
+    /// As of [`open`](BlockFile::open), but that it is in use.
+    pub fn open_read_only(path: &Path) -> io::Result<Self> {
+        Self::open_to(path, false)
+    }
+
+    fn open_to(path: &Path, write: bool) -> io::Result<Self> {
         let kind = std::fs::metadata(path)?.file_type();
         if !kind.is_file() && !kind.is_block_device() {
             return Err(io::Error::new(
@@ -45,11 +57,11 @@ impl BlockFile {
                 "it is neither a regular file nor a block device",
             ));
         }
-        let exclusive = if kind.is_block_device() { OFlags::EXCL } else { OFlags::empty() };
+        let exclusive = if kind.is_block_device() && write { OFlags::EXCL } else { OFlags::empty() };
         let open = |flags: OFlags| {
             OpenOptions::new()
                 .read(true)
-                .write(true)
+                .write(write)
                 .custom_flags((flags | exclusive).bits().cast_signed())
                 .open(path)
         };

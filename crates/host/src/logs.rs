@@ -3,7 +3,7 @@
 use nvme::log::{
     AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, ControllerEntry, EnduranceGroup,
     ErrorInformation, FirmwareSlots, LogId, MemblazeSmart, NamespaceStatistics, OcpSmart, SanitizeStatus,
-    SmartHealth, SupportedLogPages,
+    SetMapEntry, SetMapHeader, SmartHealth, SupportedLogPages,
 };
 use nvme::plm::PredictableLatencyLog;
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -30,12 +30,25 @@ impl<T: Transport> Host<T> {
     /// # Errors
     /// A command failed (Invalid Log Page: the drive has no such log), or the transport is broken.
     pub fn log(&mut self, lid: LogId, nsid: Nsid, lsi: u16, bytes: usize) -> Result<Vec<u8>, Error> {
+        self.part_of_log(lid, nsid, lsi, 0, bytes, CHUNK)
+    }
+
+    /// So many bytes of a log from this byte on, in pieces of so many.
+    fn part_of_log(
+        &mut self,
+        lid: LogId,
+        nsid: Nsid,
+        lsi: u16,
+        from: u64,
+        bytes: usize,
+        piece: usize,
+    ) -> Result<Vec<u8>, Error> {
         let mut log = Vec::with_capacity(bytes);
         while log.len() < bytes {
-            let part = (bytes - log.len()).min(CHUNK);
+            let part = (bytes - log.len()).min(piece);
             // Whole dwords travel; what is beyond the request is cut off.
             let room = part.next_multiple_of(4);
-            let command = Command::get_log_page(lid, nsid, lsi, log.len() as u64, room as u32);
+            let command = Command::get_log_page(lid, nsid, lsi, from + log.len() as u64, room as u32);
             let done = self.call(command, Data::room(room))?;
             if let Err(status) = done.completion.status().ok() {
                 return Err(Error::Command { what: format!("reading the log '{lid}'"), status });
@@ -61,6 +74,17 @@ impl<T: Transport> Host<T> {
     /// # Errors
     /// The command failed, or the transport is broken.
     pub fn controllers_and_hosts(&mut self) -> Result<Vec<(u16, Nqn)>, Error> {
+        let entries = self.controller_entries()?;
+        let named =
+            |entry: ControllerEntry| Some((entry.cntlid.get(), Nqn::from_field(&entry.hostnqn).ok()?));
+        Ok(entries.into_iter().filter_map(named).collect())
+    }
+
+    /// The same with all that the log says of each controller.
+    ///
+    /// # Errors
+    /// The command failed, or the transport is broken.
+    pub fn controller_entries(&mut self) -> Result<Vec<ControllerEntry>, Error> {
         const HEAD: usize = 16;
         const ENTRY: usize = size_of::<ControllerEntry>();
         let mut room = 4;
@@ -73,14 +97,11 @@ impl<T: Transport> Host<T> {
                 continue;
             }
             let entries = log[HEAD..].chunks_exact(ENTRY).take(count);
-            let entry = |bytes| {
-                let entry = ControllerEntry::read_from_bytes(bytes).ok()?;
-                Some((entry.cntlid.get(), Nqn::from_field(&entry.hostnqn).ok()?))
-            };
-            let mut controllers: Vec<_> = entries.filter_map(entry).collect();
+            let mut controllers: Vec<ControllerEntry> =
+                entries.filter_map(|bytes| ControllerEntry::read_from_bytes(bytes).ok()).collect();
             // A long log is read in pieces, between which it may move.
-            controllers.sort_by_key(|(id, _)| *id);
-            controllers.dedup_by_key(|(id, _)| *id);
+            controllers.sort_by_key(|entry| entry.cntlid.get());
+            controllers.dedup_by_key(|entry| entry.cntlid.get());
             return Ok(controllers);
         }
     }
@@ -241,5 +262,40 @@ impl<T: Transport> Host<T> {
             });
         }
         Ok(log)
+    }
+
+    /// What an NVM Set is like, and what its medium did (the header of the vendor specific log DAh).
+    ///
+    /// # Errors
+    /// The command failed (Invalid Log Page: the drive has no such log; Invalid Field in Command: there is no such set), the layout is
+    /// one that this host does not know, or the transport is broken.
+    pub fn set_map_header(&mut self, nvmsetid: u16) -> Result<SetMapHeader, Error> {
+        let header: SetMapHeader = self.typed_log(LogId::SET_MAP, 0, nvmsetid)?;
+        let (entry, least) = (usize::from(header.entry_bytes.get()), size_of::<SetMapEntry>());
+        // Later versions only add.
+        if header.version.get() < SetMapHeader::VERSION || entry < least || !entry.is_multiple_of(4) {
+            return Err(Error::Answer {
+                what: format!("reading the log '{}'", LogId::SET_MAP),
+                problem: format!("layout version {} with entries of {entry} bytes", header.version),
+            });
+        }
+        Ok(header)
+    }
+
+    /// The superblocks of an NVM Set, with what [`set_map_header`](Host::set_map_header) gives. It is read in as few commands as possible: each shows
+    /// another moment.
+    ///
+    /// # Errors
+    /// As [`set_map_header`](Host::set_map_header).
+    pub fn set_map(&mut self, nvmsetid: u16) -> Result<(SetMapHeader, Vec<SetMapEntry>), Error> {
+        let header = self.set_map_header(nvmsetid)?;
+        let (first, entry) = (header.header_bytes.get(), usize::from(header.entry_bytes.get()));
+        // A drive may claim any number. These are more than any drive has.
+        let bytes = header.entries.get().min(1 << 22) as usize * entry;
+        // An entry is of one moment.
+        let piece = (self.max_transfer().min(1 << 20) / entry * entry).max(entry);
+        let read = self.part_of_log(LogId::SET_MAP, 0, nvmsetid, first.into(), bytes, piece)?;
+        let entries = read.chunks_exact(entry).filter_map(|bytes| SetMapEntry::read_from_prefix(bytes).ok());
+        Ok((header, entries.map(|(entry, _)| entry).collect()))
     }
 }

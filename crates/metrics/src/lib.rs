@@ -11,4 +11,5 @@ pub mod endpoint;
 pub mod exposition;
 pub mod families;
 
-pub use endpoint::{Endpoint, Listener};
+pub use endpoint::Endpoint;
+pub use web::Listener;

@@ -3,7 +3,7 @@
 mod support;
 
 use metrics::Listener;
-use metrics::endpoint::{CONNECTIONS, HEAD};
+use metrics::endpoint::LIMITS;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
 use support::Drive;
@@ -35,7 +35,7 @@ fn there_is_one_page_and_it_can_only_be_read() {
 #[test]
 fn what_is_no_request_is_refused_and_others_are_served() {
     let drive = Drive::start();
-    let long = "x".repeat(2 * HEAD);
+    let long = "x".repeat(2 * LIMITS.head);
     assert_eq!(drive.get("/metrics", &format!("Long: {long}\r\n")).status, 431);
     let many: String = (0..200).map(|n| format!("H{n}: x\r\n")).collect();
     assert_eq!(drive.get("/metrics", &many).status, 431);
@@ -50,7 +50,7 @@ fn what_is_no_request_is_refused_and_others_are_served() {
 #[test]
 fn who_says_nothing_makes_room_for_others() {
     let drive = Drive::start();
-    let silent: Vec<TcpStream> = (0..CONNECTIONS).map(|_| drive.connect()).collect();
+    let silent: Vec<TcpStream> = (0..LIMITS.connections).map(|_| drive.connect()).collect();
     // It waits until they are given up.
     assert_eq!(drive.get("/metrics", "").status, 200);
     for mut stream in silent {

@@ -11,7 +11,7 @@ use crate::store::{Backing, DataBuffer, Store, pages};
 use crate::testing;
 use crate::virtual_queues::VirtualQueues;
 use crate::wake::{Ready, Sleeper};
-use device::{ControllerId, Drive, PortId};
+use device::{ControllerId, Drive, Origin, PortId};
 use fabric::host::{Config, Connection, Data};
 use media::Nanos;
 use nvme::admin::PowerCut;
@@ -240,7 +240,8 @@ impl Host for Local {
         let (answer, connected) = channel();
         let host = HostIdentity::new(HOST).unwrap();
         let managed_by = ManagedBy::Host { kato_ms: 0 };
-        let connect = Connect { host, managed_by, endpoint: admin.clone(), answer };
+        let origin = Origin::InProcess;
+        let connect = Connect { host, managed_by, origin, endpoint: admin.clone(), answer };
         bench.host.inbox.send(Request::Connect(Box::new(connect))).unwrap();
         bench.turn();
         connected.recv().unwrap().unwrap();

@@ -27,6 +27,7 @@ use crate::endpoint::QueueEndpoint;
 use crate::hosts::{Connect, ManagedBy, Request};
 use crate::shared::Shared;
 use crate::snapshot::Snapshot;
+use device::Origin;
 use nvme::{Command, Completion};
 use std::collections::HashMap;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -45,7 +46,8 @@ impl Handle {
     /// If the drive refuses the host, has no power or was stopped.
     pub fn connect(&self, host: HostIdentity, events: Arc<dyn Events>) -> Result<Controller, ConnectError> {
         let waiters = Arc::new(Waiters::default());
-        let (mut controller, _) = self.connect_managed(host, ManagedBy::Runtime(events), waiters.clone())?;
+        let (mut controller, _) =
+            self.connect_managed(host, ManagedBy::Runtime(events), Origin::InProcess, waiters.clone())?;
         controller.admin.waiters = waiters;
         Ok(controller)
     }
@@ -55,11 +57,12 @@ impl Handle {
         &self,
         host: HostIdentity,
         managed_by: ManagedBy,
+        origin: Origin,
         sink: Arc<dyn Sink>,
     ) -> Result<(Controller, Queue), ConnectError> {
         let endpoint = Arc::new(QueueEndpoint::new(ADMIN_ENTRIES, sink));
         let (answer, answered) = mpsc::channel();
-        let connect = Connect { host, managed_by, endpoint: endpoint.clone(), answer };
+        let connect = Connect { host, managed_by, origin, endpoint: endpoint.clone(), answer };
         self.shared.post(Request::Connect(Box::new(connect)))?;
         let cntlid = answered.recv().map_err(|_| Gone)??;
         let queue = Queue { inner: Arc::new(QueueInner { shared: self.shared.clone(), endpoint }) };
@@ -173,11 +176,27 @@ impl Queue {
     /// # Errors
     /// If the queue is full or the drive was stopped.
     pub fn submit(&self, tag: u64, command: &Command, buffer: Buffer) -> Result<(), Refused> {
+        self.post(tag, command, buffer)?;
+        self.ring();
+        Ok(())
+    }
+
+    /// Leaves a command with the drive, as [`submit`](Queue::submit) does. The drive may not begin it before somebody
+    /// [rings](Queue::ring): commands that come together cost less if it begins them together.
+    ///
+    /// # Errors
+    /// If the queue is full or the drive was stopped.
+    pub fn post(&self, tag: u64, command: &Command, buffer: Buffer) -> Result<(), Refused> {
         let QueueInner { shared, endpoint } = &*self.inner;
         if !endpoint.enter() {
             return Err(Refused { reason: RefusedReason::Full, buffer });
         }
         shared.submit(endpoint, tag, command, buffer)
+    }
+
+    /// Lets the drive begin what was [posted](Queue::post). Completions may go to their sinks before this returns.
+    pub fn ring(&self) {
+        self.inner.shared.step();
     }
 
     /// Whether the drive has been stopped: nothing will complete any more.

@@ -52,6 +52,8 @@ pub(crate) enum Request {
 pub(crate) struct Connect {
     pub(crate) host: HostIdentity,
     pub(crate) managed_by: ManagedBy,
+    /// Where the drive takes it to come from.
+    pub(crate) origin: Origin,
     pub(crate) endpoint: Arc<QueueEndpoint>,
     pub(crate) answer: Sender<Result<u16, ConnectError>>,
 }
@@ -90,6 +92,7 @@ impl Notice {
 struct Association {
     host: HostIdentity,
     managed_by: ManagedBy,
+    origin: Origin,
     /// `None` while there is no power, or when the drive has ended the association.
     controller: Option<ControllerId>,
     /// Index is the queue identifier; the first is the admin queue.
@@ -154,8 +157,8 @@ impl FrontEnd for Hosts {
                 }
                 Request::Stop => engine.begin_stop(now),
                 Request::Connect(connect) => {
-                    let Connect { host, managed_by, endpoint, answer } = *connect;
-                    let result = self.connect(engine, now, host, managed_by, &endpoint);
+                    let Connect { host, managed_by, origin, endpoint, answer } = *connect;
+                    let result = self.connect(engine, now, host, managed_by, origin, &endpoint);
                     // A host that no longer waits for the answer disconnects by dropping its queue.
                     let _ = answer.send(result);
                 }
@@ -355,6 +358,7 @@ impl Hosts {
         now: Nanos,
         host: HostIdentity,
         managed_by: ManagedBy,
+        origin: Origin,
         endpoint: &Arc<QueueEndpoint>,
     ) -> Result<u16, ConnectError> {
         if self.powered_off {
@@ -371,7 +375,7 @@ impl Hosts {
             }
         };
         let queues = vec![Some(endpoint.clone())];
-        self.associations[index] = Some(Association { host, managed_by, controller: None, queues });
+        self.associations[index] = Some(Association { host, managed_by, origin, controller: None, queues });
         match self.associate(engine, now, index as u32) {
             Ok(id) => {
                 endpoint.association.store(index as u32, Ordering::Relaxed);
@@ -392,7 +396,7 @@ impl Hosts {
             ManagedBy::Host { kato_ms } => (false, kato_ms),
         };
         let (nqn, host_id) = (association.host.nqn, association.host.id);
-        let host = Host::administrator(nqn, host_id, Origin::InProcess);
+        let host = Host::administrator(nqn, host_id, association.origin);
         let id = engine.drive.connect(now, host, CNTLID_DYNAMIC, kato_ms)?;
         let enable = u64::from(
             Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_iosqes(6).with_iocqes(4).into_bits(),

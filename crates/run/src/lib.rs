@@ -59,7 +59,7 @@ pub use image::{ImageError, ImageOptions, ScrubOptions};
 pub use keys::{DriveKey, DriveKeyError};
 pub use precondition::Precondition;
 pub use record::latencies_between;
-pub use server::{Limits, MAX_PORTS, TcpPort, fuzz_hosts};
+pub use server::{Limits, MAX_PORTS, TcpPort, accept_tcp, fuzz_hosts, listen_privately};
 pub use snapshot::{AuthenticationFailures, ConnectionCounts, Snapshot, TransportSnapshot};
 pub use start::{Options, PortInfo, Running, Shape, StartError, start};
 pub use transport::{LocalQueue, LocalTransport};

@@ -105,7 +105,7 @@ impl Shared {
         self.stopped.is()
     }
 
-    /// Submits a command of a queue that has an entry for it.
+    /// Leaves a command of a queue that has an entry for it. A [step](Shared::step) begins it.
     #[inline]
     pub(crate) fn submit(
         &self,
@@ -127,7 +127,9 @@ impl Shared {
 
     /// Asks something of the engine.
     pub(crate) fn post(&self, request: Request) -> Result<(), Gone> {
-        self.put(request).map_err(|_| Gone)
+        self.put(request).map_err(|_| Gone)?;
+        self.step();
+        Ok(())
     }
 
     #[inline]
@@ -147,7 +149,6 @@ impl Shared {
             }
         }
         self.pending.fetch_add(1, Ordering::SeqCst);
-        self.step();
         Ok(())
     }
 

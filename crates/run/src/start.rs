@@ -414,7 +414,7 @@ fn new_drive(
     let mut config = config;
     // Contents need places for their slots: after a power cut they are looked for there.
     config.ftl.durable = true;
-    let drive = Drive::new(config)?;
+    let drive = Drive::made(config, u64::from_le_bytes(crate::image::random()))?;
     let mut tell = |done| {
         progress(done);
         true

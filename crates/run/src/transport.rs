@@ -3,6 +3,7 @@
 use crate::buffer::Buffer;
 use crate::handle::{Controller, Handle, HostIdentity, Queue as DriveQueue, Refused, RefusedReason};
 use crate::hosts::ManagedBy;
+use device::Origin;
 use host::{CompletedCommand, Connected, Data, Error, Identity, Queue, Tag, Transport, TransportError};
 use nvme::fabrics::FabricsCommand;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
@@ -23,12 +24,19 @@ const SHUTDOWN: Duration = Duration::from_secs(120);
 pub struct LocalTransport {
     handle: Handle,
     controller: Option<Controller>,
+    origin: Origin,
 }
 
 impl LocalTransport {
     /// A transport to the drive behind `handle`.
     pub fn new(handle: Handle) -> Self {
-        LocalTransport { handle, controller: None }
+        LocalTransport { handle, controller: None, origin: Origin::InProcess }
+    }
+
+    /// The same for a host that does what others ask it for over a network, as a web server does. The drive refuses to it what it refuses to hosts on
+    /// the network: power cuts and faults, unless its TOML allows them (`allow_network_faults`).
+    pub fn for_network(handle: Handle) -> Self {
+        LocalTransport { origin: Origin::Network, ..LocalTransport::new(handle) }
     }
 }
 
@@ -161,8 +169,10 @@ impl Transport for LocalTransport {
         let managed_by = ManagedBy::Host { kato_ms: identity.kato_ms };
         let mut controller = None;
         let mut admin = LocalQueue::open(ADMIN_DEPTH, |sink| {
-            let (made, queue) =
-                self.handle.connect_managed(host, managed_by, sink).map_err(|e| refused("Connect", e))?;
+            let (made, queue) = self
+                .handle
+                .connect_managed(host, managed_by, self.origin, sink)
+                .map_err(|e| refused("Connect", e))?;
             controller = Some(made);
             Ok(queue)
         })?;

@@ -11,7 +11,7 @@ use nvme::property::PropertyOffset;
 use nvme::zerocopy::IntoBytes;
 use nvme::{CNTLID_DYNAMIC, Command, Completion, Nqn, Status};
 use run::access::{Access, Rule};
-use run::{Limits, Options, Role, Running};
+use run::{AuthenticationFailures, Limits, Options, Role, Running};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
@@ -87,6 +87,8 @@ fn only_listed_hosts_connect() {
         error.contains("tells nqn.2026-11.test:b of none: ") && error.contains("list of hosts"),
         "{error}"
     );
+    // Two at the drive, one at the discovery service.
+    assert_eq!(failures(&running), AuthenticationFailures { unknown_host: 3, ..Default::default() });
 }
 
 #[test]
@@ -149,6 +151,9 @@ fn hosts_authenticate_themselves_and_the_drive() {
     seek(&identity).unwrap();
     // All the while everybody else is served.
     use_it(connect(&running, "one", keys(&one, None)).unwrap());
+    // A wrong answer, a proof that the drive has no key for, and one of the drive that the host does not believe. Two never began.
+    let all = AuthenticationFailures { chap: 3, unfinished: 2, ..Default::default() };
+    eventually("failures are counted", || failures(&running) == all);
 }
 
 /// An admin queue, command by command.
@@ -274,11 +279,21 @@ fn who_takes_too_long_is_shown_out() {
     assert!(begun.elapsed() < PATIENCE);
     // Who is in stays in.
     assert!(free.property().is_success());
+    eventually("that is counted", || {
+        let snapshot = running.handle().snapshot().unwrap();
+        let timeouts: u64 = snapshot.transports.iter().map(|of| of.counts.timeouts).sum();
+        (timeouts, snapshot.authentication_failures.unfinished) == (1, 1)
+    });
 }
 
 /// What a host sees.
 fn sees(host: &mut Host<SocketTransport>) -> Vec<u32> {
     host.active_namespaces().unwrap()
+}
+
+/// Hosts that were not let in, as monitors see them.
+fn failures(running: &Running) -> AuthenticationFailures {
+    running.handle().snapshot().unwrap().authentication_failures
 }
 
 /// Waits until something is so.

@@ -125,7 +125,7 @@ fn tier(
     let devices = (device(disk, 1), device(flash, 1), device(flash, 2));
     let config = Config { chunk: 64 << 10, contents, ..Config::default() };
     let start = Start::Create { seed: 1, replace: false };
-    let opened = TierDevice::open(config, start, devices, machine.now().0, |tier| {
+    let opened = tier::open(config, start, devices, machine.now().0, |tier| {
         machine_until(disk, tier.next_work());
         disk.now().0
     });

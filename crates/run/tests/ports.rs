@@ -246,8 +246,12 @@ fn short() -> Limits {
 
 /// The bytes that a host sends first, and what the drive answers.
 fn initialized(running: &Running) -> (TcpStream, fabric::host::Connection) {
+    initialized_with(running, Config::default())
+}
+
+fn initialized_with(running: &Running, config: Config) -> (TcpStream, fabric::host::Connection) {
     let mut stream = TcpStream::connect(running.ports()[0].address).unwrap();
-    let mut host = fabric::host::Connection::new(Config::default());
+    let mut host = fabric::host::Connection::new(config);
     let hello: Vec<u8> = host.transmit().flatten().copied().collect();
     host.sent(hello.len());
     stream.write_all(&hello).unwrap();
@@ -285,6 +289,8 @@ fn peers_that_stall_are_ended() {
     // One whose keep-alive timer runs out.
     let mut queue = connected(&running, Nqn::DISCOVERY, 1);
     assert!(matches!(queue.next(Some(PATIENCE)), Err(TransportError::Closed)));
+    // The keep-alive timer is the controller's affair, and no connection's.
+    assert!(counts(&running).timeouts >= 4, "{:?}", counts(&running));
     // A host that is only idle stays.
     let mut host = Host::connect(tcp(&running, 0), &identity(&running)).unwrap();
     std::thread::sleep(short().stall * 3);
@@ -385,4 +391,41 @@ fn what_is_advertised_is_granted_and_no_more() {
         .unwrap();
     let status = elsewhere.next(Some(PATIENCE)).unwrap().unwrap().completion.status();
     assert!(status.is(Status::CONNECT_INVALID_PARAMETERS), "{status}");
+}
+
+/// What all TCP connections counted.
+fn counts(running: &Running) -> run::ConnectionCounts {
+    let snapshot = running.handle().snapshot().unwrap();
+    snapshot.transports.iter().find(|of| of.name == "tcp").unwrap().counts
+}
+
+#[test]
+fn wrong_digests_are_counted_by_their_kind() {
+    let temp = tempfile::tempdir().unwrap();
+    let running = start(temp.path(), Limits::default());
+    for header in [false, true] {
+        let config = Config { header_digest: true, data_digest: true, ..Config::default() };
+        let (mut stream, mut host) = initialized_with(&running, config);
+        let connect = Connect { recfmt: 0, qid: 0, sqsize_z: 31, cattr: ConnectAttributes::new(), kato: 0 };
+        let data = ConnectData {
+            cntlid: U16::new(CNTLID_DYNAMIC),
+            subnqn: running.handle().subsystem_nqn().parse::<Nqn>().unwrap().to_field(),
+            hostnqn: "nqn.2026-11.test:host".parse::<Nqn>().unwrap().to_field(),
+            ..ConnectData::new_zeroed()
+        };
+        let connect = Command::from(FabricsCommand::Connect(connect));
+        host.submit(connect, Payload::Out(data.as_bytes().to_vec())).unwrap();
+        let mut bytes: Vec<u8> = host.transmit().flatten().copied().collect();
+        // The header's digest is behind the header of 72 bytes, the data's at the end.
+        let at = if header { 72 } else { bytes.len() - 1 };
+        bytes[at] ^= 1;
+        stream.write_all(&bytes).unwrap();
+        let begun = Instant::now();
+        let wanted = (u64::from(header), 1);
+        while (counts(&running).header_digest_errors, counts(&running).data_digest_errors) != wanted {
+            assert!(begun.elapsed() < PATIENCE, "{:?}", counts(&running));
+            std::thread::sleep(Duration::from_millis(10));
+        }
+    }
+    assert_eq!(counts(&running).protocol_errors, 0);
 }

@@ -128,6 +128,16 @@ fn a_key_is_good_for_its_host_only() {
     let done = host::Queue::next(&mut queue, Some(PATIENCE)).unwrap().unwrap();
     assert!(done.completion.status().is(Status::CONNECT_INVALID_HOST));
     use_it(connect(&running, &identity("a", Some(&a))).unwrap());
+    // Five did not shake hands, and one came with another's key.
+    let begun = std::time::Instant::now();
+    loop {
+        let failures = running.handle().snapshot().unwrap().authentication_failures;
+        if (failures.tls_handshake, failures.tls_key) == (5, 1) {
+            break;
+        }
+        assert!(begun.elapsed() < PATIENCE, "{failures:?}");
+        std::thread::sleep(Duration::from_millis(10));
+    }
 }
 
 #[test]

@@ -261,9 +261,11 @@ impl Namespaces {
 /// Globally unique identifiers for the `serial`th namespace that a drive ever had: from the drive's own
 /// name, so that the same drive makes the same ones, and no two drives of different serial number do.
 /// NGUID is a UUID of version 8 (RFC 9562, vendor specific) in the same bytes, so that both agree.
-pub(crate) fn identifiers(drive: &str, serial: u64) -> [u8; 16] {
+pub(crate) fn identifiers((drive, mark): (&str, u64), serial: u64) -> [u8; 16] {
     let mut state = [0xCBF2_9CE4_8422_2325u64, 0x9E37_79B9_7F4A_7C15];
-    let name = drive.bytes().chain(serial.to_le_bytes());
+    // Drives from before there were marks have none.
+    let mark = mark.to_le_bytes().into_iter().take(if mark == 0 { 0 } else { 8 });
+    let name = drive.bytes().chain(serial.to_le_bytes()).chain(mark);
     for (i, byte) in name.enumerate() {
         let half = &mut state[i % 2];
         *half = (*half ^ u64::from(byte)).wrapping_mul(0x0000_0100_0000_01B3).rotate_left(23);
@@ -300,10 +302,11 @@ mod tests {
 
     #[test]
     fn identifiers_differ() {
-        let mut all: Vec<_> = (0..1000).map(|i| identifiers("S1", i)).collect();
-        all.extend((0..1000).map(|i| identifiers("S2", i)));
+        let mut all: Vec<_> = (0..1000).map(|i| identifiers(("S1", 0), i)).collect();
+        all.extend((0..1000).map(|i| identifiers(("S2", 0), i)));
+        all.extend((1..1000).map(|mark| identifiers(("S1", mark), 0)));
         all.sort_unstable();
         all.dedup();
-        assert_eq!(all.len(), 2000);
+        assert_eq!(all.len(), 2999);
     }
 }

@@ -18,6 +18,8 @@ use serde::{Deserialize, Serialize};
 pub(crate) struct PersistentState {
     /// Namespaces ever made: the source of their unique identifiers.
     pub namespaces_made: u64,
+    /// The drive's own number, another source of them: see [`Drive::made`](crate::Drive::made).
+    pub mark: u64,
     pub power_cycles: u64,
     pub unsafe_shutdowns: u64,
     /// Nanoseconds with power, before this power cycle.

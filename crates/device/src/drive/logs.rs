@@ -9,7 +9,7 @@ use crate::firmware;
 use crate::health::smart;
 use crate::keys;
 use crate::log_table::{self, LOGS, LogRequirement};
-use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of, rotational};
+use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of, rotational, set_map};
 use crate::persistent_event_log::{self, PersistentLogReport};
 use crate::ports;
 use crate::predictable_latency;
@@ -217,6 +217,10 @@ impl Drive {
                 log.as_bytes().to_vec()
             }
             LogId::CONTROLLERS => controllers(&self.core),
+            LogId::SET_MAP => {
+                let wanted = c.offset..c.offset.saturating_add(c.bytes());
+                set_map::log(&self.core, controller, c.lsi, wanted, now)?
+            }
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
     }

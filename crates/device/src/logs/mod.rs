@@ -4,6 +4,7 @@ pub(crate) mod capacity;
 mod controllers;
 mod effects;
 pub(crate) mod rotational;
+pub(crate) mod set_map;
 
 pub(crate) use controllers::controllers;
 pub(crate) use effects::{command_effects, feature_effects};

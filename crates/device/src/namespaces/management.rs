@@ -168,7 +168,8 @@ fn new_namespace(
     shared: bool,
     policy: AttachmentPolicy,
 ) -> Namespace {
-    let id = identifiers(&core.config.identity.serial, core.persistent.namespaces_made);
+    let drive = (core.config.identity.serial.as_str(), core.persistent.mark);
+    let id = identifiers(drive, core.persistent.namespaces_made);
     core.persistent.namespaces_made += 1;
     Namespace {
         volume,

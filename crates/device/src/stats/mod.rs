@@ -37,11 +37,24 @@ impl DeletedNamespaces {
         for (_, ns) in core.namespaces.iter().filter(|(nsid, _)| viewer.sees(*nsid)) {
             counts.add(&ns.stats);
             media = sum(&media, &media_stats(core, ns));
+            fill_now(core, ns, &mut page);
         }
         counts.fill(&mut page);
         fill_media(&media, &mut page);
         page.time_ns.set(now.since(core.power.since).0);
         page
+    }
+}
+
+/// Adds a namespace's commands of this moment.
+fn fill_now(core: &Core, ns: &Namespace, page: &mut NamespaceStatistics) {
+    let [reads, writes] = core.held_of(ns);
+    for (field, commands) in [
+        (&mut page.in_flight, u64::from(ns.in_flight)),
+        (&mut page.held_reads, reads),
+        (&mut page.held_writes, writes),
+    ] {
+        field.set(field.get() + commands);
     }
 }
 
@@ -60,6 +73,7 @@ pub(crate) fn statistics(core: &Core, nsid: u32, now: Nanos) -> Result<Namespace
     let mut page = NamespaceStatistics::new(nsid, set, set);
     ns.stats.fill(&mut page);
     page.quota = Quota::from(&ns.quota.current);
+    fill_now(core, ns, &mut page);
     fill_media(&media_stats(core, ns), &mut page);
     page.time_ns.set(now.since(core.power.since).0);
     Ok(page)

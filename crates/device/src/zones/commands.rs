@@ -4,13 +4,14 @@ use super::describe::EXTENSION_BYTES;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Output, Token};
 use crate::io::commands as io;
+use crate::zone_state::state_of;
 use ftl::{Answer, Fault, Source, VolumeId, ZoneAction, ZoneInfo, ZoneLayout, ZoneTarget};
 use media::Nanos;
 use nvme::io::Blocks;
 use nvme::zerocopy::IntoBytes;
 use nvme::zone::{
     ZoneAttributes, ZoneDescriptor, ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction,
-    ZoneReportHeader, ZoneSendAction, ZoneState,
+    ZoneReportHeader, ZoneSendAction,
 };
 use nvme::{Nsid, Status};
 
@@ -183,17 +184,5 @@ fn descriptor(zone: u32, shift: u8, zones: &ZoneLayout, info: &ZoneInfo) -> Zone
             state_of(info.state),
             (start + info.written) >> shift,
         )
-    }
-}
-
-fn state_of(state: ftl::ZoneState) -> ZoneState {
-    match state {
-        ftl::ZoneState::Empty => ZoneState::EMPTY,
-        ftl::ZoneState::ImplicitlyOpened => ZoneState::IMPLICITLY_OPENED,
-        ftl::ZoneState::ExplicitlyOpened => ZoneState::EXPLICITLY_OPENED,
-        ftl::ZoneState::Closed => ZoneState::CLOSED,
-        ftl::ZoneState::Full => ZoneState::FULL,
-        ftl::ZoneState::ReadOnly => ZoneState::READ_ONLY,
-        ftl::ZoneState::Offline => ZoneState::OFFLINE,
     }
 }

@@ -100,6 +100,11 @@ impl Flash {
         &self.geo
     }
 
+    /// How many dies work at `now`.
+    pub fn busy_dies(&self, now: Nanos) -> u32 {
+        self.nand.inner().busy_dies(now)
+    }
+
     /// Whether spare areas keep versions and slots, and a journal is kept.
     #[inline]
     pub fn is_durable(&self) -> bool {

@@ -68,6 +68,18 @@ impl Flash {
         usable.count() as u32 * self.geo.unit_pages
     }
 
+    /// Pages of a superblock that were programmed since its last erase. Those of a block that has to be erased, torn as it may be, count as a
+    /// whole; those of bad blocks do not.
+    pub fn written_pages(&self, superblock: u32) -> u32 {
+        let first = superblock * self.geo.units_per_superblock();
+        let units = (0..self.geo.dies).map(|die| match self.nand.block(Unit(first + die)) {
+            BlockState::Writable { next } => next,
+            BlockState::MustErase => self.geo.units_per_block,
+            BlockState::Bad => 0,
+        });
+        units.sum::<u32>() * self.geo.unit_pages
+    }
+
     /// Whether no block of a superblock is bad.
     #[inline]
     fn is_sound(&self, superblock: u32) -> bool {

@@ -24,7 +24,8 @@ mod tests;
 mod zones;
 
 use crate::answer::{
-    Answer, CompletedIo, Fault, PageState, PlacementNote, SetInfo, SetStats, Source, WriteHistory,
+    Answer, CompletedIo, Fault, PageState, PlacementNote, SetInfo, SetStats, Source, SuperblockInfo,
+    WriteHistory,
 };
 use crate::broadcast::BroadcastCommands;
 use crate::compare::matches;
@@ -41,6 +42,7 @@ use crate::storage::{Io, Piece, Record, Section, Storage};
 use crate::volume::{Extent, SetId, Volume, VolumeId, VolumeStats, Volumes};
 use crate::write::Write;
 use media::{FaultPlan, Faulty, MemoryConfig, NandConfig, Nanos, Slot, Spare};
+use std::ops::Range;
 
 /// The media are durable if the drive is.
 fn nand_config(nand: &NandConfig, config: &Config) -> NandConfig {
@@ -652,6 +654,16 @@ impl Ftl {
         let unallocated_bytes = u64::from(self.volumes.unallocated_granules(set)) * granule_bytes;
         let capacity_bytes = self.volumes.granules(set)? as u64 * granule_bytes;
         Some(self.set(set)?.info(capacity_bytes, unallocated_bytes))
+    }
+
+    /// How many of a set's independent units work at `now`; `None` of a set that does not tell, or is not there.
+    pub fn busy_units(&self, set: SetId, now: Nanos) -> Option<u32> {
+        self.set(set)?.busy_units(now)
+    }
+
+    /// Some superblocks of a set, by their numbers; those beyond the last are left out. None of a set that is written in place.
+    pub fn superblocks(&self, set: SetId, range: Range<u32>) -> Vec<SuperblockInfo> {
+        self.set(set).map_or_else(Vec::new, |set| set.superblocks(range))
     }
 
     /// What a set is doing, in words for a developer: for messages of tests and bug reports.

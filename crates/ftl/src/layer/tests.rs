@@ -147,13 +147,7 @@ impl Storage for Counting {
     fn store_zeros(&mut self, _: Io, _: Piece, _: Slot, _: Option<Slot>) -> Result<(), StorageError> {
         Ok(())
     }
-    fn splice(
-        &mut self,
-        _: Slot,
-        _: Slot,
-        _: std::ops::Range<u32>,
-        _: Option<Slot>,
-    ) -> Result<(), StorageError> {
+    fn splice(&mut self, _: Slot, _: Slot, _: Range<u32>, _: Option<Slot>) -> Result<(), StorageError> {
         Ok(())
     }
     fn load(&mut self, _: Io, _: Piece, _: Option<Slot>) -> Result<(), StorageError> {

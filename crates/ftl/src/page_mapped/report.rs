@@ -1,9 +1,10 @@
 //! What a set says of itself.
 
 use super::PageMappedSet;
-use crate::answer::{MediaKind, SetInfo};
+use crate::answer::{MediaKind, SetInfo, SuperblockInfo, SuperblockUse};
 use crate::config::PAGE;
-use crate::flash::{Cycles, Superblock};
+use crate::flash::{Cycles, Superblock, SuperblockState};
+use std::ops::Range;
 
 impl PageMappedSet {
     pub fn in_words(&self) -> String {
@@ -27,6 +28,34 @@ impl PageMappedSet {
             self.flushes.len(),
             superblocks.join(" ")
         )
+    }
+
+    /// Some of the superblocks, as far as this part of the set knows them: those of zones count as open.
+    pub fn superblocks(&self, range: Range<u32>) -> Vec<SuperblockInfo> {
+        let count = (range.end.saturating_sub(range.start)) as usize;
+        let all = self.flash.superblocks().iter().skip(range.start as usize).take(count);
+        all.map(|(superblock, b)| self.superblock(superblock, b)).collect()
+    }
+
+    fn superblock(&self, superblock: u32, b: &Superblock) -> SuperblockInfo {
+        let is_victim = self.gc.is_active() && self.gc.victim() == superblock;
+        let usage = match b.state {
+            SuperblockState::Free => SuperblockUse::Free,
+            SuperblockState::Open => SuperblockUse::Open,
+            SuperblockState::Sealed if is_victim => SuperblockUse::Collecting,
+            SuperblockState::Sealed => SuperblockUse::Closed,
+            SuperblockState::Erasing => SuperblockUse::Erasing,
+            SuperblockState::Dead => SuperblockUse::Bad,
+        };
+        SuperblockInfo {
+            usage,
+            usable: b.usable,
+            written: self.flash.written_pages(superblock),
+            valid: self.valid.of(superblock),
+            erases: b.erases,
+            zones: 0,
+            zone: None,
+        }
     }
 
     pub fn state(&self, capacity_bytes: u64, unallocated_bytes: u64) -> SetInfo {

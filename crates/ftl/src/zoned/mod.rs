@@ -26,6 +26,7 @@ mod recover;
 mod striping;
 mod zone;
 
+use crate::answer::{SuperblockInfo, SuperblockUse};
 use crate::config::{Config, GRANULE_PAGES, PAGE, ZonesConfig};
 use crate::context::SetContext;
 use crate::page_mapped::PageMappedSet;
@@ -237,6 +238,29 @@ impl Zones {
             reset_recommended: zone.reset_recommended,
             finished_by_set: zone.finished_by_set,
         })
+    }
+
+    /// Adds to superblocks, the first of which has the number `first`, what lies in them of zones.
+    pub fn describe_superblocks(&self, first: u32, superblocks: &mut [SuperblockInfo], unit_pages: u32) {
+        for (superblock, info) in (first..).zip(superblocks.iter_mut()) {
+            if self.plots.holds(superblock) {
+                (info.usage, info.valid) = (SuperblockUse::Zones, 0);
+            }
+        }
+        for id in self.ids() {
+            let zone = self.zone(id);
+            let Some(superblock) = zone.plot.and_then(|plot| plot.superblock.checked_sub(first)) else {
+                continue;
+            };
+            let Some(info) = superblocks.get_mut(superblock as usize) else { continue };
+            // What is in the window is not on flash, or may not be.
+            let on_flash = zone.window.map_or(zone.admitted, |window| {
+                self.windows[usize::from(window)].first_page(unit_pages).min(zone.admitted)
+            });
+            info.valid = (info.valid + on_flash).min(info.written);
+            info.zones += 1;
+            info.zone.get_or_insert((id.volume, id.zone));
+        }
     }
 
     /// Bytes of a volume that hold data.

@@ -201,6 +201,13 @@ impl Dies {
         self.dies.iter().flat_map(|d| d.ops.iter()).filter(move |op| op.end > now).map(|op| op.kind)
     }
 
+    /// How many dies sense, program or erase at `now`.
+    pub(super) fn busy(&self, now: Nanos) -> u32 {
+        let works =
+            |die: &&Die| die.reads_end > now || die.ops.iter().any(|op| op.start <= now && now < op.end);
+        self.dies.iter().filter(works).count() as u32
+    }
+
     /// The latest time that was seen: what ended by then did end.
     pub(super) fn latest(&self) -> Nanos {
         self.latest

@@ -177,6 +177,11 @@ impl Nand {
         unit as usize * self.geometry.unit_pages as usize
     }
 
+    /// How many dies sense, program or erase at `now`, as far as that was asked for before.
+    pub fn busy_dies(&self, now: Nanos) -> u32 {
+        self.dies.busy(now)
+    }
+
     /// First unit of a block; the others follow at a distance of the number of dies.
     fn units_of(&self, block: usize) -> impl Iterator<Item = u32> + use<> {
         let (superblock, die) = self.dies_count.div_rem(block as u32);

@@ -1,14 +1,16 @@
 //! A drive with an endpoint, a client, and a strict reader of both text formats.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
+#[path = "../../../../tests/http.rs"]
+mod http;
+
 use host::{Host, Identity};
+pub use http::Answer;
 use metrics::{Endpoint, Listener};
 use nvme::Nqn;
 use run::{LocalTransport, Options, Running, Shape};
 use std::collections::{BTreeMap, BTreeSet};
-use std::io::{Read, Write};
 use std::net::TcpStream;
-use std::time::Duration;
 
 /// Flash with conventional namespaces, a zoned one and one with a quota; and DRAM.
 pub const DRIVE: &str = r#"
@@ -82,19 +84,12 @@ impl Drive {
     }
 
     pub fn connect(&self) -> TcpStream {
-        let stream = TcpStream::connect(self.endpoint.address()).unwrap();
-        stream.set_read_timeout(Some(Duration::from_secs(120))).unwrap();
-        stream
+        http::connect(self.endpoint.address())
     }
 
     /// What comes until the connection ends, in answer to these bytes.
     pub fn send(&self, request: &[u8]) -> Answer {
-        let mut stream = self.connect();
-        // What is refused may be refused before all of it is written.
-        let _ = stream.write_all(request);
-        let mut bytes = Vec::new();
-        let _ = stream.read_to_end(&mut bytes);
-        Answer::parse(&String::from_utf8(bytes).unwrap())
+        http::send(self.endpoint.address(), request)
     }
 
     pub fn get(&self, path: &str, headers: &str) -> Answer {
@@ -105,26 +100,6 @@ impl Drive {
         let answer = self.get("/metrics", "");
         assert_eq!(answer.status, 200, "{}", answer.body);
         Page::parse(&answer.body, false)
-    }
-}
-
-#[derive(Debug)]
-pub struct Answer {
-    pub status: u16,
-    pub headers: BTreeMap<String, String>,
-    pub body: String,
-}
-
-impl Answer {
-    pub fn parse(text: &str) -> Answer {
-        let (head, body) = text.split_once("\r\n\r\n").unwrap_or_else(|| panic!("no head: {text:?}"));
-        let mut lines = head.lines();
-        let status = lines.next().unwrap().split(' ').nth(1).unwrap().parse().unwrap();
-        let header = |line: &str| {
-            let (name, value) = line.split_once(": ").unwrap();
-            (name.to_ascii_lowercase(), value.to_owned())
-        };
-        Answer { status, headers: lines.map(header).collect(), body: body.to_owned() }
     }
 }
 

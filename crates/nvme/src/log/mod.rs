@@ -8,6 +8,7 @@ mod lba_status;
 mod memblaze;
 mod ocp;
 mod sanitize;
+mod set_map;
 mod standard;
 mod statistics;
 mod telemetry;
@@ -20,6 +21,7 @@ pub use lba_status::*;
 pub use memblaze::*;
 pub use ocp::*;
 pub use sanitize::*;
+pub use set_map::*;
 pub use standard::*;
 pub use statistics::*;
 pub use telemetry::*;
@@ -94,5 +96,7 @@ open_enum! {
         /// Vendor specific: the subsystem's controllers and the hosts behind them. A header of 16 bytes
         /// (version 1; number of entries in bytes 3:2), then one [`ControllerEntry`] each, ascending.
         CONTROLLERS = 0xD9 => "Controllers (vendor specific)",
+        /// [`SetMapHeader`], then [`SetMapEntry`] records, by the NVM Set Identifier in LSI.
+        SET_MAP = 0xDA => "NVM Set Map (vendor specific)",
     }
 }

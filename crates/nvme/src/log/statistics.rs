@@ -2,7 +2,7 @@
 //!
 //! One page of 8,192 bytes per namespace, chosen by the NSID of Get Log Page; NSID FFFFFFFFh returns the sum
 //! over all namespaces since power on, deleted ones included. All numbers are little endian and count since
-//! the namespace was created or the drive was powered on, whichever was later. Bytes are exact.
+//! the namespace was created or the drive was powered on, whichever was later. Those that say "now" are of the moment. Bytes are exact.
 //!
 //! | offset | size | content |
 //! |---|---|---|
@@ -43,7 +43,10 @@
 //! | 240 | 8 | nanoseconds that those were held back |
 //! | 248 | 8 | commands that write, likewise |
 //! | 256 | 8 | nanoseconds that those were held back |
-//! | 264 | 56 | reserved |
+//! | 264 | 8 | commands on their way now; those that wait for their turn are not among them |
+//! | 272 | 8 | commands that wait for their turn now (quota, others' shares) and read |
+//! | 280 | 8 | commands that wait for their turn now and write |
+//! | 288 | 32 | reserved |
 //! | 320 | 64 | the quota in force: a [`Quota`](crate::quota::Quota); zero for the sum |
 //! | 384 | 128 | reserved |
 //! | 512 | 1552 | latency of Read: a [`LatencyHistogram`]'s buckets |
@@ -136,8 +139,14 @@ wire! {
         pub shared_write_commands: U64,
         /// Nanoseconds that those were held back.
         pub shared_write_ns: U64,
+        /// Commands on their way now.
+        pub in_flight: U64,
+        /// Commands that wait for their turn now and read.
+        pub held_reads: U64,
+        /// Commands that wait for their turn now and write.
+        pub held_writes: U64,
         /// Reserved.
-        pub rsvd264: [u8; 56],
+        pub rsvd288: [u8; 32],
         /// The quota in force.
         pub quota: crate::quota::Quota,
         /// Reserved.
@@ -202,7 +211,7 @@ layout!(
     NamespaceStatistics, 8192,
     time_ns @ 16, host_bytes_read @ 32, host_bytes_deallocated @ 88, media_bytes_written_host @ 96,
     media_bytes_read_gc @ 128, whole_writes @ 152, throttled_read_commands @ 184, failed_commands @ 216, aligned_writes @ 224,
-    shared_read_commands @ 232, quota @ 320, rsvd384 @ 384,
+    shared_read_commands @ 232, in_flight @ 264, rsvd288 @ 288, quota @ 320, rsvd384 @ 384,
     read_latency @ 512, write_latency @ 2064, flush_latency @ 3616, deallocate_latency @ 5168,
     read_latency_sum @ 6720, deallocate_latency_sum @ 6768, rsvd6784 @ 6784,
 );

@@ -54,6 +54,7 @@ mod sync;
 mod tests;
 
 pub(crate) use contents::Unreadable;
+pub(crate) use disk::random;
 pub use error::ImageError;
 #[cfg(test)]
 pub(crate) use files::checkpoint_name;

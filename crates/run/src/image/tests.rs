@@ -585,7 +585,7 @@ lba = 4096
         frames.push((frame.kind, frame.payload.to_vec()));
         at = frame.next;
     }
-    let seed = disk::random::<8>();
+    let seed = random::<8>();
     println!("seed {}", u64::from_le_bytes(seed));
     let mut state = u64::from_le_bytes(seed) | 1;
     let mut below = move |bound: usize| {

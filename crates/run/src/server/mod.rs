@@ -20,6 +20,7 @@ pub(crate) use gate::Guard;
 pub use ports::{MAX_PORTS, TcpPort};
 pub(crate) use ports::{Port, Ports};
 pub(crate) use socket::Listener;
+pub use socket::{accept_tcp, listen_privately};
 pub use timers::Limits;
 
 use crate::buffer::Buffer;

@@ -154,32 +154,38 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
     listening.map(|()| socket.into())
 }
 
+/// Listens on a Unix socket that only its owner can open. A socket that a dead process left is replaced. Accepting never blocks.
+///
+/// # Errors
+/// What the system says: somebody listens there, the path is no socket's, or this user may not make files there.
+pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
+    // What a process leaves behind that was killed a moment ago may still listen.
+    const ATTEMPTS: u32 = 20;
+    const PAUSE: Duration = Duration::from_millis(50);
+    let mut attempt = 1;
+    loop {
+        // To connect to something that is no socket is refused, too.
+        let socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
+        if let Err(e) = UnixStream::connect(path)
+            && e.kind() == ErrorKind::ConnectionRefused
+            && socket
+        {
+            std::fs::remove_file(path)?;
+        }
+        match bind_private(path) {
+            Err(e) if e.kind() == ErrorKind::AddrInUse && socket && attempt < ATTEMPTS => {
+                std::thread::sleep(PAUSE);
+            }
+            other => return other,
+        }
+        attempt += 1;
+    }
+}
+
 impl Listener {
     /// Listens on a Unix socket; a socket that a dead process left is replaced.
     pub(crate) fn unix(path: &Path) -> io::Result<Self> {
-        // What a process leaves behind that was killed a moment ago may still listen.
-        const ATTEMPTS: u32 = 20;
-        const PAUSE: Duration = Duration::from_millis(50);
-        let mut attempt = 1;
-        let listener = loop {
-            // To connect to something that is no socket is refused, too.
-            let socket = std::fs::symlink_metadata(path).is_ok_and(|m| m.file_type().is_socket());
-            if let Err(e) = UnixStream::connect(path)
-                && e.kind() == ErrorKind::ConnectionRefused
-                && socket
-            {
-                std::fs::remove_file(path)?;
-            }
-            match bind_private(path) {
-                Err(e) if e.kind() == ErrorKind::AddrInUse && socket && attempt < ATTEMPTS => {
-                    std::thread::sleep(PAUSE);
-                }
-                other => break other?,
-            }
-            attempt += 1;
-        };
-        listener.set_nonblocking(true)?;
-        Ok(Listener::Unix(listener, path.to_owned()))
+        Ok(Listener::Unix(listen_privately(path)?, path.to_owned()))
     }
 
     /// Listens on a TCP address.
@@ -205,18 +211,24 @@ impl Listener {
                 stream.set_nonblocking(true)?;
                 Ok((Stream::Unix(stream), Origin::Unix))
             }
-            Listener::Tcp(listener, _) => {
-                let (stream, _) = listener.accept()?;
-                stream.set_nonblocking(true)?;
-                stream.set_nodelay(true)?;
-                sockopt::set_socket_keepalive(&stream, true)?;
-                sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE_IDLE)?;
-                sockopt::set_tcp_keepintvl(&stream, KEEP_ALIVE_INTERVAL)?;
-                sockopt::set_tcp_keepcnt(&stream, KEEP_ALIVE_PROBES)?;
-                Ok((Stream::Tcp(stream), Origin::Network))
-            }
+            Listener::Tcp(listener, _) => Ok((Stream::Tcp(accept_tcp(listener)?), Origin::Network)),
         }
     }
+}
+
+/// Accepts a TCP connection that never blocks, and whose peer is asked now and then whether it still lives.
+///
+/// # Errors
+/// Nobody is there (`WouldBlock`), or what the system says.
+pub fn accept_tcp(listener: &TcpListener) -> io::Result<TcpStream> {
+    let (stream, _) = listener.accept()?;
+    stream.set_nonblocking(true)?;
+    stream.set_nodelay(true)?;
+    sockopt::set_socket_keepalive(&stream, true)?;
+    sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE_IDLE)?;
+    sockopt::set_tcp_keepintvl(&stream, KEEP_ALIVE_INTERVAL)?;
+    sockopt::set_tcp_keepcnt(&stream, KEEP_ALIVE_PROBES)?;
+    Ok(stream)
 }
 
 impl Drop for Listener {

@@ -7,7 +7,7 @@ use super::world::World;
 use crate::engine::Engine;
 use crate::memory::SLOT;
 use crate::store::{Store, pages};
-use device::{Config, ConfigError, Drive};
+use device::{Config, ConfigError, Drive, DriveSnapshot};
 use ftl::WriteHistory;
 use host::{Host, Identity};
 use media::Nanos;
@@ -142,6 +142,16 @@ impl Sim {
     /// The drive, to be looked at. Not while something runs.
     pub fn drive(&self) -> Ref<'_, Drive> {
         Ref::map(self.machine.world.borrow(), |world| &world.drives[self.number].drive)
+    }
+
+    /// What the drive counts, and its state, at this moment. No command is sent. Not while something runs.
+    pub fn snapshot(&self) -> DriveSnapshot {
+        self.drive().snapshot(self.now())
+    }
+
+    /// How many dies of flash work at this moment, and how many there are. Not while something runs.
+    pub fn busy_dies(&self) -> (u32, u32) {
+        self.drive().busy_dies(self.now())
     }
 
     /// Whether what is written to it can be read.
