@@ -4,16 +4,17 @@
 #
 # Rounds are interleaved, each measures both. Printed per round and as the median; then the ratios as the median of the rounds' pairs, beside the goal. The
 # processor time of the drive for a request says more than rates where other programs use the processors. The tier's own counts say that the requests were hits.
-# Nothing migrates meanwhile. Needs root, fio, /dev/fuse and 2 GiB of memory.
+# Nothing migrates meanwhile. fio stays on one processor: where the scheduler puts it changes a rate more than a tier does. Needs root, fio, /dev/fuse and 2 GiB of memory.
 #
-#   usage: benches/cache.sh [ROUNDS] [SECONDS] [path of tranche]        default: 5 3 target/release/tranche
+#   usage: benches/cache.sh [ROUNDS] [SECONDS] [POLICY] [path of tranche]        default: 5 3 mq target/release/tranche
 set -eu
 # What programs print is read below.
 export LC_ALL=C
 
 rounds=${1:-5}
 seconds=${2:-3}
-tranche=${3:-${CARGO_TARGET_DIR:-target}/release/tranche}
+policy=${3:-mq}
+tranche=${4:-${CARGO_TARGET_DIR:-target}/release/tranche}
 here=$(dirname "$0")
 
 fail() { echo "cache.sh: $*" >&2; exit 1; }
@@ -23,6 +24,7 @@ for program in fio awk dd; do
     command -v $program >/dev/null || fail "$program is missing; run: scripts/setup-debian.sh"
 done
 
+processor=$(awk '/^Cpus_allowed_list/ { split($2, all, /[-,]/); print all[1] }' /proc/self/status)
 # shellcheck source=scripts/serve.sh
 . "$here/../scripts/serve.sh"
 dir=$(mktemp -d)
@@ -50,8 +52,8 @@ origin = 1
 cache = 2
 metadata = 3
 chunk = "64KiB"
-policy = "mq"
-set = { migration_threshold = 204800 }
+policy = "$policy"
+set = { migration_threshold = 204800$([ "$policy" != mq ] || echo ', sequential_threshold = 0') }
 TOML
 mkdir "$dir/files"
 serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --fuse "$dir/files" "$dir/drive.toml"
@@ -72,7 +74,7 @@ measure() { # name file read|write depth: its rate, and the processor time of th
     [ "$3" = write ] || options=--readonly
     # Terse output, version 3: fields 8 and 49 are the IOPS of reads and writes.
     fio --name=x --filename="$2" --direct=1 --ioengine=io_uring --iodepth="$4" --bs=4k --rw="rand$3" --size=384m \
-        --norandommap --time_based --runtime="$seconds" $options --output-format=terse --terse-version=3 |
+        --norandommap --time_based --runtime="$seconds" --cpus_allowed="$processor" $options --output-format=terse --terse-version=3 |
         awk -F';' -v kind="$3" '{ print (kind == "read") ? $8 " " $6 / 4 : $49 " " $47 / 4 }' >"$dir/one"
     awk -v name="$1" -v point="$3-4kx$4" -v ticks="$(($(ticks) - cpu))" -v hz="$(getconf CLK_TCK)" '{
             print name, point, $1

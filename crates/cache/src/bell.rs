@@ -1,11 +1,24 @@
 //! How devices tell that they have news.
 
+use std::cell::Cell;
 use std::sync::{Arc, OnceLock, Weak};
 
 /// Who is told.
 pub trait Ring: Send + Sync + 'static {
     /// A device has news. Must not block.
     fn ring(&self);
+}
+
+thread_local! {
+    /// Who looks at its devices in this thread anyhow.
+    static LOOKS: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
+}
+
+/// Does something after which the listener looks at its devices by itself: what they do meanwhile in this thread is not rung.
+pub fn without<L: Ring>(listener: &L, act: impl FnOnce()) {
+    let outer = LOOKS.replace(std::ptr::from_ref(listener).cast());
+    act();
+    LOOKS.set(outer);
 }
 
 /// What a device rings. It may be made before there is anybody to hear it.
@@ -20,7 +33,11 @@ impl Bell {
 
     /// Rings it, from any thread.
     pub fn ring(&self) {
-        if let Some(listener) = self.0.get().and_then(Weak::upgrade) {
+        let Some(listener) = self.0.get() else { return };
+        if listener.as_ptr().cast() == LOOKS.get() {
+            return;
+        }
+        if let Some(listener) = listener.upgrade() {
             listener.ring();
         }
     }

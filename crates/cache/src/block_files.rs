@@ -3,7 +3,8 @@
 use crate::live::LiveTier;
 use blockdev::{Operation, Verb};
 use export::Errno;
-use export::drive::{Drive, DriveNotice, LARGEST, Limits, Namespace, Op, Reports};
+use export::drive::{Abilities, Drive, DriveNotice, Extent, LARGEST, Limits, Namespace, Op, Reports};
+use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 
@@ -11,6 +12,11 @@ use std::sync::{Arc, mpsc};
 const FIRST: u32 = 0xFFFF_0000;
 /// Requests under way at once, where no drive says otherwise.
 const COMMANDS: u32 = 256;
+
+thread_local! {
+    /// Whether this thread submits requests [together](Drive::together).
+    static TOGETHER: Cell<bool> = const { Cell::new(false) };
+}
 
 /// What has block files: tiers, and perhaps a drive.
 pub struct BlockFiles {
@@ -84,6 +90,7 @@ impl Drive for BlockFiles {
                 zones: None,
                 read_only: false,
                 losses,
+                abilities: Abilities::default(),
             });
         }
         Ok(all)
@@ -95,6 +102,13 @@ impl Drive for BlockFiles {
 
     fn names(&self) -> BTreeMap<u32, String> {
         (FIRST..).zip(self.tiers.iter().map(|tier| file_name(tier))).collect()
+    }
+
+    fn extents(&self, nsid: u32, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
+        match (self.tier(nsid), &self.drive) {
+            (None, Some(drive)) => drive.extents(nsid, lba, blocks, most),
+            _ => Err(Errno::EOPNOTSUPP),
+        }
     }
 
     fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {
@@ -113,7 +127,21 @@ impl Drive for BlockFiles {
             // A tier has no zones.
             Op::Report { .. } | Op::Zone { .. } => return self.refuse(tag, data),
         };
-        tier.submit(tag, Operation { verb, lba, blocks }, data);
+        let operation = Operation { verb, lba, blocks };
+        match TOGETHER.get() {
+            true => tier.leave(tag, operation, data),
+            false => tier.submit(tag, operation, data),
+        }
+    }
+
+    fn together(&self, submits: &mut dyn FnMut()) {
+        let outer = TOGETHER.replace(true);
+        match &self.drive {
+            Some(drive) => drive.together(submits),
+            None => submits(),
+        }
+        TOGETHER.set(outer);
+        self.tiers.iter().for_each(|tier| tier.run());
     }
 }
 

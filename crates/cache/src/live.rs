@@ -1,11 +1,11 @@
 //! The tier that runs.
 //!
-//! **Who runs it.** One thread at a time, as with the drive itself (`run::handle`). A request goes into the inbox. Then its thread tries to
-//! become the one that runs the state machine. If it succeeds, a hit on a namespace of this process is read, answered and delivered before
-//! `submit` returns, without a switch of threads. If another thread is at it, that one takes the request along. The thread of
+//! **Who runs it.** One thread at a time, as with the drive itself (`run::handle`). The thread of a request tries to become the one that runs
+//! the state machine. If it succeeds, a hit on a namespace of this process is read, answered and delivered before `submit` returns, without
+//! a switch of threads. If another thread is at it, the request goes into the inbox, and that one takes it along. The thread of
 //! a device that has news does the same. The tier's own thread does what nobody brings: ticks, and the sockets of drives elsewhere.
 
-use crate::bell::Ring;
+use crate::bell::{Ring, without};
 use crate::claim::Claim;
 use crate::device::{Backing, Kind, Trouble};
 use crate::error::Error;
@@ -93,10 +93,10 @@ pub struct Report {
 }
 
 thread_local! {
-    /// The tiers that this thread runs at this moment, or delivers answers of.
+    /// The tiers that this thread runs at this moment, or delivers answers of; the innermost is the last.
     static RUNS: RefCell<Vec<*const LiveTier>> = const { RefCell::new(Vec::new()) };
-    /// The tier whose state machine this thread is in.
-    static PASS: Cell<*const LiveTier> = const { Cell::new(std::ptr::null()) };
+    /// Room for answers, so that none is allocated for a request.
+    static ROOM: Cell<Vec<Answer>> = const { Cell::new(Vec::new()) };
 }
 
 fn lock<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
@@ -110,7 +110,7 @@ impl LiveTier {
     /// The devices and the configuration do not fit, the metadata does not, or a device fails.
     pub fn open(name: &str, config: Config, start: Start, devices: Devices) -> Result<Arc<Self>, Error> {
         let Devices { mut origin, mut cache, mut metadata } = devices;
-        let config = Config { origin: origin.id, ..config };
+        let config = Config { origin: origin.id, cache: cache.id, ..config };
         let watch = Watch::new().map_err(Error::system("watching devices"))?;
         for device in [&mut origin, &mut cache, &mut metadata] {
             if let Kind::Socket(device) = device.device.kind() {
@@ -120,7 +120,7 @@ impl LiveTier {
         let bells = [&origin, &cache, &metadata].map(|device| device.bell.clone());
         let troubles = [&origin, &cache, &metadata].map(|device| device.device.trouble());
         let claims = [origin.claim, cache.claim, metadata.claim];
-        let tier = TierDevice::begin(config, start, (origin.device, cache.device, metadata.device), 0)?;
+        let tier = tier::begin(config, start, (origin.device, cache.device, metadata.device), 0)?;
         let (tell, told) = mpsc::channel();
         let inner = Inner {
             tags: Vec::new(),
@@ -175,8 +175,26 @@ impl LiveTier {
 
     /// Begins a request. Its answer may be delivered before this returns.
     pub(crate) fn submit(&self, tag: u64, operation: Operation, data: Vec<u8>) {
+        if !self.is_run_here()
+            && let Ok(inner) = self.inner.try_lock()
+        {
+            self.turn(inner, Some(Ask { tag, operation, data }));
+        } else {
+            self.leave(tag, operation, data);
+        }
+        self.run();
+    }
+
+    /// Leaves a request for the next [turn](LiveTier::run).
+    pub(crate) fn leave(&self, tag: u64, operation: Operation, data: Vec<u8>) {
         lock(&self.inbox).push(Ask { tag, operation, data });
-        self.ring();
+        self.pending.store(true, Ordering::SeqCst);
+    }
+
+    /// Whether this thread runs the tier, or delivers its answers, in an outer call.
+    fn is_run_here(&self) -> bool {
+        let me: *const LiveTier = self;
+        RUNS.with_borrow(|runs| runs.contains(&me))
     }
 
     fn now(&self) -> Nanos {
@@ -185,38 +203,45 @@ impl LiveTier {
     }
 
     /// Runs the tier as long as there is something to do and nobody else does.
-    fn run(&self) {
-        let me: *const LiveTier = self;
+    pub(crate) fn run(&self) {
         // The answers of an outer call lead here: that one goes on when it has delivered them.
-        if RUNS.with_borrow(|runs| runs.contains(&me)) {
+        if !self.pending.load(Ordering::SeqCst) || self.is_run_here() {
             return;
         }
-        RUNS.with_borrow_mut(|runs| runs.push(me));
-        let mut answers = Vec::new();
         while self.pending.load(Ordering::SeqCst) {
             // Who has it looks again when it lets go.
-            let Ok(mut inner) = self.inner.try_lock() else { break };
-            self.pending.store(false, Ordering::SeqCst);
-            let outer = PASS.replace(me);
-            self.pass(&mut inner, &mut answers);
-            PASS.set(outer);
-            drop(inner);
-            self.deliver(&mut answers);
+            let Ok(inner) = self.inner.try_lock() else { break };
+            self.turn(inner, None);
         }
-        RUNS.with_borrow_mut(|runs| runs.retain(|other| *other != me));
     }
 
-    /// Takes what has come, and moves everything on that can move on.
-    fn pass(&self, inner: &mut Inner, answers: &mut Vec<Answer>) {
+    /// Takes what has come, moves everything on that can move on, and delivers the answers.
+    fn turn(&self, mut inner: MutexGuard<'_, Inner>, ask: Option<Ask>) {
+        RUNS.with_borrow_mut(|runs| runs.push(self));
+        let mut answers = ROOM.take();
+        // What a device does within `submit` is looked for before the pass is over.
+        without(self, || self.pass(&mut inner, ask, &mut answers));
+        drop(inner);
+        self.deliver(&mut answers);
+        ROOM.set(answers);
+        RUNS.with_borrow_mut(|runs| runs.pop());
+    }
+
+    fn pass(&self, inner: &mut Inner, ask: Option<Ask>, answers: &mut Vec<Answer>) {
         let now = self.now();
-        let mut asks = std::mem::take(&mut inner.asks);
-        std::mem::swap(&mut asks, &mut *lock(&self.inbox));
-        for Ask { tag, operation, data } in asks.drain(..) {
-            let own = inner.own_tag(tag);
-            let Ok(()) = inner.tier.submit(now, own, &operation, data);
+        if let Some(ask) = ask {
+            inner.begin(now, ask);
         }
-        inner.asks = asks;
-        while let Ok(Some(done)) = inner.tier.poll(now) {
+        // A look costs less than to write what others read.
+        if self.pending.load(Ordering::SeqCst) && self.pending.swap(false, Ordering::SeqCst) {
+            let mut asks = std::mem::take(&mut inner.asks);
+            std::mem::swap(&mut asks, &mut *lock(&self.inbox));
+            asks.iter().for_each(|ask| inner.tier.core().touch(ask.operation.lba));
+            asks.drain(..).for_each(|ask| inner.begin(now, ask));
+            inner.asks = asks;
+        }
+        inner.tier.settle(now);
+        while let Some(done) = inner.tier.take_done() {
             inner.free.push(done.tag);
             let tag = inner.tags.get(done.tag as usize).copied().unwrap_or_default();
             answers.push(Answer { tag, status: done.status, data: done.data });
@@ -363,16 +388,17 @@ impl LiveTier {
 
 impl Ring for LiveTier {
     fn ring(&self) {
-        // What a device does within `submit` is looked for before the pass is over.
-        if std::ptr::eq(PASS.get(), self) {
-            return;
-        }
         self.pending.store(true, Ordering::SeqCst);
         self.run();
     }
 }
 
 impl Inner {
+    fn begin(&mut self, now: Nanos, Ask { tag, operation, data }: Ask) {
+        let own = self.own_tag(tag);
+        let Ok(()) = self.tier.submit(now, own, &operation, data);
+    }
+
     fn own_tag(&mut self, tag: u64) -> u32 {
         match self.free.pop() {
             Some(own) => {

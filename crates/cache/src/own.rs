@@ -17,13 +17,18 @@ const ENTRIES: u16 = 256;
 /// The buffer of a command is a list of ranges, and not the caller's.
 const RANGES: u64 = 1 << 32;
 
-/// A namespace of the drive in this process. A command is often carried out before `submit` returns.
+/// A namespace of the drive in this process. The drive begins commands with the next poll, all that have come until then together, and has often
+/// ended them when that asks for the first.
 pub struct OwnDevice {
     controller: Controller,
     queue: Queue,
     namespace: Namespace,
     arrived: Arc<Arrived>,
+    /// Those of them that were taken over together, and not asked for yet.
+    taken: VecDeque<Completed>,
     outstanding: usize,
+    /// Commands were left with the drive, which may not have begun them.
+    posted: bool,
     /// What the drive had lost when this was opened.
     losses: u64,
 }
@@ -41,6 +46,9 @@ pub enum OwnError {
     /// A power cut took completed writes along.
     #[error("a power cut took completed writes along")]
     Lost,
+    /// The namespace was detached or deleted.
+    #[error("the namespace was detached from the cache tier's host, or deleted")]
+    Detached,
 }
 
 /// Completions that the tier has not asked for yet.
@@ -95,12 +103,31 @@ impl OwnDevice {
         let arrived = Arc::new(Arrived { done: Mutex::default(), bell });
         let queue = controller.queue(ENTRIES, arrived.clone()).map_err(|error| connect_error(&error))?;
         let losses = controller.losses();
-        Ok((OwnDevice { controller, queue, namespace, arrived, outstanding: 0, losses }, id))
+        Ok((
+            OwnDevice {
+                controller,
+                queue,
+                namespace,
+                arrived,
+                taken: VecDeque::new(),
+                outstanding: 0,
+                posted: false,
+                losses,
+            },
+            id,
+        ))
     }
 
     fn has_lost(&self) -> bool {
         self.controller.losses() != self.losses
     }
+}
+
+/// Whether a namespace is not there any more for this host. To the drive, an identifier that is not attached is an invalid field (Base 3.2.1.4). No other
+/// field of a tier's commands can be invalid.
+fn is_detached(status: Status) -> bool {
+    [Status::INVALID_NAMESPACE, Status::NAMESPACE_NOT_ATTACHED, Status::INVALID_FIELD]
+        .contains(&status.code())
 }
 
 impl BlockDevice for OwnDevice {
@@ -124,9 +151,10 @@ impl BlockDevice for OwnDevice {
                 (u64::from(tag) | RANGES, list)
             }
         };
-        match self.queue.submit(tag, &command, Buffer::from(data)) {
+        match self.queue.post(tag, &command, Buffer::from(data)) {
             Ok(()) => {
                 self.outstanding += 1;
+                self.posted = true;
                 Ok(())
             }
             Err(Refused { reason: RefusedReason::Full, .. }) => Err(OwnError::Full),
@@ -135,11 +163,18 @@ impl BlockDevice for OwnDevice {
     }
 
     fn poll(&mut self, _now: Nanos) -> Result<Option<Completed>, OwnError> {
-        let done = self.arrived.done.lock().unwrap_or_else(PoisonError::into_inner).pop_front();
-        match done {
+        if std::mem::take(&mut self.posted) {
+            self.queue.ring();
+        }
+        if self.taken.is_empty() {
+            let mut done = self.arrived.done.lock().unwrap_or_else(PoisonError::into_inner);
+            std::mem::swap(&mut *done, &mut self.taken);
+        }
+        match self.taken.pop_front() {
             _ if self.has_lost() => Err(OwnError::Lost),
             // Power comes back, and the namespace with it; what is durable is only known when the tier is opened anew.
             Some(done) if done.status.code() == Status::POWER_LOSS => Err(OwnError::Lost),
+            Some(done) if is_detached(done.status) => Err(OwnError::Detached),
             Some(done) => {
                 self.outstanding -= 1;
                 Ok(Some(done))

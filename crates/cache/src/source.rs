@@ -13,7 +13,7 @@ use run::Handle;
 use std::os::unix::fs::{FileTypeExt, MetadataExt};
 use std::path::Path;
 use std::time::UNIX_EPOCH;
-use tier::{OpenError, OriginId, Recorded};
+use tier::{DeviceId, OpenError, Recorded};
 
 /// Requests that a file takes at once. Each has a thread.
 const FILE_DEPTH: usize = 16;
@@ -25,7 +25,7 @@ pub struct Source {
     /// The device.
     pub device: Backing,
     /// Which one it is, everywhere and always. Zeroes where that cannot be known: of a block device.
-    pub id: OriginId,
+    pub id: DeviceId,
     pub(crate) bell: Bell,
     pub(crate) claim: Claim,
 }
@@ -42,7 +42,7 @@ impl Source {
             let bell = Bell::default();
             let told = bell.clone();
             let device = BlockFile::open(path)?.telling_device(FILE_DEPTH, move || told.ring())?;
-            let id = OriginId(file_identity(path)?);
+            let id = DeviceId(file_identity(path)?);
             let device = Backing::new(Kind::File(device), format!("{role} {place}"));
             Ok(Some(Source { device, id, bell, claim }))
         };
@@ -69,7 +69,7 @@ impl Source {
         let (queue, namespace, id, claim) = opened(role, &place, open())?;
         let kind = Kind::Socket(Box::new(SocketDevice::new(host, queue, namespace)));
         let device = Backing::new(kind, format!("{role} {place}"));
-        Ok(Source { device, id: OriginId(id), bell: Bell::default(), claim })
+        Ok(Source { device, id: DeviceId(id), bell: Bell::default(), claim })
     }
 
     /// Opens a namespace of the drive in this process, as the host that has its block files. Others know the drive by these addresses.
@@ -85,7 +85,7 @@ impl Source {
                 return Ok(None);
             };
             let device = Backing::new(Kind::Own(Box::new(device)), format!("{role} {place}"));
-            Ok(Some(Source { device, id: OriginId(id), bell, claim }))
+            Ok(Some(Source { device, id: DeviceId(id), bell, claim }))
         };
         opened(role, &place, open())
     }

@@ -3,9 +3,10 @@
 //! The drive does not know them: they are hosts of it. Its own parser leaves the tables alone, and this one reads nothing else.
 
 use crate::place::Place;
+use blockdev::Geometry;
 use serde::Deserialize;
 use std::collections::{BTreeMap, BTreeSet};
-use tier::{Config, Mode, PolicyKind};
+use tier::{Config, Geometries, Mode, PolicyKind};
 use units::toml_error;
 
 /// A tier that is served with a drive.
@@ -85,6 +86,39 @@ pub fn read(toml: &str) -> Result<Vec<Entry>, String> {
     Ok(entries)
 }
 
+/// Checks tiers against the namespaces of their drive, which has these conventional ones when it is new, by NSID. Devices elsewhere are not looked at.
+///
+/// # Errors
+/// A namespace is not there, or has two uses; a tier cannot be made of namespaces of these sizes.
+pub fn check(entries: &[Entry], namespaces: &BTreeMap<u32, Geometry>) -> Result<(), String> {
+    let mut used: BTreeMap<u32, String> = BTreeMap::new();
+    for entry in entries {
+        let of = |problem: String| format!("the [[cache]] {:?}: {problem}", entry.name);
+        for (role, place) in
+            [("origin", &entry.origin), ("cache", &entry.cache), ("metadata", &entry.metadata)]
+        {
+            let Place::Own(nsid) = place else { continue };
+            if !namespaces.contains_key(nsid) {
+                return Err(of(format!("{role}: this drive has no conventional namespace {nsid}")));
+            }
+            if let Some(other) = used.insert(*nsid, format!("the {role} of {:?}", entry.name)) {
+                return Err(of(format!("{role}: namespace {nsid} is {other}, too")));
+            }
+        }
+        let own = |place: &Place| match place {
+            Place::Own(nsid) => namespaces.get(nsid).copied(),
+            _ => None,
+        };
+        if let (Some(origin), Some(cache), Some(metadata)) =
+            (own(&entry.origin), own(&entry.cache), own(&entry.metadata))
+        {
+            let config = Config { chunk: entry.chunk, policy: entry.policy, ..Config::default() };
+            config.check(&Geometries { origin, cache, metadata }).map_err(|error| of(error.to_string()))?;
+        }
+    }
+    Ok(())
+}
+
 fn entry(table: Table) -> Result<Entry, String> {
     let Table { name, origin, cache, metadata, chunk, mode, policy, set } = table;
     if !is_name(&name) {
@@ -106,6 +140,9 @@ fn entry(table: Table) -> Result<Entry, String> {
         config.policy = policy.parse().map_err(|error| format!("policy: {error}"))?;
     }
     config.check_chunk().map_err(|error| error.to_string())?;
+    set.iter()
+        .try_for_each(|(key, value)| config.set(key, &value.to_string()))
+        .map_err(|error| format!("set: {error}"))?;
     Ok(Entry {
         name,
         origin: place(origin)?,
@@ -121,6 +158,7 @@ fn entry(table: Table) -> Result<Entry, String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use blockdev::Limits;
 
     const GOOD: &str = r#"
         [drive]
@@ -166,8 +204,35 @@ mod tests {
             ("writethrough", "write-through", "not one of writeback"),
             ("policy =", "polcy =", "polcy"),
             ("metadata = 6", "", "metadata"),
+            ("migration_threshold =", "migration =", "no such tunable"),
+            ("policy = \"mq\"", "policy = \"smq\"", "smq has no such tunable"),
         ] {
-            let error = read(&GOOD.replace(from, to)).unwrap_err();
+            let good = GOOD.replace(
+                "{ migration_threshold = 4096 }",
+                "{ migration_threshold = 4096, random_threshold = 8 }",
+            );
+            let error = read(&good.replace(from, to)).unwrap_err();
+            assert!(error.contains(problem), "{to}: {error}");
+        }
+    }
+
+    #[test]
+    fn tiers_lie_on_namespaces_of_their_drive_that_nothing_else_uses() {
+        let of = |mib: u64| Geometry { block_size: 4096, blocks: mib << 8, limits: Limits::NONE };
+        let namespaces = BTreeMap::from([(1, of(512)), (4, of(256)), (5, of(32)), (6, of(1))]);
+        let checked = |from: &str, to: &str| check(&read(&GOOD.replace(from, to)).unwrap(), &namespaces);
+        assert_eq!(checked("", ""), Ok(()));
+        for (from, to, problem) in [
+            ("origin = 4", "origin = 3", "\"logs\": origin: this drive has no conventional namespace 3"),
+            ("cache = 5", "cache = 4", "cache: namespace 4 is the origin of \"logs\", too"),
+            ("origin = 4", "origin = 1", "origin: namespace 1 is the origin of \"db\", too"),
+            (
+                "cache = 5\n        metadata = 6",
+                "cache = 6\n        metadata = 5\n        chunk = \"2MiB\"",
+                "less than one chunk",
+            ),
+        ] {
+            let error = checked(from, to).unwrap_err();
             assert!(error.contains(problem), "{to}: {error}");
         }
     }

@@ -6,7 +6,7 @@ use crate::{BlockFiles, Error, Role};
 use export::Errno;
 use export::drive::{Completions, Drive, Namespace, Op, Reports};
 use rng::Rng;
-use std::collections::{BTreeSet, HashMap};
+use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak, mpsc};
@@ -32,13 +32,17 @@ impl Completions for Asker {
 }
 
 impl Asker {
-    fn ask(&self, drive: &dyn Drive, nsid: u32, op: Op, data: Vec<u8>) -> Answer {
+    fn begin(&self, drive: &dyn Drive, nsid: u32, op: Op, data: Vec<u8>) -> mpsc::Receiver<Answer> {
         let tag = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = mpsc::channel();
         self.waiting.lock().unwrap().insert(tag, tell);
         drive.submit(tag, nsid, op, data);
-        told.recv_timeout(Duration::from_secs(60)).expect("an answer")
+        told
     }
+}
+
+fn answer(told: &mpsc::Receiver<Answer>) -> Answer {
+    told.recv_timeout(Duration::from_secs(60)).expect("an answer")
 }
 
 /// A tier as a block file.
@@ -60,7 +64,17 @@ fn shown(tier: &Arc<LiveTier>) -> Shown {
 
 impl Shown {
     fn ask(&self, op: Op, data: Vec<u8>) -> Answer {
-        self.asker.ask(&*self.files, self.namespace.nsid, op, data)
+        answer(&self.asker.begin(&*self.files, self.namespace.nsid, op, data))
+    }
+
+    /// Asks for all of them before it waits for the first answer.
+    fn ask_together(&self, ops: Vec<(Op, Vec<u8>)>) -> Vec<Answer> {
+        let (mut ops, mut told) = (ops.into_iter(), Vec::new());
+        self.files.together(&mut || {
+            let begin = |(op, data)| self.asker.begin(&*self.files, self.namespace.nsid, op, data);
+            told.extend(ops.by_ref().map(begin));
+        });
+        told.iter().map(answer).collect()
     }
 
     fn write(&self, lba: u64, fill: u8) -> Result<(), Errno> {
@@ -85,7 +99,7 @@ fn load(tier: &LiveTier, shown: &Shown, seed: u64) -> HashMap<u64, u8> {
             let written = &written;
             scope.spawn(move || {
                 let mut rng = Rng::stream(seed, thread);
-                let mut mine = HashMap::new();
+                let mut mine = BTreeMap::new();
                 for _ in 0..400 {
                     // Half of them in the first 64 places.
                     let span = if rng.below(2) == 0 { 64.min(places) } else { places };
@@ -102,6 +116,19 @@ fn load(tier: &LiveTier, shown: &Shown, seed: u64) -> HashMap<u64, u8> {
                             mine.insert(lba, 0);
                         }
                         5 if rng.below(8) == 0 => shown.ask(Op::Flush, Vec::new()).0.unwrap(),
+                        6 => {
+                            let some: Vec<(u64, u8)> = mine.iter().map(|(lba, fill)| (*lba, *fill)).collect();
+                            let bytes = 8 * shown.namespace.block_size as usize;
+                            let read =
+                                |(lba, _): &(u64, u8)| (Op::Read { lba: *lba, blocks: 8 }, vec![0; bytes]);
+                            let first = rng.below(some.len() as u64 + 1) as usize;
+                            let some = &some[first..(first + 16).min(some.len())];
+                            let answers = shown.ask_together(some.iter().map(read).collect());
+                            for ((lba, fill), (result, data)) in some.iter().zip(answers) {
+                                result.unwrap();
+                                assert!(data.iter().all(|byte| byte == fill), "block {lba}, seed {seed}");
+                            }
+                        }
                         _ => {
                             let expected = mine.get(&lba).copied().unwrap_or_default();
                             let found = shown.read(lba);
@@ -162,7 +189,8 @@ const CONFIG: Config = Config {
     },
     migration_threshold: 8192,
     discard_passdown: true,
-    origin: tier::OriginId([0; 16]),
+    origin: tier::DeviceId([0; 16]),
+    cache: tier::DeviceId([0; 16]),
     repair: false,
     contents: true,
 };

@@ -1,10 +1,14 @@
 //! A running drive as the export uses it: an NVMe host in the same process.
 
-use crate::drive::{Completions, Drive, DriveNotice, Limits, Namespace, Op, Reports, Zones};
+use crate::drive::{
+    Abilities, Completions, Drive, DriveNotice, Extent, Limits, Namespace, Op, Reports, Zones,
+};
 use crate::errno::errno;
 use blockdev::{ControllerLimits, Operation, Verb};
 use fuser::Errno;
-use nvme::admin::{AdminCommand, Identify};
+use nvme::admin::{
+    AdminCommand, GetLbaStatus, Identify, LbaStatusAction, LbaStatusDescriptor, LbaStatusHeader,
+};
 use nvme::identify::{
     Cns, IdentifyController, IdentifyNamespace, NamespaceIdDescriptor, NamespaceList, NvmController,
     NvmNamespace, ZonedNamespace,
@@ -16,6 +20,7 @@ use nvme::zone::{
 };
 use nvme::{Command, Completion, Csi, IDENTIFY_SIZE, Nsid};
 use run::{BlockingQueue, Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
+use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
@@ -30,6 +35,13 @@ const TRANSFER: u32 = 1 << 20;
 /// Unit of the limits in Identify: CAP.MPSMIN is 0 in every drive of this program (Base 3.1.4.1).
 const PAGE: u64 = 4096;
 
+/// Logical blocks that one Get LBA Status asks about: the range has 16 bits, and ends with a page of any block size.
+const STATUS_BLOCKS: u16 = u16::MAX / 8 * 8;
+/// Bytes of its answer at most: 4,095 ranges.
+const STATUS_BYTES: u32 = 64 << 10;
+/// Commands for one question about allocated blocks at most.
+const STATUS_COMMANDS: u32 = 64;
+
 /// A connection to a drive.
 pub struct Attached {
     controller: Controller,
@@ -37,11 +49,22 @@ pub struct Attached {
     /// For questions about namespaces that only I/O commands answer.
     questions: BlockingQueue,
     limits: Limits,
+    /// Whether Get LBA Status tells what is allocated.
+    tells_allocated: bool,
     completions: Weak<dyn Completions>,
     protected: Protected,
 }
 
+thread_local! {
+    /// The connection whose commands this thread submits [together](Drive::together), by its address.
+    static TOGETHER: Cell<usize> = const { Cell::new(0) };
+}
+
 impl Attached {
+    fn address(&self) -> usize {
+        std::ptr::from_ref(self).addr()
+    }
+
     /// Connects to the drive.
     ///
     /// # Errors
@@ -55,12 +78,14 @@ impl Attached {
         let queue = controller.queue(ENTRIES, sink).map_err(|error| error.to_string())?;
         let questions = controller.blocking_queue(1).map_err(|error| error.to_string())?;
         let page = identify(&controller, Cns::CONTROLLER, 0, Csi::NVM)?;
-        let mdts = read::<IdentifyController>(&page)?.mdts;
+        let identified = read::<IdentifyController>(&page)?;
+        let (mdts, tells_status) = (identified.mdts, identified.oacs.glss());
         // Drives without this page have no limit.
         let nvm = match identify(&controller, Cns::IOCS_CONTROLLER, 0, Csi::NVM) {
             Ok(page) => *read::<NvmController>(&page)?,
             Err(_) => NvmController::default(),
         };
+        let tells_allocated = tells_status && nvm.aocs.get() & 1 != 0;
         let reported = ControllerLimits::new(mdts, PAGE, &nvm);
         let bytes = |limit: u64| u32::try_from(limit).unwrap_or(u32::MAX);
         let limits = Limits {
@@ -73,6 +98,7 @@ impl Attached {
             queue,
             questions,
             limits,
+            tells_allocated,
             completions,
             protected: Protected::default(),
         }))
@@ -109,6 +135,7 @@ impl Attached {
                  and nothing else can be had",
             ),
             Some(block_size) if data.nsze.get() > 0 => {
+                let reads_zeroes = data.dlfeat.drb() == 1 && data.dlfeat.wzds();
                 let zones = match command_set {
                     Csi::ZONED => Some(self.zones(nsid, data)?),
                     _ => None,
@@ -121,10 +148,43 @@ impl Attached {
                     zones,
                     read_only: data.nsattr & 1 != 0,
                     losses,
+                    abilities: Abilities {
+                        fast_zeroes: reads_zeroes,
+                        extents: reads_zeroes && self.tells_allocated,
+                    },
                 }))
             }
             _ => skip("it has no size or format"),
         }
+    }
+
+    /// Which of these blocks are allocated, by one command: up to [`STATUS_BLOCKS`].
+    fn status(&self, nsid: Nsid, lba: u64, blocks: u16, found: &mut Vec<Extent>) -> Result<(), Errno> {
+        let bytes = STATUS_BYTES.min(self.limits.transfer);
+        let atype = LbaStatusAction::ALLOCATED;
+        let command = GetLbaStatus { nsid, slba: lba, dwords: u64::from(bytes) / 4, range: blocks, atype };
+        let command = Command::from(AdminCommand::GetLbaStatus(command));
+        let room = Buffer::from(vec![0; bytes as usize]);
+        let (completion, buffer) = self.controller.admin(&command, room).map_err(|_| Errno::ENODEV)?;
+        completion.status().ok().map_err(errno)?;
+        let page = buffer.into_vec();
+        let (header, rest) = LbaStatusHeader::ref_from_prefix(&page).map_err(|_| Errno::EIO)?;
+        let end = lba + u64::from(blocks);
+        let mut at = lba;
+        for descriptor in rest.chunks_exact(size_of::<LbaStatusDescriptor>()).take(header.nlsd.get() as usize)
+        {
+            let descriptor = LbaStatusDescriptor::ref_from_bytes(descriptor).map_err(|_| Errno::EIO)?;
+            let start = descriptor.dslba.get().clamp(at, end);
+            let next = start.saturating_add(descriptor.nlb.get().into()).min(end);
+            note(found, start - at, false);
+            note(found, next - start, true);
+            at = next;
+        }
+        // Else there was no room for the ranges that follow.
+        if header.cmpc == 2 {
+            note(found, end - at, false);
+        }
+        Ok(())
     }
 
     /// The NVM Command Set, if the drive does not say.
@@ -229,6 +289,26 @@ impl Drive for Attached {
         self.controller.losses()
     }
 
+    fn extents(&self, nsid: u32, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
+        let mut found = Vec::new();
+        let mut told = 0;
+        for _ in 0..STATUS_COMMANDS {
+            // The last one may go on in the next answer.
+            if told >= blocks || found.len() > most {
+                break;
+            }
+            let asked = u16::try_from(blocks - told).unwrap_or(STATUS_BLOCKS).min(STATUS_BLOCKS);
+            self.status(nsid, lba + told, asked, &mut found)?;
+            let before = told;
+            told = found.iter().map(|extent| extent.blocks).sum();
+            if told == before {
+                break;
+            }
+        }
+        found.truncate(most);
+        if found.is_empty() { Err(Errno::EIO) } else { Ok(found) }
+    }
+
     fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {
         let protection = u8::from(self.protected.has(nsid));
         let namespace =
@@ -243,13 +323,34 @@ impl Drive for Attached {
             Op::Report { lba } => report(nsid, lba, data.len()).into(),
             Op::Zone { lba, action } => ZoneManagementSend::new(nsid, action, lba).into(),
         };
-        if let Err(refused) = self.queue.submit(tag, &command, Buffer::from(data)) {
+        let data = Buffer::from(data);
+        let begun = match TOGETHER.get() == self.address() {
+            true => self.queue.post(tag, &command, data),
+            false => self.queue.submit(tag, &command, data),
+        };
+        if let Err(refused) = begun {
             // Stopped: the queue is never full, because the caller keeps to the limit.
             tracing::debug!(reason = %refused.reason, "command refused");
             if let Some(completions) = self.completions.upgrade() {
                 completions.complete(tag, Err(Errno::ENODEV), refused.buffer.into_vec());
             }
         }
+    }
+
+    fn together(&self, submits: &mut dyn FnMut()) {
+        let outer = TOGETHER.replace(self.address());
+        submits();
+        TOGETHER.set(outer);
+        self.queue.ring();
+    }
+}
+
+/// Adds blocks to what was found, as a part of its last extent if the same is true of them.
+fn note(found: &mut Vec<Extent>, blocks: u64, allocated: bool) {
+    match found.last_mut() {
+        _ if blocks == 0 => {}
+        Some(last) if last.allocated == allocated => last.blocks += blocks,
+        _ => found.push(Extent { blocks, allocated }),
     }
 }
 

@@ -27,6 +27,8 @@ pub struct Namespace {
     /// What [`Drive::losses`] was when it was identified. A namespace that lost completed writes is another one: who had
     /// it open learns of it.
     pub losses: u64,
+    /// What it can do beyond the contract of drives.
+    pub abilities: Abilities,
 }
 
 impl Namespace {
@@ -102,6 +104,24 @@ pub enum Op {
     },
 }
 
+/// What a namespace can do that front ends tell their clients.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct Abilities {
+    /// To zero whole pages of 4,096 bytes with [`Op::Zero`] and `deallocate` takes less than to write zeroes.
+    pub fast_zeroes: bool,
+    /// [`Drive::extents`] answers.
+    pub extents: bool,
+}
+
+/// Blocks in a row of which the drive says the same.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Extent {
+    /// How many, 1 or more.
+    pub blocks: u64,
+    /// Whether they have a place on the medium. If not, they read as zeroes.
+    pub allocated: bool,
+}
+
 /// What one command may carry.
 #[derive(Clone, Copy, Debug)]
 pub struct Limits {
@@ -134,9 +154,25 @@ pub trait Drive: Send + Sync + 'static {
         BTreeMap::new()
     }
 
+    /// Which blocks are allocated, from `lba` on, up to `blocks` of them: at most so many extents. It may tell of fewer blocks, of one at
+    /// least. Blocks; not called from [`Completions`].
+    ///
+    /// # Errors
+    /// `EOPNOTSUPP` if it cannot tell, and what the drive says.
+    fn extents(&self, nsid: u32, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
+        let _ = (nsid, lba, blocks, most);
+        Err(Errno::EOPNOTSUPP)
+    }
+
     /// Starts a command; [`Completions::complete`] follows exactly once, perhaps before this returns.
     /// Never called with more than [`Limits::commands`] commands in flight.
     fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>);
+
+    /// Makes several calls of [`submit`](Drive::submit). The drive may begin these commands together when `submits` returns, which costs less.
+    /// `submits` must not wait for one of them.
+    fn together(&self, submits: &mut dyn FnMut()) {
+        submits();
+    }
 }
 
 /// Where the completions of a [`Drive`] go.

@@ -5,8 +5,10 @@
 
 use crate::drive::{Completions, Drive, Limits, Op};
 use crate::files::File;
+use crate::nbd;
 use crate::pool;
 use crate::split::{CommandStep, SplitKind, Steps, split};
+use crate::ublk;
 use crate::uring::{self, Reply};
 use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
 use nvme::zone::{ZoneDescriptor, ZoneReportHeader, ZoneSendAction};
@@ -27,6 +29,10 @@ pub enum Answer {
     Done(ReplyEmpty),
     /// Any of them, through io_uring.
     Ring(Reply),
+    /// Any of them, to a client of NBD.
+    Nbd(nbd::Reply),
+    /// Any of them, to a block device of the kernel.
+    Ublk(ublk::Reply),
     /// What the directory asks the drive before it answers a request: it gets the command's buffer.
     Call(Then<Vec<u8>>),
 }
@@ -42,6 +48,8 @@ impl Answer {
             Answer::Written(reply) => reply.error(errno),
             Answer::Done(reply) => reply.error(errno),
             Answer::Ring(reply) => reply.error(errno),
+            Answer::Nbd(reply) => reply.fail(errno),
+            Answer::Ublk(reply) => reply.fail(errno),
             Answer::Call(call) => call(Err(errno)),
         }
     }
@@ -52,6 +60,8 @@ impl Answer {
             Answer::Written(reply) => reply.written(len),
             Answer::Done(reply) => reply.ok(),
             Answer::Ring(reply) => uring::succeed(reply, data, len),
+            Answer::Nbd(reply) => reply.succeed(data),
+            Answer::Ublk(reply) => reply.succeed(data),
             Answer::Call(call) => call(Ok(data.to_vec())),
         }
     }
@@ -181,6 +191,23 @@ impl Engine {
         self.begin(file, Work::Zero { deallocate }, Place::of(offset, len), Vec::new(), answer);
     }
 
+    /// As [`zero`](Engine::zero), and makes that durable before the answer.
+    pub fn zero_durably(
+        self: &Arc<Self>,
+        file: Arc<File>,
+        offset: u64,
+        len: u64,
+        deallocate: bool,
+        answer: Answer,
+    ) {
+        let (then, of) = (self.clone(), file.clone());
+        let flush = move |result| match result {
+            Ok(_) => then.flush(of, answer),
+            Err(errno) => answer.fail(errno),
+        };
+        self.zero(file, offset, len, deallocate, Answer::Call(Box::new(flush)));
+    }
+
     /// Makes all writes that have been answered durable.
     pub fn flush(&self, file: Arc<File>, answer: Answer) {
         self.begin(file, Work::Flush, Place::of(0, 0), Vec::new(), answer);
@@ -230,7 +257,7 @@ impl Engine {
     fn begin(&self, file: Arc<File>, work: Work, place: Place, mut data: Vec<u8>, answer: Answer) {
         let Place { zone, offset, len } = place;
         let Some(limits) = self.limits.get() else { return answer.fail(Errno::ENODEV) };
-        if file.is_gone() || self.has_lost(&file) {
+        if self.is_void(&file) {
             return answer.fail(Errno::ENODEV);
         }
         if work.changes_blocks() && file.namespace.read_only {
@@ -283,6 +310,11 @@ impl Engine {
         }
     }
 
+    /// Whether a file stands for nothing any more: its namespace is gone, or is another one, or lost completed writes.
+    pub fn is_void(&self, file: &File) -> bool {
+        file.is_gone() || self.has_lost(file)
+    }
+
     /// Whether the drive has lost completed writes since the file appeared.
     fn has_lost(&self, file: &File) -> bool {
         self.drive.get().is_some_and(|drive| drive.losses() != file.namespace.losses)
@@ -308,6 +340,14 @@ impl Engine {
             let issue = state.admit(issue);
             drop(state);
             issue.into_iter().for_each(|issue| self.submit(issue));
+        }
+    }
+
+    /// Begins several requests. The drive may begin their commands together when `begin` returns, which must not wait for one of them.
+    pub fn together(&self, mut begin: impl FnMut()) {
+        match self.drive.get() {
+            Some(drive) => drive.together(&mut begin),
+            None => begin(),
         }
     }
 

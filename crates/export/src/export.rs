@@ -1,11 +1,9 @@
 //! A running export.
 
-use crate::access::Access;
-use crate::attached::Attached;
-use crate::drive::{Drive, DriveNotice, Reports};
-use crate::engine::Engine;
+use crate::backend::{Backend, DEFAULT_MODE, Follower};
+use crate::drive::{Drive, Reports};
 use crate::error::ExportError;
-use crate::files::{Changes, File, Files, ROOT};
+use crate::files::{Changes, File, ROOT};
 use crate::fs::Directory;
 use crate::loops::LoopDevice;
 use crate::mount::{self, Programs};
@@ -18,8 +16,7 @@ use std::collections::BTreeMap;
 use std::ffi::OsStr;
 use std::os::fd::AsFd;
 use std::path::{Path, PathBuf};
-use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
-use std::thread::JoinHandle;
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// How long requests of the kernel may take to end after unmounting before its connection is cut.
@@ -45,8 +42,6 @@ pub enum FuseTransport {
 pub struct Options {
     /// Attach a loop device to every file.
     pub loops: bool,
-    /// Permission bits that files start with; write permission is taken from read-only namespaces.
-    pub mode: u16,
     /// Threads that take requests from the kernel, 1 or more; `None` is two through the device and one for each
     /// processor through io_uring.
     pub threads: Option<usize>,
@@ -56,7 +51,7 @@ pub struct Options {
 
 impl Default for Options {
     fn default() -> Self {
-        Options { loops: false, mode: 0o600, threads: None, transport: FuseTransport::Auto }
+        Options { loops: false, threads: None, transport: FuseTransport::Auto }
     }
 }
 
@@ -85,8 +80,7 @@ pub struct Device {
 /// [`stop`](Export::stop) it in the end; dropping it does the same, but can only log what was in the way.
 pub struct Export {
     shared: Arc<Shared>,
-    news: mpsc::Sender<DriveNotice>,
-    watcher: Option<JoinHandle<()>>,
+    backend: Arc<Backend>,
     session: Option<Served>,
     mount: Option<Mount>,
 }
@@ -108,8 +102,6 @@ impl Served {
 struct Shared {
     dir: PathBuf,
     options: Options,
-    drive: Arc<dyn Drive>,
-    files: Arc<Files>,
     notifier: Notifier,
     /// By inode number.
     loops: Mutex<BTreeMap<u64, LoopDevice>>,
@@ -125,8 +117,8 @@ impl Export {
     /// If the directory cannot be used, there is no FUSE, the privilege is missing, or the drive does not
     /// answer. Nothing stays mounted or attached then.
     pub fn start(handle: &run::Handle, dir: &Path, options: Options) -> Result<Self, ExportError> {
-        let connect = |reports| Ok(Attached::connect(handle, reports)? as Arc<dyn Drive>);
-        Self::over(connect, dir, options)
+        let dir = mount::prepare(dir)?;
+        Self::begin(Backend::start(handle)?, dir, options)
     }
 
     /// Exports the drive that `connect` returns. The drive reports its completions and news to what `connect` is given.
@@ -140,38 +132,30 @@ impl Export {
         options: Options,
     ) -> Result<Self, ExportError> {
         let dir = mount::prepare(dir)?;
-        let engine = Arc::new(Engine::new());
-        let (news, inbox) = mpsc::channel();
-        let completions = Arc::downgrade(&engine);
-        let drive = connect(Reports { completions, news: news.clone() }).map_err(ExportError::Drive)?;
-        engine.connect(drive.clone());
-        let access = Access {
-            mode: options.mode & 0o7777,
-            uid: rustix::process::geteuid().as_raw(),
-            gid: rustix::process::getegid().as_raw(),
-        };
-        let files = Arc::new(Files::new(access, drive.names()));
-        let first = files.update(&drive.namespaces().map_err(ExportError::Drive)?);
+        Self::begin(Backend::over(connect, DEFAULT_MODE)?, dir, options)
+    }
 
-        let (served, mount) = serve(&dir, &files, &engine, &options)?;
+    /// Exports a drive that other front ends may show as well. When the export ends, requests on its files end for all of them: stop it last.
+    ///
+    /// # Errors
+    /// If the directory cannot be used, there is no FUSE, or the privilege is missing. Nothing stays mounted or attached then.
+    pub fn of(backend: &Arc<Backend>, dir: &Path, options: Options) -> Result<Self, ExportError> {
+        Self::begin(backend.clone(), mount::prepare(dir)?, options)
+    }
+
+    fn begin(backend: Arc<Backend>, dir: PathBuf, options: Options) -> Result<Self, ExportError> {
+        let (served, mount) = serve(&dir, &backend, &options)?;
         let shared = Arc::new(Shared {
             notifier: served.session.notifier(),
             record: Mutex::new(options.loops.then(|| Record::new(&dir)).flatten()),
             dir,
             options,
-            drive,
-            files,
             loops: Mutex::new(BTreeMap::new()),
         });
-        let mut export = Export { shared, news, watcher: None, session: Some(served), mount };
+        let export = Export { shared: shared.clone(), backend, session: Some(served), mount };
         // From here on, dropping it on an error cleans up.
-        for file in &first.new {
-            export.shared.attach(file)?;
-        }
-        let shared = export.shared.clone();
-        let watch = move || shared.watch(&inbox);
-        let watcher = std::thread::Builder::new().name("block-watch".into()).spawn(watch);
-        export.watcher = Some(watcher.map_err(ExportError::system("starting a thread"))?);
+        let attach = |files: &[Arc<File>]| files.iter().try_for_each(|file| shared.attach(file));
+        export.backend.subscribe(shared.clone(), attach)?;
         Ok(export)
     }
 
@@ -187,7 +171,7 @@ impl Export {
             block_size: file.namespace.block_size,
             read_only: file.namespace.read_only,
         };
-        self.shared.files.all().into_iter().map(device).collect()
+        self.backend.files().all().into_iter().map(device).collect()
     }
 
     /// The directory.
@@ -222,10 +206,8 @@ impl Export {
     /// Returns what was in the way, a sentence for each. Doing it twice is harmless.
     pub fn stop(&mut self) -> Vec<String> {
         let mut in_the_way = Vec::new();
-        let _ = self.news.send(DriveNotice::Stop);
-        if let Some(watcher) = self.watcher.take() {
-            let _ = watcher.join();
-        }
+        let follower: Arc<dyn Follower> = self.shared.clone();
+        self.backend.unsubscribe(&follower);
         let loops = std::mem::take(&mut *self.shared.loops());
         for device in loops.values() {
             release(device, &mut in_the_way);
@@ -252,7 +234,7 @@ impl Export {
     /// for ever.
     fn end(&self, served: Served, in_the_way: &mut Vec<String>) {
         if !ended_within(&served, LAST_REQUESTS) {
-            self.shared.files.update(&[]);
+            self.backend.files().update(&[]);
             let name = self.shared.dir.display();
             in_the_way.push(format!(
                 "{name}: some process still has a block file open; its requests fail from now on"
@@ -283,12 +265,8 @@ impl Drop for Export {
 }
 
 /// Mounts the directory, in the way that is asked for, and takes its requests.
-fn serve(
-    dir: &Path,
-    files: &Arc<Files>,
-    engine: &Arc<Engine>,
-    options: &Options,
-) -> Result<(Served, Option<Mount>), ExportError> {
+fn serve(dir: &Path, backend: &Backend, options: &Options) -> Result<(Served, Option<Mount>), ExportError> {
+    let (files, engine) = (backend.files(), backend.engine());
     let begin = |rings| begin(dir, Directory::new(files.clone(), engine.clone(), rings), options.threads);
     let refused = |why| ExportError::NoRings { dir: dir.to_owned(), why };
     if options.transport == FuseTransport::Device {
@@ -434,32 +412,15 @@ impl Shared {
         }
         Ok(())
     }
+}
 
-    /// Runs in a thread of its own, because the kernel may have to ask the directory while it is being told
-    /// something about it.
-    fn watch(&self, inbox: &mpsc::Receiver<DriveNotice>) {
-        while let Ok(DriveNotice::Namespaces) = inbox.recv() {
-            match self.drive.namespaces() {
-                Ok(namespaces) => self.follow(&self.files.update(&namespaces)),
-                Err(error) => {
-                    tracing::warn!("the namespaces cannot be identified, files stay as they are: {error}")
-                }
-            }
-        }
-    }
-
+impl Follower for Shared {
     fn follow(&self, changes: &Changes) {
         for file in &changes.gone {
             let name = file.name();
             if let Err(error) = self.notifier.delete(INodeNo(ROOT), INodeNo(file.ino), OsStr::new(&name)) {
                 tracing::debug!(%error, name, "the kernel did not take the removal");
                 let _ = self.notifier.inval_entry(INodeNo(ROOT), OsStr::new(&name));
-            }
-            match file.namespace.losses == self.drive.losses() {
-                true => tracing::info!(name, "namespace gone"),
-                false => tracing::warn!(
-                    "{name}: a power cut took completed writes along; what has the file open fails from now on, open it anew"
-                ),
             }
             let device = self.loops().remove(&file.ino);
             let mut in_the_way = Vec::new();
@@ -470,9 +431,9 @@ impl Shared {
             if let Err(error) = self.attach(file) {
                 tracing::warn!("{error}");
             }
-            let node = self.loops().get(&file.ino).map(|device| format!(", {}", device.node().display()));
-            let (name, bytes) = (file.name(), file.namespace.bytes());
-            tracing::info!("namespace appeared: {name}{}, {bytes} bytes", node.unwrap_or_default());
+            if let Some(device) = self.loops().get(&file.ino) {
+                tracing::info!("{} is {}", device.node().display(), file.name());
+            }
         }
     }
 }

@@ -222,10 +222,20 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Zones;
+    use crate::drive::{Abilities, Zones};
 
     fn namespace(nsid: u32, blocks: u64) -> Namespace {
-        Namespace { nsid, nguid: [0; 16], block_size: 512, blocks, zones: None, read_only: false, losses: 0 }
+        let abilities = Abilities::default();
+        Namespace {
+            nsid,
+            nguid: [0; 16],
+            block_size: 512,
+            blocks,
+            zones: None,
+            read_only: false,
+            losses: 0,
+            abilities,
+        }
     }
 
     fn names_of(files: &[Arc<File>]) -> Vec<String> {

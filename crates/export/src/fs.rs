@@ -74,6 +74,11 @@ impl Directory {
         Directory { files, engine, zones, since: SystemTime::now(), rings, granted: Arc::default() }
     }
 
+    /// Begins several requests, whose commands the drive may begin together when `begin` returns.
+    pub fn together(&self, begin: impl FnMut()) {
+        self.engine.together(begin);
+    }
+
     /// Whether the kernel is asked for io_uring.
     pub fn asks_for_rings(&self) -> bool {
         self.rings

@@ -1,5 +1,6 @@
 //! Namespaces as block files: a directory with one file per attached namespace, through FUSE, and loop
-//! devices on them. A zoned namespace is a directory with a file for each zone, with the contract of Linux's zonefs.
+//! devices on them. A zoned namespace is a directory with a file for each zone, with the contract of Linux's zonefs. The same files over NBD
+//! ([`nbd`]), and as block devices of the kernel ([`ublk`]).
 //!
 //! [`Export`] connects to a drive as an NVMe host, mounts the directory and follows the drive: namespaces
 //! that are created, attached, detached or deleted appear and vanish. `docs/block-export.md` says what
@@ -18,6 +19,8 @@
 //! This crate clips requests to the file's size and refuses writes to protected namespaces. The drive checks everything else, and its
 //! status becomes an `errno` in one place.
 //!
+//! A [`Backend`] is what front ends share: the connection to the drive, its files, the requests in flight.
+//!
 //! [`MountedFileSystem`] mounts what has nothing to do with block files, in the same way.
 //!
 //! Not here:
@@ -28,6 +31,7 @@
 mod access;
 mod attached;
 mod attributes;
+mod backend;
 pub mod drive;
 mod engine;
 mod errno;
@@ -38,12 +42,15 @@ mod files;
 mod fs;
 mod gate;
 mod loops;
+mod mailbox;
 mod mount;
 mod mountinfo;
+pub mod nbd;
 mod pool;
 mod record;
 mod split;
 mod task;
+pub mod ublk;
 mod uring;
 mod zonefs;
 mod zones;
@@ -52,6 +59,7 @@ mod zones;
 mod tests;
 
 pub use attached::{Attached, HOST_NQN};
+pub use backend::{Backend, DEFAULT_MODE};
 pub use errno::errno;
 pub use error::ExportError;
 pub use export::{Device, Export, FuseTransport, Options};

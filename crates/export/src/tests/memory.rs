@@ -1,7 +1,7 @@
 //! A drive in memory, for tests: completes its commands at once, or later and in any order.
 
 use super::zoned::ZoneModel;
-use crate::drive::{Completions, Drive, Limits, Namespace, Op};
+use crate::drive::{Abilities, Completions, Drive, Limits, Namespace, Op};
 use crate::drive::{DriveNotice, Reports};
 use fuser::Errno;
 use std::collections::BTreeMap;
@@ -40,7 +40,8 @@ type Held = (u64, Result<(), Errno>, Vec<u8>);
 pub fn namespace(nsid: u32, block_size: u32, bytes: u64) -> Namespace {
     let blocks = bytes / u64::from(block_size);
     let nguid = [nsid as u8; 16];
-    Namespace { nsid, nguid, block_size, blocks, zones: None, read_only: false, losses: 0 }
+    let abilities = Abilities::default();
+    Namespace { nsid, nguid, block_size, blocks, zones: None, read_only: false, losses: 0, abilities }
 }
 
 impl Memory {

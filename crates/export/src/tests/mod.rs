@@ -3,7 +3,10 @@
 mod engine;
 mod memory;
 mod mounted;
+mod nbd;
+mod nbd_parser;
 #[path = "../../tests/support/mod.rs"]
 mod support;
+mod ublk;
 mod zoned;
 mod zones;

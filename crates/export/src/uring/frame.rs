@@ -3,9 +3,9 @@
 //! Layout (Linux, `include/uapi/linux/fuse.h`): a header of 288 bytes and a payload. The header is `fuse_in_header` or
 //! `fuse_out_header` (128 bytes), the fixed part of the request (128 bytes) and `fuse_uring_ent_in_out` (32 bytes).
 
+use crate::mailbox::Mailbox;
 use fuser::Errno;
-use std::sync::atomic::{AtomicBool, Ordering};
-use std::sync::{Arc, Mutex, PoisonError};
+use std::sync::Arc;
 
 /// Memory is lent to the kernel in pages.
 const PAGE: usize = 4096;
@@ -135,46 +135,7 @@ fn u64_at(bytes: &[u8], at: usize) -> u64 {
 }
 
 /// Frames with answers, on their way to the thread that gives them to the kernel.
-#[derive(Debug)]
-pub struct Outbox {
-    frames: Mutex<Vec<Frame>>,
-    /// Whether that thread waits in the kernel, where only the event reaches it.
-    asleep: AtomicBool,
-    event: std::os::fd::OwnedFd,
-}
-
-impl Outbox {
-    /// An empty one. `event` is an eventfd.
-    pub fn new(event: std::os::fd::OwnedFd) -> Self {
-        Outbox { frames: Mutex::default(), asleep: AtomicBool::new(false), event }
-    }
-
-    /// The eventfd that is written to for a sleeping thread.
-    pub fn event(&self) -> &std::os::fd::OwnedFd {
-        &self.event
-    }
-
-    /// Takes out what is there, into an empty `frames`, before the thread goes to sleep.
-    pub fn take(&self, frames: &mut Vec<Frame>) {
-        let mut answered = self.frames.lock().unwrap_or_else(PoisonError::into_inner);
-        std::mem::swap(&mut *answered, frames);
-        // While the lock is held: what comes later finds the thread asleep.
-        self.asleep.store(true, Ordering::SeqCst);
-    }
-
-    /// The thread is awake and looks again by itself.
-    pub fn awake(&self) {
-        self.asleep.store(false, Ordering::SeqCst);
-    }
-
-    fn put(&self, frame: Frame) {
-        self.frames.lock().unwrap_or_else(PoisonError::into_inner).push(frame);
-        if self.asleep.load(Ordering::SeqCst) && self.asleep.swap(false, Ordering::SeqCst) {
-            // Fails only if it has been rung four billion times.
-            let _ = rustix::io::write(&self.event, &1u64.to_ne_bytes());
-        }
-    }
-}
+pub type Outbox = Mailbox<Frame>;
 
 /// A request that has not been answered. Dropped, it is answered with `EIO`, so that nobody waits for ever.
 #[derive(Debug)]

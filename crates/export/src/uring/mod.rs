@@ -23,13 +23,21 @@ const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Processors that the kernel has a queue for: `0-3,8`.
 const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
 
+/// Whether this process may have a ring for commands to a driver.
+///
+/// # Errors
+/// The kernel is too old, or does not let it.
+pub fn probe() -> std::io::Result<()> {
+    ring::probe()
+}
+
 /// Whether the kernel offers FUSE over io_uring to this process.
 ///
 /// # Errors
 /// Why not, and what to do about it, in words.
 pub fn offered() -> Result<(), String> {
     offered_by(Path::new(SWITCH))?;
-    ring::probe().map_err(|reason| format!("io_uring cannot be used ({reason})"))
+    probe().map_err(|reason| format!("io_uring cannot be used ({reason})"))
 }
 
 fn offered_by(switch: &Path) -> Result<(), String> {

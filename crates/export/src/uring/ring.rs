@@ -205,9 +205,7 @@ impl Ring {
         let mut answered = Vec::new();
         let mut arrived = std::mem::take(&mut self.early);
         loop {
-            for arrival in arrived.drain(..) {
-                self.arrived(arrival)?;
-            }
+            self.all_arrived(&mut arrived)?;
             self.outbox.take(&mut answered);
             for frame in answered.drain(..) {
                 self.give_back(frame)?;
@@ -224,6 +222,16 @@ impl Ring {
             self.outbox.awake();
             arrived.extend(self.uring.completion().map(Arrival::from));
         }
+    }
+
+    fn all_arrived(&mut self, arrived: &mut Vec<Arrival>) -> io::Result<()> {
+        if arrived.len() < 2 {
+            return arrived.pop().map_or(Ok(()), |arrival| self.arrived(arrival));
+        }
+        let directory = self.directory.clone();
+        let mut result = Ok(());
+        directory.together(|| result = arrived.drain(..).try_for_each(|arrival| self.arrived(arrival)));
+        result
     }
 
     fn arrived(&mut self, arrival: Arrival) -> io::Result<()> {

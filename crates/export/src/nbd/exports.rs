@@ -1,0 +1,73 @@
+//! Namespaces as exports.
+
+use super::negotiation::{ExportInfo, Exports};
+use super::outbox::Reply;
+use super::replies::EXTENTS;
+use super::wire::LARGEST;
+use crate::backend::Backend;
+use crate::engine::Engine;
+use crate::files::File;
+use fuser::Errno;
+use std::sync::Arc;
+
+/// Bytes of a page: what the drive deallocates as a whole.
+const PAGE: u32 = 4096;
+
+/// The conventional namespaces of a drive.
+pub struct Namespaces(pub Arc<Backend>);
+
+impl Namespaces {
+    /// The file that an export stands for, unless it is gone.
+    pub fn file(&self, export: &ExportInfo) -> Option<Arc<File>> {
+        self.conventional().find(|file| file.ino == export.id)
+    }
+
+    /// The engine.
+    pub fn engine(&self) -> &Arc<Engine> {
+        self.0.engine()
+    }
+
+    fn conventional(&self) -> impl Iterator<Item = Arc<File>> {
+        self.0.files().all().into_iter().filter(|file| file.namespace.zones.is_none())
+    }
+
+    fn info(&self, file: &File) -> ExportInfo {
+        let namespace = &file.namespace;
+        let access = if namespace.read_only { ", read-only" } else { "" };
+        ExportInfo {
+            id: file.ino,
+            name: file.name(),
+            description: format!("blocks of {} bytes{access}", namespace.block_size),
+            bytes: namespace.bytes(),
+            minimum: namespace.block_size,
+            preferred: namespace.block_size.max(PAGE),
+            maximum: LARGEST,
+            read_only: namespace.read_only,
+            fast_zeroes: namespace.abilities.fast_zeroes,
+            allocation: namespace.abilities.extents,
+        }
+    }
+
+    /// Tells which blocks are allocated. Waits for the drive.
+    pub fn status(&self, file: &File, offset: u64, len: u32, one: bool, reply: Reply) {
+        let size = file.namespace.block_size;
+        let changed = || self.engine().is_void(file);
+        if changed() {
+            return reply.fail(Errno::ENODEV);
+        }
+        let blocks = u64::from(len / size);
+        let most = if one { 1 } else { EXTENTS };
+        match self.0.drive().extents(file.namespace.nsid, offset / u64::from(size), blocks, most) {
+            // The answer may be about another namespace.
+            Ok(_) if changed() => reply.fail(Errno::ENODEV),
+            Ok(extents) => reply.status(size, len, &extents),
+            Err(errno) => reply.fail(errno),
+        }
+    }
+}
+
+impl Exports for Namespaces {
+    fn list(&self) -> Vec<ExportInfo> {
+        self.conventional().map(|file| self.info(&file)).collect()
+    }
+}
