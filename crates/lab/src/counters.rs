@@ -31,6 +31,11 @@ impl Latencies {
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
     }
 
+    /// The latency that so many percent of the commands did not exceed, in nanoseconds, as the bound of its bucket; none without commands.
+    pub fn percentile_ns(&self, percent: u32) -> Option<u64> {
+        self.histogram.percentile(percent, 100)
+    }
+
     /// Percentiles in milliseconds, to a bucket of the drive's histogram.
     #[expect(clippy::cast_precision_loss, reason = "for reading")]
     pub fn percentiles(&self) -> Percentiles {
@@ -100,6 +105,10 @@ pub struct Counters {
     pub split_writes: u64,
     /// Nanoseconds that writes waited for room in the drive's write buffer, summed over commands.
     pub write_stall_ns: u64,
+    /// Nanoseconds that commands were held back by a quota, or so that other namespaces get their share, summed over commands.
+    pub held_back_ns: u64,
+    /// Commands that failed.
+    pub failed: u64,
     /// Latencies of reads as the drive saw them.
     pub read_latency: Latencies,
     /// Latencies of writes as the drive saw them.
@@ -122,6 +131,15 @@ impl Counters {
             whole_writes: page.whole_writes.get(),
             split_writes: page.split_writes.get(),
             write_stall_ns: page.stalled_write_ns.get(),
+            held_back_ns: [
+                page.throttled_read_ns,
+                page.throttled_write_ns,
+                page.shared_read_ns,
+                page.shared_write_ns,
+            ]
+            .into_iter()
+            .fold(0, |sum, ns| sum.saturating_add(ns.get())),
+            failed: page.failed_commands.get(),
             read_latency: latencies(&page.read_latency, page.read_latency_sum.sum_ns.get()),
             write_latency: latencies(&page.write_latency, page.write_latency_sum.sum_ns.get()),
         }
@@ -171,6 +189,8 @@ impl Counters {
             whole_writes: op(self.whole_writes, other.whole_writes),
             split_writes: op(self.split_writes, other.split_writes),
             write_stall_ns: op(self.write_stall_ns, other.write_stall_ns),
+            held_back_ns: op(self.held_back_ns, other.held_back_ns),
+            failed: op(self.failed, other.failed),
             ..Self::default()
         }
     }

@@ -57,13 +57,15 @@ impl Default for Machine {
 }
 
 /// The names of all findings, in their order.
-pub const NAMES: [&str; 20] = [
+pub const NAMES: [&str; 23] = [
     "root",
     "fuse",
     "fuse-mount",
     "fuse-uring",
     "loop",
     "nvme-tcp",
+    "nbd",
+    "ublk",
     "kvm",
     "memory",
     "room",
@@ -73,6 +75,7 @@ pub const NAMES: [&str; 20] = [
     "fio",
     "sysbench",
     "nvme",
+    "nbd-client",
     "qemu-system-x86_64",
     "db_bench",
     "g++",
@@ -85,20 +88,21 @@ const ROOM: u64 = 5 << 30;
 const MEMORY: u64 = 4 << 30;
 
 /// Programs: name, what for, Debian's package.
-const PROGRAMS: [(&str, &str, &str); 9] = [
+const PROGRAMS: [(&str, &str, &str); 10] = [
     ("losetup", "block devices of namespaces", "util-linux"),
     ("mkfs.xfs", "file systems of the studies", "xfsprogs"),
     ("mkfs.ext4", "file systems of layouts", "e2fsprogs"),
     ("fio", "loads on block files and file systems", "fio"),
     ("sysbench", "loads on MariaDB", "sysbench"),
     ("nvme", "NVMe commands of a Linux host (nvme-cli)", "nvme-cli"),
+    ("nbd-client", "attaches what is served over NBD to this kernel", "nbd-client"),
     ("qemu-system-x86_64", "a guest with a stock kernel, emulated (scripts/guest.sh)", "qemu-system-x86"),
     ("db_bench", "loads on RocksDB", "rocksdb-tools"),
     ("g++", "builds the RocksDB plug-in (make plugin)", "g++"),
 ];
 
 /// Commands: what they need, and what they do without.
-const COMMANDS: [(&str, &[&str], Option<&str>); 10] = [
+const COMMANDS: [(&str, &[&str], Option<&str>); 12] = [
     ("tranche serve", &[], None),
     ("tranche sim", &[], None),
     ("tranche serve --fuse", &["fuse", "fuse-mount"], None),
@@ -106,6 +110,18 @@ const COMMANDS: [(&str, &[&str], Option<&str>); 10] = [
         "tranche serve --tcp, with Linux as the host",
         &["nvme-tcp", "nvme"],
         Some("the guest of scripts/guest.sh has such a kernel"),
+    ),
+    (
+        "tranche serve --nbd, with Linux as the client",
+        &["nbd", "nbd-client"],
+        Some("nbdcopy, qemu-img and fio need no kernel, and the guest of scripts/guest.sh has such a one"),
+    ),
+    (
+        "tranche serve --ublk",
+        &["root", "ublk"],
+        Some(
+            "--nbd and --fuse --loop make block devices, too, and the guest of scripts/guest.sh has such a kernel",
+        ),
     ),
     ("scripts/guest.sh", &["qemu-system-x86_64"], None),
     (
@@ -144,6 +160,8 @@ pub fn examine(machine: &Machine) -> Vec<Finding> {
         fuse_rings(machine),
         device(machine, "loop", "/dev/loop-control", "block devices of namespaces"),
         nvme_tcp(machine),
+        nbd(machine),
+        ublk(machine),
         device(machine, "kvm", "/dev/kvm", "the guest runs at the speed of the machine"),
         memory(machine),
         room(),
@@ -275,6 +293,46 @@ fn nvme_tcp(machine: &Machine) -> Finding {
     finding("nvme-tcp", "Linux as the host of a drive", found, load)
 }
 
+/// The kernel's client of NBD.
+fn nbd(machine: &Machine) -> Finding {
+    let load = machine.modprobe("nbd");
+    let found = match (machine.path("/dev/nbd0").exists(), &load) {
+        (true, _) => Ok("/dev/nbd0".to_owned()),
+        (false, Some(_)) => Err("the kernel's NBD driver is not loaded".to_owned()),
+        (false, None) => Err("this kernel has no NBD driver, and no modules".to_owned()),
+    };
+    finding("nbd", "block devices over NBD", found, load)
+}
+
+/// The kernel's ublk driver, which is spoken to through io_uring. Linux 6.0 has it, and 6.5 all that is needed of it.
+fn ublk(machine: &Machine) -> Finding {
+    const CONTROL: &str = "/dev/ublk-control";
+    let load = machine.modprobe("ublk_drv");
+    let root = || Some("run tranche as root".to_owned());
+    let opened = File::options().read(true).write(true).open(machine.path(CONTROL));
+    let (found, mend) = match (opened, &load) {
+        (Ok(_), _) if machine.text("/proc/sys/kernel/io_uring_disabled").trim() == "2" => {
+            (Err("io_uring is turned off".to_owned()), Some("sysctl kernel.io_uring_disabled=0".to_owned()))
+        }
+        (Ok(_), _) if version(&machine.text("/proc/sys/kernel/osrelease")).is_some_and(|it| it < (6, 5)) => {
+            (Err("this kernel's ublk driver is too old: Linux 6.5 has all that is needed".to_owned()), None)
+        }
+        (Ok(_), _) => (Ok(CONTROL.to_owned()), None),
+        (Err(error), _) if error.kind() != ErrorKind::NotFound => {
+            (Err(format!("{CONTROL} cannot be opened: {error}")), root())
+        }
+        (Err(_), Some(_)) => (Err("the kernel's ublk driver is not loaded".to_owned()), load),
+        (Err(_), None) => (Err("this kernel has no ublk driver, and no modules".to_owned()), None),
+    };
+    finding("ublk", "block devices of namespaces, without loop devices", found, mend)
+}
+
+/// The first two numbers of a kernel's version.
+fn version(release: &str) -> Option<(u32, u32)> {
+    let mut numbers = release.split(|sign: char| !sign.is_ascii_digit());
+    Some((numbers.next()?.parse().ok()?, numbers.next()?.parse().ok()?))
+}
+
 fn memory(machine: &Machine) -> Finding {
     let text = machine.text("/proc/meminfo");
     let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"));
@@ -387,6 +445,19 @@ mod tests {
         fs::create_dir_all(dir.path().join("lib/modules/6.12.0")).unwrap();
         let all = examine(&machine(dir.path()));
         assert_eq!(find(&all, "nvme-tcp").mend.as_deref(), Some("modprobe nvme-tcp"));
+        assert_eq!(find(&all, "nbd").mend.as_deref(), Some("modprobe nbd"));
+        assert_eq!(find(&all, "ublk").mend.as_deref(), Some("modprobe ublk_drv"));
+        put("dev/ublk-control", "");
+        assert!(find(&examine(&machine(dir.path())), "ublk").ready);
+        put("proc/sys/kernel/io_uring_disabled", "2\n");
+        let off = find(&examine(&machine(dir.path())), "ublk");
+        assert_eq!(off.mend.as_deref(), Some("sysctl kernel.io_uring_disabled=0"));
+        put("proc/sys/kernel/io_uring_disabled", "0\n");
+        put("proc/sys/kernel/osrelease", "6.1.0-44-amd64\n");
+        assert!(find(&examine(&machine(dir.path())), "ublk").detail.contains("6.5"));
+        put("proc/sys/kernel/osrelease", "6.12.0\n");
+        put("dev/nbd0", "");
+        assert!(find(&examine(&machine(dir.path())), "nbd").ready);
         assert!(find(&all, "loop").mend.unwrap().starts_with("modprobe loop; "));
         put("proc/meminfo", "MemAvailable: 1048576 kB\n");
         assert!(!find(&examine(&machine(dir.path())), "memory").ready);

@@ -1,5 +1,6 @@
 //! Studies and comparisons with real databases, and loads: on any drive ([`mod@bench`]), or on one in virtual time ([`sim`]).
 
+pub mod advise;
 mod agree;
 pub mod bench;
 pub mod cache;
@@ -16,6 +17,7 @@ pub mod doublewrite;
 pub mod drive;
 pub mod figure;
 pub mod filesystem;
+pub mod fit;
 mod gather;
 pub mod input;
 pub mod layout;

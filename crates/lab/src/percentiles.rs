@@ -1,5 +1,6 @@
 //! A latency in a few numbers.
 
+use hdrhistogram::Histogram;
 use serde::Serialize;
 
 /// Percentiles of a latency.
@@ -17,4 +18,20 @@ pub struct Percentiles {
     pub p99: f64,
     /// The longest.
     pub max: f64,
+}
+
+impl Percentiles {
+    /// Of a histogram, whose values are divided by `unit`: nanoseconds by 1e3 are microseconds.
+    #[expect(clippy::cast_precision_loss, reason = "nanoseconds of minutes at most")]
+    pub(crate) fn of(histogram: &Histogram<u64>, unit: f64) -> Self {
+        let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / unit;
+        Self {
+            count: histogram.len(),
+            mean: histogram.mean() / unit,
+            p50: at(0.5),
+            p95: at(0.95),
+            p99: at(0.99),
+            max: at(1.0),
+        }
+    }
 }

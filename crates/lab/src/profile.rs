@@ -18,12 +18,11 @@ pub struct Profile {
 
 macro_rules! profiles {
     ($($name:literal),* $(,)?) => {
-        [$(Profile { name: $name, toml: include_str!(concat!("../../../profiles/", $name, ".toml")) }),*]
+        [$(Profile { name: $name, toml: include_str!(concat!("../profiles/", $name, ".toml")) }),*]
     };
 }
 
-const DEFAULT: Profile =
-    Profile { name: "default", toml: include_str!("../../device/src/default_drive.toml") };
+const DEFAULT: Profile = Profile { name: "default", toml: include_str!("default_drive.toml") };
 
 /// All of them but [`DEFAULT`], by name.
 const OTHERS: [Profile; 18] = profiles![
@@ -65,11 +64,15 @@ impl Profile {
 
     /// What it is: the first sentence of its comment.
     pub fn about(&self) -> String {
-        let comment: Vec<&str> =
-            self.toml.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
-        let text = comment.join(" ");
-        text.split_once(". ").map_or(text.clone(), |(first, _)| first.to_owned())
+        about(self.toml)
     }
+}
+
+/// What the drive of a TOML is: the first sentence of the comment that it begins with; empty without one.
+pub fn about(toml: &str) -> String {
+    let comment: Vec<&str> = toml.lines().map_while(|line| line.strip_prefix('#')).map(str::trim).collect();
+    let text = comment.join(" ");
+    text.split_once(". ").map_or(text.clone(), |(first, _)| first.to_owned())
 }
 
 /// The TOML of a profile, or of a file: what has a slash, ends with `.toml` or is there as a file is one.

@@ -326,7 +326,15 @@ pub fn compare(
     rows
 }
 
+/// The first note of a run with `--quick`.
+pub const QUICK: &str = "A quick run (--quick): too short and too rough for figures.";
+
 impl Results {
+    /// Takes what a reader must know. A quick run says first that it was one.
+    pub fn note(&mut self, notes: Vec<String>, quick: bool) {
+        self.notes = quick.then(|| QUICK.to_owned()).into_iter().chain(notes).collect();
+    }
+
     /// The variant of this name.
     pub fn variant(&self, name: &str) -> Option<&Variant> {
         self.variants.iter().find(|variant| variant.name == name)

@@ -5,7 +5,7 @@ use std::sync::{Arc, Mutex};
 use lab::control::{Cancel, Control, Event, Observer, Parts};
 use lab::profile::Profile;
 use lab::results::Overwrite;
-use lab::sim::{Contents, LoadFile, Precondition, Settings, run};
+use lab::sim::{Contents, Figure, Format, LoadFile, Precondition, Settings, Sheet, run, simulate};
 
 fn settings(job: &str, set: &[&str]) -> Settings {
     Settings {
@@ -17,6 +17,7 @@ fn settings(job: &str, set: &[&str]) -> Settings {
         contents: Contents::None,
         seed: 1,
         set: set.iter().map(|set| (*set).to_owned()).collect(),
+        interval: None,
         out: None,
         overwrite: Overwrite::default(),
         cache: None,
@@ -79,4 +80,40 @@ fn a_token_ends_a_run_and_what_it_did_counts() {
     cancelled.cancel().cancel();
     assert!(run(&settings(SHORT, &[]), &cancelled).is_err());
     assert!(run(&settings(SHORT, &[]), &Control::default()).is_ok());
+}
+
+/// All figures of a column, those of whole numbers.
+fn wholes(sheet: &Sheet, name: &str) -> Vec<i64> {
+    let column = sheet.columns().iter().find(|column| column.name == name).unwrap();
+    column.values.iter().flatten().filter_map(Figure::whole).collect()
+}
+
+const ACT: &str =
+    "device-names: /dev/a\ntest-duration-sec: 2\nread-reqs-per-sec: 500\nwrite-reqs-per-sec: 100\n";
+
+#[test]
+fn a_time_series_changes_nothing_and_adds_up() {
+    let jobs = "[a]\nrw=randrw\nbs=4k\niodepth=8\nsize=8m\n[b]\nstonewall\nrw=randwrite\nbs=8k\nsize=4m\n";
+    for load in [LoadFile::fio("jobs", jobs).unwrap(), LoadFile::parse("act", Format::Act, ACT).unwrap()] {
+        let without = Settings { load, ..settings(SHORT, &[]) };
+        // No whole number of intervals.
+        let with = Settings { interval: Some(1_234_567), ..without.clone() };
+        let plain = simulate(&without, &Control::default()).unwrap().results;
+        let looked = simulate(&with, &Control::default()).unwrap().results;
+        let [before, after] = [&plain, &looked].map(|of| &of.document["simulation"]);
+        assert!(before["digest"].is_string(), "{before:#}");
+        assert_eq!(before["digest"], after["digest"]);
+        assert!(plain.series.columns().is_empty());
+        let ends = looked.series.columns().iter().find(|column| column.name == "end_seconds").unwrap();
+        let Some(Some(Figure::Real(end))) = ends.values.last() else { panic!("{ends:?}") };
+        let simulated = after["simulated_seconds"].as_f64().unwrap();
+        assert!((end - simulated).abs() < 1e-9, "{end} {simulated}");
+        assert_eq!(ends.values.len(), (simulated / 1_234_567e-9).ceil() as usize);
+        for name in ["read_ios", "write_ios", "read_bytes", "write_bytes", "nand_bytes_written"] {
+            let sum: i64 = wholes(&looked.series, name).iter().sum();
+            assert_eq!(Some(sum), after[name].as_i64(), "{name}");
+        }
+    }
+    let too_short = Settings { interval: Some(999), ..settings(SHORT, &[]) };
+    assert!(simulate(&too_short, &Control::default()).is_err());
 }

@@ -183,7 +183,10 @@ fn measure(
 }
 
 /// The namespace that is asked for, or the first that is attached.
-pub(crate) fn namespace<T: Transport>(host: &mut Host<T>, nsid: Option<Nsid>) -> Result<Namespace> {
+///
+/// # Errors
+/// None is attached, or it cannot be used.
+pub fn namespace<T: Transport>(host: &mut Host<T>, nsid: Option<Nsid>) -> Result<Namespace> {
     let nsid = match nsid {
         Some(nsid) => nsid,
         None => *host

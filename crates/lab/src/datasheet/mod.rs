@@ -5,8 +5,6 @@
 
 mod report;
 
-use std::sync::atomic::AtomicU32;
-
 use anyhow::{Context, Result, bail};
 use host::Host;
 use run::{
@@ -15,13 +13,12 @@ use run::{
     sim::{Contents, Sim, SimTransport},
 };
 use serde::Serialize;
-use workload::fio::JobFile;
 
 use crate::{
     Findings,
-    bench::{self, per_second},
+    bench::per_second,
     control::{Cancel, Control, Progress},
-    sim::{Moved, Watch, play},
+    sim::{Moved, play_text},
 };
 
 /// Host NQN of the load.
@@ -181,17 +178,8 @@ impl Test {
         cancel: &Cancel,
     ) -> Result<Moved> {
         let text = format!("{}number_ios={ios}\ntime_based=1\nruntime=1000d\n", self.job);
-        let jobs = JobFile::parse(&text, &|_| None).and_then(|file| file.jobs());
-        let jobs = jobs
-            .map_err(|error| anyhow::anyhow!("job of {}:{}: {}", self.figure, error.line, error.problem))?;
-        let share = AtomicU32::new(0);
-        let mut watch = Watch::new(&share, 0, cancel);
-        let played = play(self.figure, &jobs, sim, host, None, seed, &mut watch)?;
-        cancel.check()?;
-        if !played.problems.is_empty() {
-            bail!("measuring {}: {}", self.figure, bench::lines(played.problems));
-        }
-        Ok(played.traffic[self.direction])
+        let traffic = play_text(self.figure, &text, sim, host, seed, cancel)?;
+        Ok(traffic[self.direction])
     }
 }
 

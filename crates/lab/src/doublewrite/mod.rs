@@ -4,7 +4,7 @@ mod engine;
 mod published;
 mod report;
 mod servers;
-mod sim;
+pub(crate) mod sim;
 mod variants;
 
 use std::{
@@ -545,18 +545,5 @@ fn metrics(new_orders: u64, seconds: f64, namespaces: &[NamespaceCounts]) -> BTr
 fn latencies(transactions: &[Histogram<u64>], commits: &Histogram<u64>) -> BTreeMap<String, Percentiles> {
     let histograms = TransactionKind::ALL.iter().map(|kind| kind.name()).zip(transactions);
     let all = histograms.chain([("commit", commits)]);
-    all.map(|(name, histogram)| {
-        #[expect(clippy::cast_precision_loss, reason = "microseconds of minutes at most")]
-        let at = |quantile: f64| histogram.value_at_quantile(quantile) as f64 / 1e3;
-        let percentiles = Percentiles {
-            count: histogram.len(),
-            mean: histogram.mean() / 1e3,
-            p50: at(0.5),
-            p95: at(0.95),
-            p99: at(0.99),
-            max: at(1.0),
-        };
-        (name.to_owned(), percentiles)
-    })
-    .collect()
+    all.map(|(name, histogram)| (name.to_owned(), Percentiles::of(histogram, 1e3))).collect()
 }

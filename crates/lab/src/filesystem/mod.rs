@@ -123,7 +123,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         variants,
         notes: Vec::new(),
     };
-    results.notes = report::notes(&results, options);
+    results.note(report::notes(options), options.quick);
     publish(results, &options.out, interrupted, report::report)
 }
 

@@ -102,7 +102,7 @@ fn sections(results: &Results) -> Vec<Section> {
             text: format!(
                 "{} jobs with {} requests each, files of 4 GiB, direct I/O. Latencies count from the moment when the request queue takes a request; \
                  the mean of the job has the wait for it, too. Published: \"when compared to SAS SSD by 400%\", \
-                 which is {four} or {five} times; eight plots without values.",
+                 which is {four} or {five} times; sixteen plots without values.",
                 published::JOBS,
                 published::DEPTH
             ),
@@ -136,7 +136,7 @@ fn answer(results: &Results) -> String {
 }
 
 /// What a reader must know.
-pub(super) fn notes(_results: &Results, options: &Options) -> Vec<String> {
+pub(super) fn notes(options: &Options) -> Vec<String> {
     let path = options.path;
     let micros = |nanos: u64| format!("{}.{}", nanos / 1000, nanos % 1000 / 100);
     vec![

@@ -8,6 +8,7 @@ mod load;
 mod path;
 
 use anyhow::{Context, Result};
+use blockdev::BlockDevice;
 use logtier::LogDevice;
 use run::{
     Config,
@@ -134,7 +135,7 @@ pub(crate) fn partition(
     first: u64,
     bytes: u64,
 ) -> Result<Partition<MachineDevice>> {
-    let geometry = shared.with(|device| blockdev::BlockDevice::geometry(device));
+    let geometry = shared.with(|device| BlockDevice::geometry(device));
     let block = u64::from(geometry.block_size);
     shared.partition(first / block, bytes / block).with_context(|| {
         let (has, wants) = (geometry.blocks * block, first + bytes);
@@ -184,7 +185,7 @@ pub(crate) fn cached(
     let config = tier::Config { contents: false, ..config };
     let start = Start::Create { seed, replace: false };
     let now = drives.machine().now().0;
-    let tier = TierDevice::open(config, start, devices, now, |tier| drives.run_until(tier.next_work()))
+    let tier = tier::open(config, start, devices, now, |tier| drives.run_until(tier.next_work()))
         .context("making the cache")?;
     Ok(Shared::new(tier))
 }
@@ -212,7 +213,7 @@ pub(crate) fn log_cached(
     let config = logtier::Config { contents: false, ..config };
     let start = logtier::Start::Create { seed, replace: false };
     let now = drives.machine().now().0;
-    let cache = LogDevice::open(config, start, devices, now, |cache| drives.run_until(cache.next_work()))
+    let cache = logtier::open(config, start, devices, now, |cache| drives.run_until(cache.next_work()))
         .context("making the cache")?;
     Ok(Shared::new(cache))
 }
@@ -223,9 +224,9 @@ pub(crate) fn log_cached(
 /// It has no blocks.
 pub(crate) fn whole<D>(tier: &Shared<D>) -> Result<MachineDevice>
 where
-    D: blockdev::BlockDevice<Error = std::convert::Infallible> + 'static,
+    D: BlockDevice<Error = std::convert::Infallible> + 'static,
 {
-    let blocks = tier.with(|tier| blockdev::BlockDevice::blocks(tier));
+    let blocks = tier.with(|tier| BlockDevice::blocks(tier));
     Ok(Box::new(tier.partition(0, blocks).context("the cache has no blocks")?))
 }
 

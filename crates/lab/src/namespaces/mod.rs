@@ -232,7 +232,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         bail!("interrupted before there was anything to report");
     }
     let mut results = assemble(options, &toml, &done);
-    results.notes = report::notes(&results, &done, options);
+    results.note(report::notes(&results, &done, options), options.quick);
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     done.found.sort_by_key(|found| (found.count, found.repetition));

@@ -205,7 +205,7 @@ impl Seen {
             multiple: plan.multiple,
             limit,
             window,
-            latency: percentiles(small),
+            latency: Percentiles::of(small, 1e6),
             large_p99_ms: [large_reads, large_writes].map(|h| h.value_at_quantile(0.99) as f64 / 1e6),
             large_mean_ms: [large_reads, large_writes].map(|h| h.mean() / 1e6),
             large: [large_reads, large_writes].map(|h| h.len() as f64 / seconds),
@@ -269,16 +269,4 @@ fn sum(all: Window, next: &Window) -> Window {
         *count += next;
     }
     Window { reads: all.reads + next.reads, over }
-}
-
-fn percentiles(histogram: &Histogram<u64>) -> Percentiles {
-    let at = |quantile| histogram.value_at_quantile(quantile) as f64 / 1e6;
-    Percentiles {
-        count: histogram.len(),
-        mean: histogram.mean() / 1e6,
-        p50: at(0.5),
-        p95: at(0.95),
-        p99: at(0.99),
-        max: at(1.0),
-    }
 }

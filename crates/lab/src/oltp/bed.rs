@@ -1,5 +1,6 @@
 //! The database on its drives.
 
+use blockdev::BlockDevice;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
@@ -156,7 +157,7 @@ pub(super) fn run(options: &Options, tables: &DriveTables, piece: &Piece, contro
     control.check()?;
     let seed = seed_of(options.seed, piece.repetition);
     let (drives, device, tier) = device(options, tables, piece.setup.store, seed)?;
-    let geometry = blockdev::BlockDevice::geometry(&*device);
+    let geometry = BlockDevice::geometry(&*device);
     let data = Volume { blocks: geometry.blocks, block_bytes: geometry.block_size };
     let made = |seed| {
         Innodb::new(model(options, piece, data, seed)).context("the database does not fit on the drive")

@@ -48,6 +48,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
 /// Like [`run()`].
 pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
     options.check()?;
+    let options = &options.of_simulation();
     let tables = DriveTables { disk: profiles(&options.disk)?, nvme: profiles(&options.nvme)? };
     tables.check()?;
     results::directory(&options.out)?;
@@ -79,7 +80,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         variants,
         notes: Vec::new(),
     };
-    results.notes = report::notes(options);
+    results.note(report::notes(options), options.quick);
     publish(results, &options.out, interrupted, |results| report::report(results, options))
 }
 

@@ -17,8 +17,6 @@ pub struct Live {
     pub scale: u32,
     /// A second of the drives takes so many on the wall's clock. The measured time is as much longer, and as much shorter as the database is smaller
     pub slow_motion: u32,
-    /// Short and rough: to see that it works, not for figures
-    pub quick: bool,
     /// The server, in place of the one that is installed
     pub mysqld: Option<PathBuf>,
     /// Where images and mounts are while it runs
@@ -27,7 +25,7 @@ pub struct Live {
 
 impl Default for Live {
     fn default() -> Self {
-        Self { scale: 256, slow_motion: 24, quick: false, mysqld: None, scratch: None }
+        Self { scale: 256, slow_motion: 24, mysqld: None, scratch: None }
     }
 }
 
@@ -68,6 +66,8 @@ pub struct Options {
     pub threads: u32,
     /// Repetitions, with other random numbers
     pub repeat: u32,
+    /// Short and rough: to see that it works, not for figures
+    pub quick: bool,
     /// Directory for report.html, results.json and results.csv
     pub out: PathBuf,
     /// Whether results that are in `out` may go
@@ -94,6 +94,7 @@ impl Default for Options {
             pool: published::POOL,
             threads: published::THREADS,
             repeat: 1,
+            quick: false,
             out: "out/oltp".into(),
             overwrite: Overwrite::default(),
             seed: 1,
@@ -101,7 +102,21 @@ impl Default for Options {
     }
 }
 
+/// Rows, bytes of the buffer pool and seconds of a quick run in virtual time at most.
+const QUICK: (u64, u64, u64) = (1_000_000, 64 << 20, 10);
+
 impl Options {
+    /// What is run in virtual time. A quick run is shorter, on a smaller database with as large a part of it in the pool.
+    pub(super) fn of_simulation(&self) -> Self {
+        let (rows, pool, seconds) = if self.quick { QUICK } else { (u64::MAX, u64::MAX, u64::MAX) };
+        Self {
+            rows: self.rows.min(rows),
+            pool: self.pool.min(pool),
+            seconds: self.seconds.min(seconds),
+            ..self.clone()
+        }
+    }
+
     pub(super) fn check(&self) -> Result<()> {
         if !(10_000..=1_000_000_000).contains(&self.rows) {
             bail!("--rows is {}: from 10,000 to 1,000,000,000 are possible", self.rows);

@@ -95,6 +95,9 @@ fn statements(results: &Results, options: &Options) -> Table {
             false => Point::from([("statement_us".to_owned(), nanos / 1000)]),
         };
         let mut row = vec![(nanos / 1000).to_string()];
+        if results.median("hdd", "tps", &at).is_none() {
+            continue;
+        }
         row.extend(
             ["hdd", "nvme", "cache-writeback"].map(|name| show_some(results.median(name, "tps", &at))),
         );

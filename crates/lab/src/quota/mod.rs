@@ -430,7 +430,7 @@ fn assemble<S: Stage>(
         notes: Vec::new(),
     };
     let tenants = tenants.into_iter().next();
-    results.notes = report::notes(&results, scale, tenants.as_ref(), &unavailable, options);
+    results.note(report::notes(&results, scale, tenants.as_ref(), &unavailable, options), options.quick);
     Ok(EngineResult { results, tenants, unavailable, interrupted })
 }
 

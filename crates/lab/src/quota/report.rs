@@ -243,9 +243,6 @@ pub(super) fn notes(
     for (variant, why) in unavailable {
         notes.push(format!("{variant}: not available on this drive: {why}"));
     }
-    if options.quick {
-        notes.push("A quick run: too short for figures.".into());
-    }
     notes
 }
 

@@ -13,7 +13,7 @@ use crate::{
     Findings,
     control::PARTIAL,
     figure::{show, show_size},
-    results::{CPU_SATURATED, CPU_WAITED, Comparison, Point, Results},
+    results::{CPU_SATURATED, CPU_WAITED, Comparison, Point, QUICK, Results},
 };
 
 /// A part of the report.
@@ -63,14 +63,20 @@ pub struct Report<'a> {
 /// # Errors
 /// Something cannot be written.
 pub(crate) fn publish(
-    results: Results,
+    mut results: Results,
     out: &Path,
     interrupted: bool,
     report: impl FnOnce(&Results) -> Report<'_>,
 ) -> Result<Findings<Results>> {
+    if interrupted {
+        results.notes.insert(0, INTERRUPTED.to_owned());
+    }
     results.write(out)?;
     let page = out.join("report.html");
-    let report = report(&results);
+    let mut report = report(&results);
+    if !qualify(&mut report.title, &mut report.answer, &results.notes) {
+        report.headlines.clear();
+    }
     report.write(&page)?;
     let text = terminal_text(&report.sections, &report.answer, &results.notes, &page);
     let failure = interrupted.then(|| PARTIAL.to_owned());
@@ -196,6 +202,22 @@ impl Page<'_> {
     }
 }
 
+/// The first note of results that are not all there.
+const INTERRUPTED: &str = "The run was interrupted: these are the results of the part that ran.";
+
+/// Says in the title and before the answer what makes results less than those of a whole run. Whether they are whole.
+fn qualify(title: &mut String, answer: &mut String, notes: &[String]) -> bool {
+    let mut whole = true;
+    for (note, word) in [(QUICK, "quick run"), (INTERRUPTED, "interrupted")] {
+        if notes.iter().any(|other| other == note) {
+            *title = format!("{title} ({word})");
+            *answer = format!("{note} {answer}");
+            whole = false;
+        }
+    }
+    whole
+}
+
 impl Report<'_> {
     /// Writes the page.
     ///
@@ -290,6 +312,20 @@ impl Overview {
 #[cfg(test)]
 mod tests {
     use super::*;
+    #[test]
+    fn runs_that_are_less_than_whole_say_so_first() {
+        let qualified = |notes: &[&str]| {
+            let notes: Vec<String> = notes.iter().map(|note| (*note).to_owned()).collect();
+            let (mut title, mut answer) = ("Caches".to_owned(), "It is 3 times as fast.".to_owned());
+            let whole = qualify(&mut title, &mut answer, &notes);
+            (whole, title, answer)
+        };
+        assert_eq!(qualified(&["A note."]), (true, "Caches".into(), "It is 3 times as fast.".into()));
+        for (note, title) in [(QUICK, "Caches (quick run)"), (INTERRUPTED, "Caches (interrupted)")] {
+            let answer = format!("{note} It is 3 times as fast.");
+            assert_eq!(qualified(&["A note.", note]), (false, title.into(), answer));
+        }
+    }
 
     #[test]
     fn text_is_escaped_and_charts_are_not() {

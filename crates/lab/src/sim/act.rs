@@ -49,10 +49,7 @@ pub(super) fn play(
     let mut text = String::new();
     loop {
         let until = Nanos(sim.now().0.saturating_add(SLICE));
-        let ended = actors.run(until, |step| {
-            tally.step(step);
-            watch.step(step)
-        });
+        let ended = watch.run(&mut actors, sim, until, |step| tally.step(step))?;
         text.push_str(&actors.actor_mut(0).take_text());
         if ended || watch.interrupted() || watch.stands_still() {
             break;

@@ -19,13 +19,14 @@ use super::{
     cache::Cache,
     jobs::{self, LoadResult},
     load::{LoadFile, LoadForm, without_contents},
+    series::Series,
     watch::{WHOLE, Watch},
 };
 use crate::{
     control::Cancel,
     counters::{Counters, NamespaceCounts, flash_bytes_written, total_on_flash, write_amplification},
     figure::show_size,
-    sweep::settings,
+    sweep::{settings, sheet::NamedFigure as Column},
 };
 
 /// Host NQN of the load.
@@ -39,11 +40,15 @@ pub(super) struct Case {
     pub config: Config,
     /// The media of its NVM Sets.
     pub media: Vec<String>,
+    /// Whether its TOML has cache tiers.
+    pub tiers: bool,
     pub load: LoadFile,
     pub nsid: Option<Nsid>,
     pub precondition: Precondition,
     pub contents: Contents,
     pub seed: u64,
+    /// Nanoseconds of the intervals of its time series, if it has one.
+    pub interval: Option<u64>,
 }
 
 /// What came of it.
@@ -63,6 +68,8 @@ pub(super) struct RunResult {
     pub nand_bytes_written: u64,
     /// What the drive counted during the load, for each namespace of the load's host.
     pub namespaces: Vec<NamespaceCounts>,
+    /// What happened in each interval.
+    pub series: Vec<Vec<Column>>,
 }
 
 impl RunResult {
@@ -148,7 +155,8 @@ impl Case {
         let mut host = sim.host(NQN).context("connecting to the drive")?;
         let before = self.sample(&mut host)?;
         let (time, start, cpu) = (sim.now(), Instant::now(), cpu_time());
-        let mut watch = Watch::new(share, prepares, cancel);
+        let series = self.interval.map(|interval| Series::new(interval, &sim)).transpose()?;
+        let mut watch = Watch::new(share, prepares, cancel).with_series(series);
         let played = match &self.load.form {
             LoadForm::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
             LoadForm::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
@@ -159,6 +167,7 @@ impl Case {
         };
         let (wall, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
         let simulated = Duration::from_nanos(sim.now().since(time).0);
+        let series = watch.end_series(&sim)?;
         let after = self.sample(&mut host)?;
         let mut namespaces = Vec::new();
         for ((nsid, set, earlier), (same, _, later)) in before.namespaces.iter().zip(&after.namespaces) {
@@ -176,7 +185,17 @@ impl Case {
         }
         share.store(WHOLE, Ordering::Relaxed);
         let nand_bytes_written = after.nand.saturating_sub(before.nand);
-        Ok(RunResult { played, simulated, wall, cpu, preparation, kept, nand_bytes_written, namespaces })
+        Ok(RunResult {
+            played,
+            simulated,
+            wall,
+            cpu,
+            preparation,
+            kept,
+            nand_bytes_written,
+            namespaces,
+            series,
+        })
     }
 
     fn sample(&self, host: &mut Host<SimTransport>) -> Result<Sample> {

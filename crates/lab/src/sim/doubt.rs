@@ -51,6 +51,12 @@ impl Case {
     /// Why the figures of a run may not mean what they seem to mean.
     pub(super) fn doubts(&self, ran: &RunResult) -> Vec<String> {
         let mut doubts = Vec::new();
+        if self.tiers {
+            doubts.push(
+                "the drive's cache tiers ([[cache]]) were not simulated: the figures are those of its namespaces alone"
+                    .to_owned(),
+            );
+        }
         for space in self.flash() {
             let unallocated = space.offered.saturating_sub(space.allocated);
             let ratio = |bytes| over_provisioning(space.raw, bytes).map(percent).unwrap_or_default();
@@ -110,12 +116,14 @@ mod tests {
         Case {
             parameters: Vec::new(),
             config: Config::from_toml(&toml).unwrap(),
+            tiers: false,
             media: vec!["nand".to_owned()],
             load: LoadFile::fio("x", "[a]\nrw=randwrite\n").unwrap(),
             nsid: None,
             precondition,
             contents: Contents::None,
             seed: 1,
+            interval: None,
         }
     }
 

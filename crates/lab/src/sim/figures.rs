@@ -3,10 +3,10 @@
 use serde_json::{Map, Value};
 
 use super::case::{Case, RunResult};
-use crate::{counters::total, sweep::sheet::Figure};
-
-/// A column: its name, and the figure if the run has it.
-pub(super) type Column = (&'static str, Option<Figure>);
+use crate::{
+    counters::total,
+    sweep::sheet::{Figure, NamedFigure as Column},
+};
 
 const DIRECTIONS: [[&str; 9]; 3] = [
     [

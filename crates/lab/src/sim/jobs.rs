@@ -1,16 +1,18 @@
 //! Jobs of fio on a drive in virtual time.
 
+use std::sync::atomic::AtomicU32;
 use std::time::{Duration, SystemTime};
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, anyhow, bail};
 use host::Host;
 use nvme::Nsid;
 use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::Value;
-use workload::fio::{Jobs, Prompt, Stats};
+use workload::fio::{JobFile, Jobs, Prompt, Stats};
 
 use super::watch::Watch;
 use crate::bench::{self, EndedJob, Place, json, memory, progress::Goal, text, worker};
+use crate::control::Cancel;
 
 /// What a load has done.
 #[derive(Clone, Debug, Default)]
@@ -46,6 +48,30 @@ pub(crate) struct Moved {
     pub p99: u64,
     pub p999: u64,
     pub max: u64,
+}
+
+/// Runs the jobs of a text, which is right, and says what moved in each direction. `what` names it in messages.
+///
+/// # Errors
+/// As of [`play`]; something went wrong with an I/O; it was cancelled.
+pub(crate) fn play_text(
+    what: &str,
+    text: &str,
+    sim: &Sim,
+    host: &mut Host<SimTransport>,
+    seed: u64,
+    cancel: &Cancel,
+) -> Result<[Moved; 3]> {
+    let jobs = JobFile::parse(text, &|_| None).and_then(|file| file.jobs());
+    let jobs = jobs.map_err(|error| anyhow!("job of {what}:{}: {}", error.line, error.problem))?;
+    let share = AtomicU32::new(0);
+    let mut watch = Watch::new(&share, 0, cancel);
+    let played = play(what, &jobs, sim, host, None, seed, &mut watch)?;
+    cancel.check()?;
+    if !played.problems.is_empty() {
+        bail!("measuring {what}: {}", bench::lines(played.problems));
+    }
+    Ok(played.traffic)
 }
 
 /// Runs all jobs, phase after phase.
@@ -110,7 +136,9 @@ pub(crate) fn play(
             })?;
         }
         watch.goals(goals, sim.now());
-        actors.run(Nanos::MAX, |step| watch.step(step));
+        let blocks: Vec<u64> =
+            indices.iter().map(|index| places[*index].namespace.block_size.into()).collect();
+        watch.run(&mut actors, sim, Nanos::MAX, |step| blocks[step.actor])?;
         watch.check_time()?;
         played.interrupted = watch.interrupted();
         let mut together = Stats::default();

@@ -76,6 +76,20 @@ impl LoadFile {
         Ok(Self { source, form: load })
     }
 
+    /// Reads a load from a text. `name` is that of the text, for messages and results.
+    ///
+    /// # Errors
+    /// It makes no sense, or should be a trace: those are files, and are read while they are replayed.
+    pub fn parse(name: &str, format: Format, text: &str) -> Result<Self> {
+        let load = match format {
+            Format::Fio => return Self::fio(name, text),
+            Format::Act => Self::act(name, act::ActProgram::Storage, text)?,
+            Format::ActIndex => Self::act(name, act::ActProgram::Index, text)?,
+            Format::Trace => bail!("a trace is a file: name it by its path"),
+        };
+        Ok(Self { source: name.to_owned(), form: load })
+    }
+
     /// The jobs of a job file's text. `name` is that of the file, for messages and results.
     ///
     /// # Errors
@@ -92,6 +106,11 @@ impl LoadFile {
         let config =
             Config::parse(kind, text).map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))?;
         Ok(LoadForm::Act(Box::new(config)))
+    }
+
+    /// Where it came from.
+    pub fn source(&self) -> &str {
+        &self.source
     }
 
     /// The jobs of a job file, with its name, if it is one.

@@ -15,6 +15,7 @@ mod load;
 mod pool;
 mod replay;
 mod report;
+mod series;
 mod tally;
 mod watch;
 
@@ -23,15 +24,15 @@ use std::{
     time::{Duration, Instant},
 };
 
-use anyhow::{Context, Result, anyhow};
+use anyhow::{Context, Result, anyhow, bail};
 use nvme::Nsid;
 use run::Config;
 use serde_json::{Value, json};
 
 pub(crate) use self::{
     cache::Cache,
-    jobs::{Moved, moved, play},
-    watch::Watch,
+    jobs::{Moved, moved, play_text},
+    replay::open as open_trace,
 };
 pub use self::{
     cache::usual_cache,
@@ -42,15 +43,13 @@ use self::{
     case::{Case, RunResult},
     keys::Variable,
 };
+pub use crate::sweep::sheet::{Column, Figure, FigureKind, Sheet};
 use crate::{
     Findings, bench,
     control::{self, Control},
     figure, memory,
     results::{Host, Overwrite},
-    sweep::{
-        axes, no_place, settings,
-        sheet::{Row, Sheet},
-    },
+    sweep::{axes, no_place, settings, sheet::Row},
 };
 pub use run::{Precondition, sim::Contents};
 
@@ -73,32 +72,57 @@ pub struct Settings {
     pub seed: u64,
     /// What is varied: `KEY=A,B,…`, once for each key (docs/sim.md).
     pub set: Vec<String>,
-    /// Directory for results.parquet, results.json and results.csv; `None`: `out/sim` if something is varied, else none is written.
+    /// Directory for results.parquet, results.json and results.csv, and series.parquet with an interval; `None`: none is written.
     pub out: Option<PathBuf>,
     /// Whether results that are in `out` may go.
     pub overwrite: Overwrite,
     /// Where preconditioned drives are kept for the next time, up to 16 GiB of them ([`usual_cache`]); `None`: none is.
     pub cache: Option<PathBuf>,
+    /// Nanoseconds of virtual time in each interval of a time series; `None`: there is none.
+    pub interval: Option<u64>,
     /// Runs at the same time; `None`: one for each processor, as far as the drives fit in memory.
     pub parallel: Option<usize>,
 }
 
-/// Where results of sweeps go.
-const OUT: &str = "out/sim";
+/// Nanoseconds of an interval, at least.
+const SHORTEST: u64 = 1000;
+
+/// What came of a simulation.
+#[derive(Clone, Debug)]
+pub struct Simulated {
+    /// For programs: the run, or all of them if something is varied (docs/json.md).
+    pub document: Value,
+    /// A row for each run, with the columns of results.parquet.
+    pub runs: Sheet,
+    /// A row for each interval of each run, with the columns of series.parquet; without an interval it has none.
+    pub series: Sheet,
+}
+
+/// Runs the load, for who prints what came of it.
+///
+/// # Errors
+/// As of [`simulate`].
+pub fn run(options: &Settings, control: &Control) -> Result<Findings<Value>> {
+    let Findings { results, written, text, failure } = simulate(options, control)?;
+    Ok(Findings { results: results.document, written, text, failure })
+}
 
 /// Runs the load.
 ///
 /// # Errors
 /// The drive or the load makes no sense, or they do not fit each other; an interruption before there was anything to report. What goes
 /// wrong with requests is the outcome's failure, beside the results.
-pub fn run(options: &Settings, control: &Control) -> Result<Findings<Value>> {
-    let out = options.out.clone().or_else(|| (!options.set.is_empty()).then(|| PathBuf::from(OUT)));
+pub fn simulate(options: &Settings, control: &Control) -> Result<Findings<Simulated>> {
+    let out = options.out.as_deref();
+    if options.interval.is_some_and(|interval| interval < SHORTEST) {
+        bail!("an interval of the time series is a microsecond or more");
+    }
     let cases = cases(options)?;
-    if let Some(out) = &out {
+    if let Some(out) = out {
         options.overwrite.check(out)?;
     }
     let threads = threads(&cases, options.parallel);
-    if let Some(out) = &out {
+    if let Some(out) = out {
         crate::results::directory(out)?;
     }
     let began = Instant::now();
@@ -113,21 +137,25 @@ pub fn run(options: &Settings, control: &Control) -> Result<Findings<Value>> {
         let ran = ran?;
         let mut problems = ran.played.problems.clone();
         let mut place = None;
-        if let Some(out) = &out {
-            let runs = [(case, Ok(ran.clone()))];
+        let runs = [(case, Ok(ran.clone()))];
+        if let Some(out) = out {
             match write(out, options, &runs, &document(options, &runs, elapsed, threads)) {
-                Ok(()) => place = Some(out.clone()),
+                Ok(()) => place = Some(out.to_owned()),
                 Err(error) => problems.push(format!("{error:#}")),
             }
         }
         return Ok(Findings {
-            results: report::document(case, &ran),
+            results: Simulated {
+                document: report::document(case, &ran),
+                runs: Sheet::new(&rows(&runs)),
+                series: Sheet::new(&series(&runs)),
+            },
             written: place,
             text: report::text(case, &ran),
             failure: failure(problems, ran.played.interrupted),
         });
     }
-    sweep(options, out.as_deref(), &cases, runs, elapsed, threads, control)
+    sweep(options, out, &cases, runs, elapsed, threads, control)
 }
 
 /// Warns of what makes figures mean less than they seem to; of what several runs have in common once.
@@ -189,11 +217,13 @@ fn cases(options: &Settings) -> Result<Vec<Case>> {
                 false => Config::from_toml(&toml).map_err(no_place).with_context(described)?,
             },
             media: media(&variable.drive),
+            tiers: variable.drive.contains_key("cache"),
             load: variable.load,
             nsid: options.nsid,
             precondition: variable.precondition,
             contents: variable.contents,
             seed: variable.seed,
+            interval: options.interval,
             parameters: parameters.clone(),
         };
         match parameters.is_empty() {
@@ -245,7 +275,7 @@ fn sweep(
     elapsed: Duration,
     threads: usize,
     control: &Control,
-) -> Result<Findings<Value>> {
+) -> Result<Findings<Simulated>> {
     let mut problems = Vec::new();
     for (case, ran) in &runs {
         let settings = case.settings();
@@ -272,6 +302,8 @@ fn sweep(
         }
         None => document(options, &runs, elapsed, threads),
     };
+    let series = Sheet::new(&series(&runs));
+    let results = Simulated { document: results, runs: Sheet::new(&rows(&runs)), series };
     Ok(Findings { results, written, text, failure: failure(problems, interrupted) })
 }
 
@@ -284,6 +316,16 @@ fn rows<'a>(runs: &[(&'a Case, Result<RunResult>)]) -> Vec<Row<'a>> {
         Row { parameters: case.load.in_bytes(&case.parameters).into(), figures }
     };
     runs.iter().map(row).collect()
+}
+
+/// The intervals of all runs, one after the other.
+fn series<'a>(runs: &[(&'a Case, Result<RunResult>)]) -> Vec<Row<'a>> {
+    let rows = |(case, ran): &(&'a Case, Result<RunResult>)| {
+        let parameters = case.load.in_bytes(&case.parameters);
+        let series = ran.as_ref().map(|ran| ran.series.clone()).unwrap_or_default();
+        series.into_iter().map(move |figures| Row { parameters: parameters.clone().into(), figures })
+    };
+    runs.iter().flat_map(rows).collect()
 }
 
 /// How well the processors were used, in a sentence.
@@ -347,6 +389,10 @@ fn write(out: &Path, options: &Settings, runs: &[(&Case, Result<RunResult>)], re
         ("tranche.drive", options.drive.clone()),
         ("tranche.set", options.set.join(" ")),
     ];
+    let series = series(runs);
+    if !series.is_empty() {
+        Sheet::new(&series).write_parquet(&out.join("series.parquet"), about.clone())?;
+    }
     sheet.write_parquet(&out.join("results.parquet"), about)?;
     let json = serde_json::to_string_pretty(results).context("making results.json")? + "\n";
     for (name, content) in [("results.json", json), ("results.csv", sheet.csv())] {

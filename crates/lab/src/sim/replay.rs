@@ -115,7 +115,7 @@ enum Compression {
 }
 
 /// Opens a trace; compressed ones (gzip, Zstandard) are known by their first bytes.
-fn open(path: &Path, cancel: &Cancel) -> Result<Box<dyn BufRead>> {
+pub(crate) fn open(path: &Path, cancel: &Cancel) -> Result<Box<dyn BufRead>> {
     let raw = Input::open(path, cancel).with_context(|| format!("reading {}", path.display()))?;
     let mut raw = BufReader::with_capacity(1 << 18, raw);
     let first = raw.fill_buf().with_context(|| format!("reading {}", path.display()))?;
@@ -189,10 +189,7 @@ impl Trace {
         let blocks: Vec<u64> = spaces.iter().map(|space| space.block_bytes.into()).collect();
         watch.goals(vec![(Goal::unknown(), blocks[0])], sim.now());
         let mut tally = Tally::new(blocks, sim.now())?;
-        actors.run(Nanos::MAX, |step| {
-            tally.step(step);
-            watch.step(step)
-        });
+        watch.run(&mut actors, sim, Nanos::MAX, |step| tally.step(step))?;
         watch.check_time()?;
         let (replay, outcome) = (actors.actor(0), actors.outcome(0));
         // Latencies of other times or fewer commands are others.

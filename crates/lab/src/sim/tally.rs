@@ -28,20 +28,22 @@ impl Tally {
         Ok(Self { latencies: [one()?, one()?, one()?], bytes: [0; 3], blocks, start })
     }
 
+    /// A request has ended. Returns the bytes of a logical block of its namespace.
     #[inline]
-    pub fn step(&mut self, step: &Step<'_>) {
+    pub fn step(&mut self, step: &Step<'_>) -> u64 {
+        let block = self.blocks.get(usize::from(step.request.namespace)).copied().unwrap_or(0);
         let index = match step.request.verb.plain() {
             Verb::Read => 0,
             Verb::Write => 1,
             Verb::Trim => 2,
             // A copy moves nothing between host and drive.
-            _ => return,
+            _ => return block,
         };
         if step.status.is_success() {
             self.latencies[index].saturating_record(step.latency.0);
-            let block = self.blocks.get(usize::from(step.request.namespace)).copied().unwrap_or(0);
             self.bytes[index] += u64::from(step.request.blocks) * block;
         }
+        block
     }
 
     /// All of it, at the end.

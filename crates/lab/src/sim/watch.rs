@@ -4,10 +4,11 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 use anyhow::{Result, bail};
 use nvme::Status;
-use run::sim::{Nanos, Step};
-use workload::{Request, Verb};
+use run::sim::{Actors, Nanos, Sim, Step};
+use workload::{Actor, Request, Verb};
 
-use crate::{bench::progress::Goal, control::Cancel};
+use super::series::Series;
+use crate::{bench::progress::Goal, control::Cancel, sweep::sheet::NamedFigure as Column};
 
 /// Completions between two looks.
 const LOOK: u64 = 4096;
@@ -32,6 +33,7 @@ pub(crate) struct Watch<'a> {
     still: u64,
     interrupted: bool,
     cancel: &'a Cancel,
+    series: Option<Series>,
 }
 
 /// All of it.
@@ -54,6 +56,54 @@ impl<'a> Watch<'a> {
             still: 0,
             interrupted: false,
             cancel,
+            series: None,
+        }
+    }
+
+    /// It also collects what happens in each interval.
+    pub(super) fn with_series(self, series: Option<Series>) -> Self {
+        Self { series, ..self }
+    }
+
+    /// What happened in each interval, if that was collected.
+    ///
+    /// # Errors
+    /// There were too many intervals.
+    pub(super) fn end_series(&mut self, sim: &Sim) -> Result<Vec<Vec<Column>>> {
+        self.series.take().map_or(Ok(Vec::new()), |series| series.end(sim))
+    }
+
+    /// Runs actors until they have ended, it is enough, or the machine's time is `until`. `bytes` says what a logical block of a request has, and
+    /// is told each that ended. Whether they have ended.
+    ///
+    /// # Errors
+    /// There were too many intervals.
+    pub(super) fn run<A: Actor>(
+        &mut self,
+        actors: &mut Actors<A>,
+        sim: &Sim,
+        until: Nanos,
+        mut bytes: impl FnMut(&Step<'_>) -> u64,
+    ) -> Result<bool> {
+        let mut enough = false;
+        loop {
+            let mut series = self.series.take();
+            let part = series.as_ref().map_or(until, |series| until.min(series.next()));
+            let ended = actors.run(part, |step| {
+                let block = bytes(step);
+                if let Some(series) = &mut series {
+                    series.step(step, u64::from(step.request.blocks) * block);
+                }
+                enough |= self.step(step);
+                enough
+            });
+            if let Some(series) = &mut series {
+                series.look(sim)?;
+            }
+            self.series = series;
+            if ended || sim.now() >= until {
+                return Ok(ended);
+            }
         }
     }
 

@@ -20,14 +20,25 @@ use crate::results::csv_field;
 
 /// A figure.
 #[derive(Clone, Debug, PartialEq)]
-pub(crate) enum Figure {
+pub enum Figure {
+    /// A whole number.
     Whole(u64),
+    /// Any other number.
     Real(f64),
+    /// A text.
     Text(String),
 }
 
 impl Figure {
-    pub fn json(&self) -> Value {
+    /// A whole number; the largest signed one in place of those that are larger, as in files.
+    pub fn whole(&self) -> Option<i64> {
+        match self {
+            Self::Whole(value) => Some(i64::try_from(*value).unwrap_or(i64::MAX)),
+            Self::Real(_) | Self::Text(_) => None,
+        }
+    }
+
+    pub(crate) fn json(&self) -> Value {
         match self {
             Self::Whole(value) => json!(value),
             Self::Real(value) => json!(value),
@@ -36,20 +47,29 @@ impl Figure {
     }
 }
 
+/// A figure with the name of its column, if there is one.
+pub(crate) type NamedFigure = (&'static str, Option<Figure>);
+
 /// What the figures of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum ColumnKind {
+pub enum FigureKind {
+    /// Whole numbers from 0 to 2^63 - 1.
     Whole,
+    /// Numbers.
     Real,
+    /// Texts.
     Text,
 }
 
 /// A column with a place for each run.
 #[derive(Clone, Debug)]
-struct Series {
-    name: String,
-    kind: ColumnKind,
-    values: Vec<Option<Figure>>,
+pub struct Column {
+    /// Its name.
+    pub name: String,
+    /// What its figures are.
+    pub kind: FigureKind,
+    /// A figure for each row, if the row has it.
+    pub values: Vec<Option<Figure>>,
 }
 
 /// A run.
@@ -63,15 +83,15 @@ pub(crate) struct Row<'a, N = &'static str> {
 
 /// A table with a row for each run.
 #[derive(Clone, Debug, Default)]
-pub(crate) struct Sheet {
-    columns: Vec<Series>,
+pub struct Sheet {
+    columns: Vec<Column>,
 }
 
 impl Sheet {
     /// From each run. All have the same parameters and columns.
-    pub fn new<N: AsRef<str>>(rows: &[Row<'_, N>]) -> Self {
+    pub(crate) fn new<N: AsRef<str>>(rows: &[Row<'_, N>]) -> Self {
         let Some(first) = rows.first() else { return Self::default() };
-        let mut columns: Vec<Series> = Vec::new();
+        let mut columns: Vec<Column> = Vec::new();
         for (at, (name, _)) in first.parameters.iter().enumerate() {
             // Not what the figures have already.
             if !first.figures.iter().any(|(figure, _)| figure.as_ref() == name) {
@@ -82,22 +102,27 @@ impl Sheet {
         for (at, (name, _)) in first.figures.iter().enumerate() {
             let values: Vec<_> = rows.iter().map(|row| row.figures.get(at)?.1.clone()).collect();
             let kind = match values.iter().flatten().next() {
-                Some(Figure::Whole(_)) => ColumnKind::Whole,
-                Some(Figure::Text(_)) => ColumnKind::Text,
-                Some(Figure::Real(_)) | None => ColumnKind::Real,
+                Some(Figure::Whole(_)) => FigureKind::Whole,
+                Some(Figure::Text(_)) => FigureKind::Text,
+                Some(Figure::Real(_)) | None => FigureKind::Real,
             };
-            columns.push(Series { name: name.as_ref().to_owned(), kind, values });
+            columns.push(Column { name: name.as_ref().to_owned(), kind, values });
         }
         Self { columns }
     }
 
+    /// Its columns. All have the same number of rows.
+    pub fn columns(&self) -> &[Column] {
+        &self.columns
+    }
+
     /// Comma separated values, with a head.
-    pub fn csv(&self) -> String {
+    pub(crate) fn csv(&self) -> String {
         let head: Vec<String> = self.columns.iter().map(|column| csv_field(&column.name)).collect();
         let mut out = head.join(",") + "\n";
         let rows = self.columns.first().map_or(0, |column| column.values.len());
         for row in 0..rows {
-            let cell = |column: &Series| match &column.values[row] {
+            let cell = |column: &Column| match &column.values[row] {
                 None => String::new(),
                 Some(Figure::Whole(value)) => value.to_string(),
                 Some(Figure::Real(value)) => value.to_string(),
@@ -113,7 +138,7 @@ impl Sheet {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn write_parquet(&self, path: &Path, about: Vec<(&str, String)>) -> Result<()> {
+    pub(crate) fn write_parquet(&self, path: &Path, about: Vec<(&str, String)>) -> Result<()> {
         let write = || -> Result<(), ParquetError> {
             let about = about.iter().map(|(key, value)| KeyValue::new((*key).to_owned(), value.clone()));
             let properties = WriterProperties::builder()
@@ -139,14 +164,14 @@ impl Sheet {
 
 /// A parameter's column: numbers if all values are of one kind. Sizes are in bytes, rates in bytes per second, shares in percent, times in
 /// microseconds. Values of a job's options have no sizes here: fio reads their units otherwise.
-fn parameter(name: &str, texts: &[&str]) -> Series {
-    let whole = |parse: &dyn Fn(&str) -> Option<u64>| -> Option<(ColumnKind, Vec<Figure>)> {
+fn parameter(name: &str, texts: &[&str]) -> Column {
+    let whole = |parse: &dyn Fn(&str) -> Option<u64>| -> Option<(FigureKind, Vec<Figure>)> {
         let one = |text: &&str| parse(text).filter(|number| *number <= LARGEST).map(Figure::Whole);
-        Some((ColumnKind::Whole, texts.iter().map(one).collect::<Option<_>>()?))
+        Some((FigureKind::Whole, texts.iter().map(one).collect::<Option<_>>()?))
     };
-    let real = |parse: &dyn Fn(&str) -> Option<f64>| -> Option<(ColumnKind, Vec<Figure>)> {
+    let real = |parse: &dyn Fn(&str) -> Option<f64>| -> Option<(FigureKind, Vec<Figure>)> {
         let one = |text: &&str| parse(text).filter(|number| number.is_finite()).map(Figure::Real);
-        Some((ColumnKind::Real, texts.iter().map(one).collect::<Option<_>>()?))
+        Some((FigureKind::Real, texts.iter().map(one).collect::<Option<_>>()?))
     };
     let of_drive = !name.starts_with("job.");
     let (kind, values) = whole(&|text| text.parse().ok())
@@ -156,43 +181,40 @@ fn parameter(name: &str, texts: &[&str]) -> Series {
         .or_else(|| real(&|text| Some(units::parse_percent(text).ok()? as f64 / 1e4)))
         .or_else(|| real(&|text| Some(units::parse_time(text).ok()? as f64 / 1e3)))
         .unwrap_or_else(|| {
-            (ColumnKind::Text, texts.iter().map(|text| Figure::Text((*text).to_owned())).collect())
+            (FigureKind::Text, texts.iter().map(|text| Figure::Text((*text).to_owned())).collect())
         });
-    Series { name: name.to_owned(), kind, values: values.into_iter().map(Some).collect() }
+    Column { name: name.to_owned(), kind, values: values.into_iter().map(Some).collect() }
 }
 
 /// Whole numbers are INT64.
 const LARGEST: u64 = i64::MAX as u64;
 
-impl Series {
+impl Column {
     fn schema(&self) -> Result<Type, ParquetError> {
         let physical = match self.kind {
-            ColumnKind::Whole => Physical::INT64,
-            ColumnKind::Real => Physical::DOUBLE,
-            ColumnKind::Text => Physical::BYTE_ARRAY,
+            FigureKind::Whole => Physical::INT64,
+            FigureKind::Real => Physical::DOUBLE,
+            FigureKind::Text => Physical::BYTE_ARRAY,
         };
         let builder =
             Type::primitive_type_builder(&self.name, physical).with_repetition(Repetition::OPTIONAL);
         match self.kind {
-            ColumnKind::Text => builder
+            FigureKind::Text => builder
                 .with_converted_type(ConvertedType::UTF8)
                 .with_logical_type(Some(LogicalType::String))
                 .build(),
-            ColumnKind::Whole | ColumnKind::Real => builder.build(),
+            FigureKind::Whole | FigureKind::Real => builder.build(),
         }
     }
 
     fn write(&self, group: &mut SerializedRowGroupWriter<'_, File>) -> Result<(), ParquetError> {
         match self.kind {
-            ColumnKind::Whole => self.write_as::<Int64Type>(group, |figure| match figure {
-                Figure::Whole(value) => Some(i64::try_from(*value).unwrap_or(i64::MAX)),
-                Figure::Real(_) | Figure::Text(_) => None,
-            }),
-            ColumnKind::Real => self.write_as::<DoubleType>(group, |figure| match figure {
+            FigureKind::Whole => self.write_as::<Int64Type>(group, Figure::whole),
+            FigureKind::Real => self.write_as::<DoubleType>(group, |figure| match figure {
                 Figure::Real(value) => Some(*value),
                 Figure::Whole(_) | Figure::Text(_) => None,
             }),
-            ColumnKind::Text => self.write_as::<ByteArrayType>(group, |figure| match figure {
+            FigureKind::Text => self.write_as::<ByteArrayType>(group, |figure| match figure {
                 Figure::Text(text) => Some(ByteArray::from(text.as_str())),
                 Figure::Whole(_) | Figure::Real(_) => None,
             }),

@@ -25,7 +25,7 @@ const COPIES: u64 = 32 << 20;
 const PUBLISHED: [&str; 2] = ["pblaze5-910-short", "pblaze5-910-3.84t"];
 
 /// Whether a profile is the published drive.
-pub(super) fn is_published(profile: &str) -> bool {
+pub(crate) fn is_published(profile: &str) -> bool {
     PUBLISHED.contains(&profile)
 }
 
@@ -47,7 +47,7 @@ impl StudyVolumes {
 /// The drive's TOML: the profile's NAND set as one namespace, and a set beside it where the variant wants one. DRAM and
 /// persistent memory of the published drive are as fast as the link: the profile's figures for DRAM are derived from the results that are tested
 /// here. Other drives keep their own, if they have one.
-pub(super) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Table> {
+pub(crate) fn toml(profile: &Table, variant: Variant, name: &str) -> Result<Table> {
     let mut table = profile.clone();
     let sets = table.get("set").and_then(Value::as_array).context("the drive has no NVM Set")?;
     let mut nand = sets.first().and_then(Value::as_table).context("the drive's NVM Set is no table")?.clone();

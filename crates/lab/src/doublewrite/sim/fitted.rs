@@ -43,10 +43,10 @@ pub(super) const ROLES: &str = "How far dram is a test: every value was chosen t
 pub(super) const AGING_SECONDS: u64 = 40;
 
 /// Pages that a transaction uses which were not used lately, about.
-pub(super) const PAGES_PER_TRANSACTION: u64 = 40;
+pub(crate) const PAGES_PER_TRANSACTION: u64 = 40;
 
 /// The model of the published server.
-pub(super) fn config(connections: u32, data: Volume, seed: u64) -> Config {
+pub(crate) fn config(connections: u32, data: Volume, seed: u64) -> Config {
     Config {
         filled: FILLED,
         statement: STATEMENT_NS,
@@ -58,7 +58,7 @@ pub(super) fn config(connections: u32, data: Volume, seed: u64) -> Config {
 }
 
 /// Nanoseconds between transactions, about, for warming the pool: as published for the nearest number of connections.
-pub(super) fn interval(connections: u32) -> u64 {
+pub(crate) fn interval(connections: u32) -> u64 {
     let rows = super::published::THROUGHPUT;
     let row = rows.iter().rfind(|row| row.0 <= connections.into()).unwrap_or(&rows[0]);
     // Of 23 transactions ten are new orders.

@@ -5,8 +5,8 @@
 //! most connections for a while, so that garbage collection is in the state that this load makes. Then it is measured with each number of
 //! connections, the most first. A point whose figures still move at the end of its window is measured again, a few times at most.
 
-mod drive;
-mod fitted;
+pub(crate) mod drive;
+pub(crate) mod fitted;
 pub(super) mod live;
 mod report;
 #[cfg(test)]

@@ -129,7 +129,7 @@ impl Study<'_> {
             variants,
             notes: Vec::new(),
         };
-        results.notes = report::notes(&results, options, live);
+        results.note(report::notes(&results, options, live), options.quick);
         Ok(results)
     }
 

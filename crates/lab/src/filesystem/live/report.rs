@@ -197,7 +197,7 @@ pub(super) fn notes(results: &Results, options: &Options, live: &Live) -> Vec<St
          virtual time on a PERC H330."
             .into(),
         match options.quick {
-            true => "--quick: SSDs were not overwritten before, runs are short, and virtual time is left out. No figures.".into(),
+            true => "SSDs were not overwritten before, and virtual time is left out.".into(),
             false => "SSDs were written once and overwritten at random before the files came.".to_owned(),
         },
         "Data that fio wrote at random was read back and compared with its checksums on every file system (verified_KiB).".into(),

@@ -106,7 +106,7 @@ impl Study<'_> {
     fn run(&self) -> Result<Results> {
         let (options, live) = (self.options, self.live);
         let drive = setup::drive(options, live)?;
-        let setups = setup::chosen(live);
+        let setups = setup::chosen(options);
         let steps = 1 + setups.len() as u64 * u64::from(options.repeat);
         let mut progress = Progress::new(self.control, steps);
         progress.begin("preparing the drive");
@@ -137,7 +137,7 @@ impl Study<'_> {
         }
         drop(progress);
         let mut comparisons = comparisons(&variants);
-        if !live.quick {
+        if !options.quick {
             self.control.note("the same as published, in virtual time");
             let beside = self.in_virtual_time()?;
             comparisons.extend(comparisons_in_virtual_time(&beside));
@@ -156,7 +156,7 @@ impl Study<'_> {
             variants,
             notes: Vec::new(),
         };
-        results.notes = report::notes(&results, options, live, self.sizes);
+        results.note(report::notes(&results, options, live, self.sizes), options.quick);
         Ok(results)
     }
 

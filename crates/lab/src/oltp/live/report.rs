@@ -185,8 +185,8 @@ pub(super) fn notes(results: &Results, options: &Options, live: &Live, sizes: Si
          cache. The filled table lies side by side on XFS."
             .into(),
     ];
-    if live.quick {
-        notes.push("--quick: three variants, short runs, and virtual time is left out. No figures.".into());
+    if options.quick {
+        notes.push("Three variants only, and virtual time is left out.".into());
     }
     if results.host_was_bottleneck() {
         notes.push(results.host_verdict());

@@ -82,9 +82,9 @@ pub(super) const SETUPS: [Setup; 6] = [
 ];
 
 /// What is run: all, or the disk, the NVMe drive and one cache where it has to be quick.
-pub(super) fn chosen(live: &Live) -> Vec<Setup> {
+pub(super) fn chosen(options: &Options) -> Vec<Setup> {
     let quick = ["hdd", "nvme", "cache-smq"];
-    SETUPS.into_iter().filter(|setup| !live.quick || quick.contains(&setup.name)).collect()
+    SETUPS.into_iter().filter(|setup| !options.quick || quick.contains(&setup.name)).collect()
 }
 
 /// Namespace on the disk.
@@ -123,8 +123,8 @@ impl Sizes {
         Self {
             rows: (options.rows / u64::from(live.scale)).max(LEAST_ROWS),
             pool_mib: mib(options.pool).max(8),
-            redo_mib: if live.quick { 16 } else { mib(published::REDO).max(16) },
-            seconds: if live.quick { 3 } else { seconds.max(10) },
+            redo_mib: if options.quick { 16 } else { mib(published::REDO).max(16) },
+            seconds: if options.quick { 3 } else { seconds.max(10) },
         }
     }
 }
@@ -199,7 +199,7 @@ mod tests {
         let (options, live) = (Options::default(), Live::default());
         let sizes = Sizes::of(&options, &live);
         assert_eq!(sizes, Sizes { rows: 390_625, pool_mib: 32, redo_mib: 256, seconds: 84 });
-        let quick = Sizes::of(&options, &Live { quick: true, ..live });
+        let quick = Sizes::of(&Options { quick: true, ..options }, &live);
         assert_eq!((quick.seconds, quick.redo_mib), (3, 16));
     }
 

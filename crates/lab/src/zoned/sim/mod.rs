@@ -239,7 +239,7 @@ pub(super) fn run_on(
         variants,
         notes: Vec::new(),
     };
-    results.notes = report::notes(&results, options, chips.conventional.media());
+    results.note(report::notes(&results, options, chips.conventional.media()), options.quick);
     publish(results, &options.out, interrupted, report::report)
 }
 

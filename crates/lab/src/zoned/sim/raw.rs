@@ -1,13 +1,10 @@
 //! The drives without a file system: steady writes, and reads beside writes (figures 1 and 5b of the paper).
 
-use std::sync::atomic::AtomicU32;
-
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use run::{
     Precondition,
     sim::{Contents, Sim},
 };
-use workload::fio::JobFile;
 
 use super::drive::{Chips, Layout};
 use crate::{
@@ -15,7 +12,7 @@ use crate::{
     control::Control,
     counters::{Counters, NamespaceCounts},
     results::{Point, Run},
-    sim::{Cache, Moved, Watch, play},
+    sim::{Cache, Moved, play_text},
 };
 
 /// Host NQN of the load.
@@ -65,18 +62,10 @@ impl Raw {
 
     /// Runs jobs; what was read and written, and what the drive counted.
     fn play(&mut self, text: &str, control: &Control) -> Result<([Moved; 3], Counters)> {
-        let jobs = JobFile::parse(text, &|_| None).and_then(|file| file.jobs());
-        let jobs = jobs.map_err(|error| anyhow::anyhow!("line {}: {}", error.line, error.problem))?;
-        let share = AtomicU32::new(0);
-        let mut watch = Watch::new(&share, 0, control.cancel());
         let before = Counters::read(&mut self.host, 1)?;
-        let played = play("zoned", &jobs, &self.sim, &mut self.host, None, self.seed, &mut watch)?;
-        control.check()?;
-        if !played.problems.is_empty() {
-            bail!("{}", played.problems.join("; "));
-        }
+        let traffic = play_text("the zones", text, &self.sim, &mut self.host, self.seed, control.cancel())?;
         let after = Counters::read(&mut self.host, 1)?;
-        Ok((played.traffic, after.since(&before)))
+        Ok((traffic, after.since(&before)))
     }
 
     /// The job of the writers: 64 KiB each, one at a time, at random, every one in its own part.

@@ -1,0 +1,251 @@
+//! `tranche advise`: what other layouts of the same drive would buy a database, from its configuration.
+//!
+//! The configuration says how the server uses its drive ([`innodb`]). The layouts that apply ([`layouts`]) are simulated with several seeds
+//! ([`simulate`], on the model of [`workload::innodb`]). The load is a generic one, or one as heavy as a sample or a recording ([`rates`]). Nothing is written to any device.
+
+mod advice;
+mod bed;
+mod innodb;
+mod layouts;
+mod listing;
+mod option_file;
+mod rates;
+mod report;
+mod server;
+mod settings;
+mod simulate;
+
+use std::{path::PathBuf, time::Duration};
+
+use anyhow::{Result, bail, ensure};
+
+pub use self::{
+    advice::{Advice, Loaded, Modelled, Recommendation},
+    innodb::Row,
+    layouts::Excluded,
+    rates::Rates,
+    server::Server,
+    simulate::Found,
+};
+use self::{
+    bed::{Bed, Drive, Load},
+    innodb::Database,
+    rates::Kernel,
+    simulate::Setting,
+};
+use crate::{
+    Findings,
+    control::{Control, Progress},
+    doublewrite::sim::drive as study_drive,
+    figure::show,
+    profile,
+    sim::Cache,
+};
+
+/// What a load is as heavy as.
+#[derive(Clone, Debug)]
+pub enum Measure {
+    /// Nothing: as many connections as said.
+    None,
+    /// What a block device of this machine does for so long.
+    Sample(PathBuf, Duration),
+    /// A trace or a recording.
+    Recording(PathBuf),
+}
+
+/// What is asked.
+#[derive(Clone, Debug)]
+pub struct Options {
+    /// The configuration.
+    pub configuration: PathBuf,
+    /// Its server; without one the configuration tells.
+    pub server: Option<Server>,
+    /// The drive: a profile or a TOML file.
+    pub drive: String,
+    /// Percent of the drive that hold data: 1 to 100.
+    pub full: u32,
+    /// Bytes of the database; without them ten times the buffer pool.
+    pub dataset: Option<u64>,
+    /// Connections; without them 32, or as many as write what was measured.
+    pub connections: Option<u32>,
+    /// Processors of the server.
+    pub processors: u32,
+    /// Measured seconds of each simulation.
+    pub seconds: u64,
+    /// Seconds before them.
+    pub warmup: u64,
+    /// Simulations of each layout.
+    pub seeds: u32,
+    /// The first seed.
+    pub seed: u64,
+    /// What the load is as heavy as.
+    pub measure: Measure,
+    /// Where prepared drives are kept.
+    pub cache: Option<PathBuf>,
+}
+
+/// Connections of the generic load.
+const CONNECTIONS: u32 = 32;
+/// The generic database is so many times as large as the buffer pool.
+const POOLS: u64 = 10;
+/// Numbers of connections among which that is searched which writes as much as was measured.
+const LEVELS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
+
+impl Options {
+    fn check(&self) -> Result<()> {
+        ensure!((1..=100).contains(&self.full), "--full is {}: 1 to 100 percent are possible", self.full);
+        ensure!(self.seconds >= 2, "--seconds is {}: 2 or more are possible", self.seconds);
+        ensure!((1..=64).contains(&self.seeds), "--seeds is {}: 1 to 64 are possible", self.seeds);
+        ensure!(
+            self.dataset.is_none_or(|bytes| bytes >= 16 << 20),
+            "--dataset is too small: 16MiB or more are possible"
+        );
+        for (name, value) in [("connections", self.connections), ("processors", Some(self.processors))] {
+            if let Some(value) = value.filter(|value| !(1..=1000).contains(value)) {
+                bail!("--{name} is {value}: 1 to 1000 are possible");
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Advises.
+///
+/// # Errors
+/// A configuration, drive, device or recording that cannot be read, with its place; a drive that is too small; an interruption.
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
+    options.check()?;
+    let read = server::read(&options.configuration, options.server)?;
+    let database = Database::read(&read.settings, read.server)?;
+    let drive =
+        Drive { name: options.drive.clone(), profile: profile::table(&options.drive)?, full: options.full };
+    let (full_bytes, endurance) = drive.sizes()?;
+    let cache = Cache::new(options.cache.clone());
+    let dataset = options.dataset.unwrap_or_else(|| database.pool.saturating_mul(POOLS).min(full_bytes));
+    ensure!(
+        dataset <= full_bytes,
+        "the database of {} does not fit on {} % of the drive {:?}: name a smaller --dataset, a larger --drive or more of --full",
+        crate::figure::show_size(dataset),
+        options.full,
+        options.drive
+    );
+    let measured = match &options.measure {
+        Measure::None => None,
+        Measure::Sample(device, time) => Some(Kernel::default().sample(device, *time, control)?),
+        Measure::Recording(path) => Some(rates::of_recording(path, control)?),
+    };
+    let mut load = Load {
+        connections: options.connections.unwrap_or(CONNECTIONS),
+        dataset,
+        processors: options.processors,
+        warmup: options.warmup,
+        seconds: options.seconds,
+    };
+    let plans = layouts::plans(&database, &drive);
+    let first = plans.first().map_or((bed::Place::Flash, false), |plan| (plan.place, plan.atomic));
+    if let (Some(rates), None) = (&measured, options.connections) {
+        let mut bed = Bed::new(&drive, first.1, database.shards, &cache, control.cancel())?;
+        load.connections = calibrate(&mut bed, &database, &load, first.0, rates, options.seed, control)?;
+    }
+    let setting = Setting {
+        database: &database,
+        drive: &drive,
+        load,
+        seed: options.seed,
+        seeds: options.seeds,
+        cache: &cache,
+    };
+    let runs = simulate::all(&setting, &plans, control)?;
+    let Some(configured) = runs.first() else { bail!("there is no layout") };
+    let of = |figure: &dyn Fn(&bed::Measured) -> f64| {
+        crate::results::median(&configured.iter().map(figure).collect::<Vec<_>>()).unwrap_or(0.0)
+    };
+    let (tps, written) = (of(&|run| run.tps), of(&|run| run.written));
+    // A measured load says how much work there is; the generic one runs without pause.
+    let work = measured.as_ref().map_or(tps, |rates| tps * rates.written_bytes_per_second / written.max(1.0));
+    let found =
+        plans.iter().zip(&runs).map(|(plan, runs)| simulate::found(plan, runs, configured, endurance, work));
+    let found = found.collect::<Result<Vec<_>>>()?;
+    let loaded = Loaded {
+        description: description(&load, measured.as_ref()),
+        connections: load.connections,
+        dataset_bytes: dataset,
+        scale: bed::divisor(&database),
+        processors: load.processors,
+        seconds: load.seconds,
+        seeds: options.seeds,
+        written_over_measured: measured
+            .as_ref()
+            .map(|rates| written / rates.written_bytes_per_second.max(1.0)),
+        measured,
+    };
+    let modelled = Modelled {
+        name: options.drive.clone(),
+        full_bytes,
+        full_percent: options.full,
+        fitted: study_drive::is_published(&options.drive),
+    };
+    let uncertainty = report::uncertainty(&database, &loaded, &modelled, &found);
+    let advice = Advice {
+        server: read.server.to_string(),
+        server_told_by: read.told_by,
+        files: read.settings.files.iter().map(|file| file.display().to_string()).collect(),
+        settings: database.rows.clone(),
+        defaults_source: read.server.kind.source(),
+        recommended: report::recommended(&found, report::is_light(&loaded)),
+        load: loaded,
+        drive: modelled,
+        excluded: layouts::excluded(&database, &drive),
+        layouts: found,
+        uncertainty,
+    };
+    let text = report::text(&advice);
+    Ok(Findings { results: advice, written: None, text, failure: None })
+}
+
+fn description(load: &Load, measured: Option<&Rates>) -> String {
+    let generic = format!(
+        "TPC-C-like transactions of the model of InnoDB, without pause; connections: {}",
+        load.connections
+    );
+    match measured {
+        None => format!("generic: {generic}"),
+        Some(rates) => format!("{generic}: as many as write about as much as measured ({})", rates.source),
+    }
+}
+
+/// The number of connections that writes about as much as was measured. Each is tried for some seconds, the fewest first.
+fn calibrate(
+    bed: &mut Bed,
+    database: &Database,
+    load: &Load,
+    place: bed::Place,
+    rates: &Rates,
+    seed: u64,
+    control: &Control,
+) -> Result<u32> {
+    const TRIAL: (u64, u64) = (1, 3);
+    let mut progress = Progress::new(control, LEVELS.len() as u64);
+    let mut best = (f64::INFINITY, LEVELS[0]);
+    for connections in LEVELS {
+        progress.begin(&format!("{connections} connections"));
+        let trial = Load { connections, warmup: TRIAL.0, seconds: TRIAL.1, ..*load };
+        let written = bed.run(database, &trial, place, seed, control.cancel())?.written;
+        progress.end(&format!(
+            "{} MB/s written, {} measured",
+            show(written / 1e6),
+            show(rates.written_bytes_per_second / 1e6)
+        ));
+        let off = (written.max(1.0) / rates.written_bytes_per_second.max(1.0)).ln().abs();
+        if off < best.0 {
+            best = (off, connections);
+        }
+        if written >= rates.written_bytes_per_second {
+            break;
+        }
+    }
+    Ok(best.1)
+}
+
+#[cfg(test)]
+mod tests;
