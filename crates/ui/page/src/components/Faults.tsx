@@ -1,0 +1,188 @@
+import { useState } from "preact/hooks";
+import { api, type FaultKind, type FaultOrder } from "../api";
+import { confirm } from "../confirm";
+import { refresh, state } from "../live";
+import { attempt } from "../notices";
+import { MEDIA } from "./Sets";
+import { Explain, Term } from "./Term";
+import { Why } from "./Why";
+
+/** What the kinds do, in words; kinds that are not here show their names. */
+const WORDS: Record<string, [string, string]> = {
+  "bit-errors": ["Bit errors", "Reads have bit errors that are corrected."],
+  uncorrectable: ["Uncorrectable reads", "Reads cannot be corrected. Hosts see media errors."],
+  "program-failure": ["Program failures", "Programs fail. The drive retires the block and writes elsewhere."],
+  "erase-failure": ["Erase failures", "Erases fail. The drive retires the block."],
+  "stuck-die": ["Stuck die", "A die fails every operation."],
+  "lost-write": ["Lost writes", "Programs are reported good and write nothing."],
+  "misdirected-write": ["Misdirected writes", "Programs land elsewhere."],
+  "weak-page": ["Weak pages", "What is written cannot be read until it is written again."],
+  slow: ["Slow operations", "Operations take so many times as long."],
+};
+
+const NETWORK = "the drive takes the live view for a host on the network, and its TOML does not have allow_network_faults = true.";
+
+/** Losses of power, and failures on purpose. */
+export function Faults() {
+  if (!state.value) return null;
+  return (
+    <section id="faults" aria-labelledby="faults-title">
+      <div class="section-head">
+        <h2 id="faults-title">Faults and power</h2>
+      </div>
+      <Explain ids={["fault", "powerCut"]} />
+      <div class="cards two">
+        <PowerCut />
+        <Inject />
+      </div>
+    </section>
+  );
+}
+
+function PowerCut() {
+  const allowed = state.value?.allows.power_cut ?? false;
+  const [off, setOff] = useState(1000);
+  const [noPlp, setNoPlp] = useState(false);
+  const [busy, setBusy] = useState(false);
+  const cut = async (event: Event) => {
+    event.preventDefault();
+    const text = `The drive loses power for ${off / 1000} s. Commands that are on their way fail. ${noPlp ? "The capacitors fail too: completed writes that are not on flash yet are LOST." : "Completed writes survive if the drive has capacitors."}`;
+    if (!(await confirm("Cut the power?", text, "Cut the power"))) return;
+    setBusy(true);
+    await attempt("Cut the power", () => api.powerCut({ off_ms: off, no_plp: noPlp }));
+    setBusy(false);
+    await refresh();
+  };
+  return (
+    <form class="card" aria-label="Power cut" onSubmit={(event) => void cut(event)}>
+      <h3>
+        <Term id="powerCut" />
+      </h3>
+      <Why allowed={allowed} what="The power cannot be cut from here" why={NETWORK} />
+      <fieldset class="plain" disabled={allowed !== true}>
+        <label class="field">
+          <span>Time without power, ms</span>
+          <input type="number" min={1} max={60000} required value={off} onInput={(event) => setOff(Number(event.currentTarget.value))} />
+        </label>
+        <label class="check">
+          <input type="checkbox" checked={noPlp} onChange={(event) => setNoPlp(event.currentTarget.checked)} />
+          <span>The capacitors fail, too</span>
+        </label>
+        <button type="submit" class="danger" disabled={busy}>
+          {busy ? "Without power…" : "Cut the power…"}
+        </button>
+      </fieldset>
+    </form>
+  );
+}
+
+function Inject() {
+  const known = state.value;
+  const allowed = known?.allows.faults ?? false;
+  const kinds = (known?.fault_kinds ?? []).filter((kind) => kind.kind !== "clear");
+  const [name, setName] = useState("");
+  const [set, setSet] = useState(0);
+  const [when, setWhen] = useState<"always" | "chance" | "count">("chance");
+  const [oneIn, setOneIn] = useState(1000);
+  const [many, setMany] = useState(1);
+  const [parameter, setParameter] = useState<number | null>(null);
+  const kind: FaultKind | undefined = kinds.find((other) => other.kind === name) ?? kinds[0];
+  if (!known) return null;
+
+  const how = when === "count" && !kind?.counted ? "always" : when;
+  const given = parameter ?? (kind?.parameter === "factor" ? 10 : 0);
+  const inject = async (event: Event) => {
+    event.preventDefault();
+    if (!kind) return;
+    const order: FaultOrder = { set, kind: kind.kind };
+    if (kind.parameter !== "die" && how === "chance") order.one_in = oneIn;
+    if (kind.counted && how === "count") order.count = many;
+    if (kind.parameter !== null) order.parameter = given;
+    await attempt(`Inject: ${nameOf(kind.kind).toLowerCase()} ${set === 0 ? "in all sets" : `in set ${set}`}`, () => api.fault(order));
+    await refresh();
+  };
+  const clear = async () => {
+    await attempt("End all faults", () => api.fault({ set: 0, kind: "clear" }));
+    await refresh();
+  };
+  return (
+    <form class="card" aria-label="Faults" onSubmit={(event) => void inject(event)}>
+      <h3>
+        <Term id="fault">Faults</Term>
+      </h3>
+      <Why allowed={allowed} what="Faults cannot be injected from here" why={NETWORK} />
+      <fieldset class="plain" disabled={allowed !== true || !kind}>
+        <div class="fields">
+          <label class="field">
+            <span>Kind</span>
+            <select
+              value={kind?.kind}
+              onChange={(event) => {
+                setName(event.currentTarget.value);
+                setParameter(null);
+              }}
+            >
+              {kinds.map((other) => (
+                <option key={other.kind} value={other.kind}>
+                  {nameOf(other.kind)}
+                </option>
+              ))}
+            </select>
+          </label>
+          <label class="field">
+            <span>Where</span>
+            <select value={set} onChange={(event) => setSet(Number(event.currentTarget.value))}>
+              <option value={0}>All sets</option>
+              {known.sets.map((other) => (
+                <option key={other.id} value={other.id}>
+                  Set {other.id}: {MEDIA[other.medium]}
+                </option>
+              ))}
+            </select>
+          </label>
+          {kind?.parameter !== "die" && (
+            <label class="field">
+              <span>How often</span>
+              <select value={how} onChange={(event) => setWhen(event.currentTarget.value as typeof when)}>
+                <option value="chance">By chance</option>
+                <option value="always">Every operation</option>
+                {kind?.counted && <option value="count">The next few only</option>}
+              </select>
+            </label>
+          )}
+          {kind?.parameter !== "die" && how === "chance" && (
+            <label class="field">
+              <span>One operation in</span>
+              <input type="number" min={1} max={4294967295} required value={oneIn} onInput={(event) => setOneIn(Number(event.currentTarget.value))} />
+            </label>
+          )}
+          {kind?.counted && how === "count" && (
+            <label class="field">
+              <span>Operations</span>
+              <input type="number" min={1} max={4294967295} required value={many} onInput={(event) => setMany(Number(event.currentTarget.value))} />
+            </label>
+          )}
+          {kind?.parameter && (
+            <label class="field">
+              <span>{kind.parameter === "die" ? "Die, from 0" : "Times as long"}</span>
+              <input type="number" min={kind.parameter === "die" ? 0 : 2} required value={given} onInput={(event) => setParameter(Number(event.currentTarget.value))} />
+            </label>
+          )}
+        </div>
+        <p class="muted">{kind ? (WORDS[kind.kind]?.[1] ?? "") : ""}</p>
+        <div class="row">
+          <button type="submit" class="danger">
+            Inject
+          </button>
+          <button type="button" onClick={() => void clear()}>
+            End all faults
+          </button>
+        </div>
+      </fieldset>
+    </form>
+  );
+}
+
+function nameOf(kind: string): string {
+  return WORDS[kind]?.[0] ?? kind;
+}

@@ -1,0 +1,146 @@
+// What the page knows of the drive, and how it learns it: state by request, samples as they come.
+
+import { signal } from "@preact/signals";
+import { ApiError, api, type Sample, type State } from "./api";
+import { History } from "./history";
+
+/**
+ * connecting: nothing was heard yet. live: samples come. gone: the view is there, the drive is not.
+ * lost: the view itself does not answer.
+ */
+export type Link = "connecting" | "live" | "gone" | "lost";
+
+/** Samples are kept for so many: 15 minutes of two a second. */
+const KEPT = 1800;
+/** "The drive is back" stays for so long. */
+const BACK_MS = 8000;
+/** How long the stream may be silent before the page says so, at least. */
+const SILENCE_MS = 5000;
+/** How long until the page tries again where the browser does not. */
+const RETRY_MS = 2000;
+
+export const state = signal<State | null>(null);
+export const link = signal<Link>("connecting");
+export const reason = signal("");
+export const back = signal(false);
+/** Raised by one for each sample: who shows the history depends on it. */
+export const tick = signal(0);
+export const history = new History(KEPT);
+
+let source: EventSource | null = null;
+let backTimer = 0;
+let lastHeard = 0;
+
+/** Begins, and goes on for as long as the page is open. */
+export function start(): void {
+  void refresh();
+  listen();
+  setInterval(() => {
+    const interval = state.value?.view.interval_ms ?? 500;
+    const silent = performance.now() - lastHeard > Math.max(SILENCE_MS, 5 * interval);
+    if (link.value === "live" && silent) down("lost", "The live view has sent nothing for some seconds.");
+  }, 1000);
+}
+
+/** Asks for the state anew. */
+export async function refresh(): Promise<void> {
+  try {
+    state.value = await api.state();
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    // Samples, or what the server said when the drive went, tell more.
+    if (link.value === "live" || link.value === "gone") return;
+    // Without an answer, or refused: it is the view that is not there, and not the drive.
+    down([0, 401, 403].includes(error.status) ? "lost" : "gone", error.message);
+  }
+}
+
+function listen(): void {
+  source?.close();
+  source = new EventSource("/api/samples");
+  source.addEventListener("sample", (event) => {
+    let sample: Sample;
+    try {
+      sample = JSON.parse((event as MessageEvent<string>).data) as Sample;
+    } catch {
+      down("lost", "The live view sent a sample that cannot be read.");
+      return;
+    }
+    lastHeard = performance.now();
+    up();
+    history.push(sample);
+    tick.value += 1;
+  });
+  source.addEventListener("state", () => {
+    lastHeard = performance.now();
+    void refresh();
+  });
+  source.addEventListener("gone", (event) => down("gone", wordsOf((event as MessageEvent<string>).data)));
+  source.addEventListener("error", () => {
+    down("lost", "The live view cannot be reached. Does tranche still run?");
+    // After an answer that is no stream the browser does not try again by itself.
+    if (source?.readyState === EventSource.CLOSED) {
+      setTimeout(listen, RETRY_MS);
+      void refused();
+    }
+  });
+}
+
+/** Says why there is no stream of samples, if the server answers at all. */
+async function refused(): Promise<void> {
+  try {
+    state.value = await api.state();
+    if (link.value === "lost") reason.value = "It answers, but gives this page no samples. Perhaps too many pages are open: close some.";
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    if (link.value === "lost") reason.value = error.message;
+  }
+}
+
+function wordsOf(data: string): string {
+  try {
+    const told: unknown = JSON.parse(data);
+    if (typeof told === "string") return told;
+    if (typeof told === "object" && told !== null) {
+      if ("reason" in told) return String(told.reason);
+      if ("error" in told) return String(told.error);
+    }
+  } catch {
+    // No reason was given.
+  }
+  return "";
+}
+
+function down(how: "gone" | "lost", words: string): void {
+  if (link.value === "live") history.gap();
+  link.value = how;
+  reason.value = words;
+  back.value = false;
+}
+
+function up(): void {
+  if (link.value === "live") return;
+  const was = link.value;
+  link.value = "live";
+  reason.value = "";
+  if (was === "connecting") return;
+  back.value = true;
+  clearTimeout(backTimer);
+  backTimer = window.setTimeout(() => (back.value = false), BACK_MS);
+  void refresh();
+}
+
+/** Calls `ask` now and every `ms` while `wanted` says so and the page can be seen. Returns what ends it. */
+export function poll(ask: () => Promise<void>, ms: number, wanted: () => boolean): () => void {
+  let ended = false;
+  let timer = 0;
+  const round = async () => {
+    if (!document.hidden && wanted() && link.value !== "lost") await ask();
+    if (!ended) timer = window.setTimeout(() => void round(), ms);
+  };
+  void round();
+  return () => {
+    ended = true;
+    clearTimeout(timer);
+  };
+}

@@ -1,0 +1,317 @@
+//! Who may ask: requests of this view's own page, and of programs that know the token.
+//!
+//! - **DNS rebinding**: a page of another site may let its name lead to this address. So on loopback a request has to name a host of this
+//!   machine (`Host`). Elsewhere a token is a must, and a browser sends its cookie to the name only that it came from.
+//! - **Requests across sites**: a request with an `Origin`, or with `Sec-Fetch-Site`, must come from the page itself. What changes something has to
+//!   say that it is JSON, which other sites cannot say without asking first.
+
+use crate::refusal::Refusal;
+use std::net::IpAddr;
+use web::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN};
+use web::{Method, StatusCode};
+
+/// Characters of a token: at least, and at most.
+pub const TOKEN: std::ops::RangeInclusive<usize> = 16..=256;
+
+const COOKIE_NAME: &str = "tranche_ui";
+
+/// What who asks has to know, where not only this machine can connect.
+#[derive(Clone, PartialEq, Eq)]
+pub struct Token(String);
+
+impl Token {
+    /// A token of 16 to 256 letters, digits, and the signs `-`, `_`, `.` and `~`, which addresses take as they are.
+    ///
+    /// # Errors
+    /// What is wrong with it, in words that do not repeat it.
+    pub fn new(text: &str) -> Result<Token, &'static str> {
+        let fits = |byte: u8| byte.is_ascii_alphanumeric() || b"-_.~".contains(&byte);
+        if !TOKEN.contains(&text.len()) {
+            return Err("a token has 16 to 256 characters");
+        }
+        if !text.bytes().all(fits) {
+            return Err("a token has letters, digits, and the signs - _ . ~ only");
+        }
+        Ok(Token(text.to_owned()))
+    }
+}
+
+impl std::fmt::Debug for Token {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.write_str("(secret)")
+    }
+}
+
+/// Compares without telling by its time where two texts differ.
+fn is_same(a: &str, b: &str) -> bool {
+    a.len() == b.len() && a.bytes().zip(b.bytes()).fold(0, |different, (a, b)| different | (a ^ b)) == 0
+}
+
+/// What is let through.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) enum Verdict {
+    /// The request.
+    Pass,
+    /// A request that brought the token in its address: it gets this cookie, and goes on without the token.
+    GiveCookie(String),
+}
+
+/// The rules of one view.
+#[derive(Clone, Debug)]
+pub(crate) struct Guard {
+    /// Whether only this machine can connect.
+    loopback: bool,
+    token: Option<Token>,
+    /// What the cookie holds in place of the token.
+    session: String,
+}
+
+/// A request, without its body.
+pub(crate) struct Head<'a> {
+    pub method: &'a Method,
+    pub path: &'a str,
+    pub query: Option<&'a str>,
+    pub headers: &'a HeaderMap,
+}
+
+fn forbidden(why: &str) -> Refusal {
+    Refusal::new(StatusCode::FORBIDDEN, why)
+}
+
+/// The value of a header; none if it is not there, or is no text.
+fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
+    headers.get(name)?.to_str().ok()
+}
+
+/// The host's name or address of a `Host` header, without the port.
+fn name_of(host: &str) -> Option<&str> {
+    let (name, port) = match host.strip_prefix('[') {
+        Some(rest) => rest.split_once(']')?,
+        None => host.split_at(host.find(':').unwrap_or(host.len())),
+    };
+    let is_port =
+        |port: &str| !port.is_empty() && port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
+    (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
+        .then_some(name)
+        .filter(|name| !name.is_empty())
+}
+
+fn is_of_this_machine(name: &str) -> bool {
+    let loopback = |address: IpAddr| address.to_canonical().is_loopback();
+    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(loopback)
+}
+
+impl Guard {
+    /// `session` is what nobody can guess.
+    pub fn new(loopback: bool, token: Option<Token>, session: String) -> Guard {
+        Guard { loopback, token, session }
+    }
+
+    /// Whether a request is carried out.
+    pub fn check(&self, head: &Head<'_>) -> Result<Verdict, Refusal> {
+        let host = self.check_host(head)?;
+        self.check_site(head, host)?;
+        let verdict = self.check_token(head)?;
+        if ![Method::GET, Method::HEAD].contains(head.method) {
+            let kind = value(head.headers, &CONTENT_TYPE).unwrap_or_default();
+            let kind = kind.split(';').next().unwrap_or_default().trim();
+            if !kind.eq_ignore_ascii_case("application/json") {
+                return Err(forbidden(
+                    "a request that changes something needs the header 'Content-Type: application/json'",
+                ));
+            }
+        }
+        Ok(verdict)
+    }
+
+    fn check_host<'a>(&self, head: &'a Head<'_>) -> Result<&'a str, Refusal> {
+        let mut hosts = head.headers.get_all(HOST).iter();
+        let host = hosts.next().and_then(|host| host.to_str().ok()).filter(|_| hosts.next().is_none());
+        let named = host.and_then(|host| Some((host, name_of(host)?)));
+        match named {
+            // A page that has its own name lead here knows no token, and its cookies are not the view's.
+            Some((host, name)) if !self.loopback || self.token.is_some() || is_of_this_machine(name) => {
+                Ok(host)
+            }
+            Some(_) => Err(forbidden(
+                "the request is for a host of another name (DNS rebinding?): open the view at 127.0.0.1 or localhost",
+            )),
+            None => Err(forbidden("the request does not say which host it is for")),
+        }
+    }
+
+    fn check_site(&self, head: &Head<'_>, host: &str) -> Result<(), Refusal> {
+        let other =
+            || forbidden("the request comes from another site's page: only the view's own page may ask");
+        if let Some(origin) = head.headers.get(ORIGIN) {
+            let origin = origin.to_str().ok();
+            let of =
+                origin.and_then(|origin| origin.strip_prefix("http://").or(origin.strip_prefix("https://")));
+            if !of.is_some_and(|of| of.eq_ignore_ascii_case(host)) {
+                return Err(other());
+            }
+        }
+        // Links from elsewhere may lead to the page; nothing else may.
+        let page = !head.path.starts_with("/api/") && [Method::GET, Method::HEAD].contains(head.method);
+        match value(head.headers, &HeaderName::from_static("sec-fetch-site")) {
+            Some("cross-site" | "same-site") if !page => Err(other()),
+            _ => Ok(()),
+        }
+    }
+
+    fn check_token(&self, head: &Head<'_>) -> Result<Verdict, Refusal> {
+        let Some(Token(token)) = &self.token else {
+            return match self.loopback {
+                true => Ok(Verdict::Pass),
+                false => Err(forbidden("this view has no token")),
+            };
+        };
+        // First, so that the token leaves the address of a browser that has the cookie, too.
+        let given = head.query.and_then(|query| query.strip_prefix("token="));
+        if *head.method == Method::GET && head.path == "/" && given.is_some_and(|given| is_same(given, token))
+        {
+            let session = &self.session;
+            return Ok(Verdict::GiveCookie(format!(
+                "{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Strict"
+            )));
+        }
+        if let Some(bearer) =
+            value(head.headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "))
+            && is_same(bearer, token)
+        {
+            return Ok(Verdict::Pass);
+        }
+        let cookies = head.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
+        let mut pairs =
+            cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
+        if pairs.any(|(name, value)| name == COOKIE_NAME && is_same(value, &self.session)) {
+            return Ok(Verdict::Pass);
+        }
+        Err(Refusal::new(
+            StatusCode::UNAUTHORIZED,
+            "this view needs its token: open /?token=TOKEN once, or send the header 'Authorization: Bearer TOKEN' (the token is in the file of --ui-token)",
+        ))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const SECRET: &str = "a-token-of-some-length";
+
+    fn status(guard: &Guard, method: &Method, address: &str, headers: &[(&'static str, &str)]) -> u16 {
+        let mut map = HeaderMap::new();
+        for (name, value) in headers {
+            map.append(HeaderName::from_static(name), value.parse().unwrap());
+        }
+        let (path, query) =
+            address.split_once('?').map_or((address, None), |(path, query)| (path, Some(query)));
+        match guard.check(&Head { method, path, query, headers: &map }) {
+            Ok(Verdict::Pass) => 200,
+            Ok(Verdict::GiveCookie(_)) => 303,
+            Err(refusal) => refusal.status.as_u16(),
+        }
+    }
+
+    #[test]
+    fn on_loopback_only_hosts_of_this_machine_are_named() {
+        let guard = Guard::new(true, None, "s".repeat(32));
+        let get = |headers: &[(&'static str, &str)]| status(&guard, &Method::GET, "/api/state", headers);
+        for host in [
+            "127.0.0.1:8420",
+            "localhost",
+            "LOCALHOST:80",
+            "[::1]:8420",
+            "127.1.2.3:9",
+            "[::ffff:127.0.0.1]:1",
+        ] {
+            assert_eq!(get(&[("host", host)]), 200, "{host}");
+        }
+        for host in [
+            "evil.example",
+            "evil.example:8420",
+            "127.0.0.1.evil.example",
+            "10.0.0.1:8420",
+            "",
+            ":8420",
+            "localhost:",
+            "localhost:x",
+            "[::1",
+            "[::2]:1",
+            "localhost:123456",
+            "user@localhost",
+            "localhost/",
+        ] {
+            assert_eq!(get(&[("host", host)]), 403, "{host}");
+        }
+        assert_eq!(get(&[]), 403);
+        assert_eq!(get(&[("host", "localhost"), ("host", "localhost")]), 403);
+    }
+
+    #[test]
+    fn other_sites_may_lead_to_the_page_and_do_nothing_else() {
+        let guard = Guard::new(true, None, "s".repeat(32));
+        let host = ("host", "localhost:8420");
+        let json = ("content-type", "application/json");
+        let post = |more: &[(&'static str, &str)]| {
+            status(&guard, &Method::POST, "/api/power-cut", &[&[host, json], more].concat())
+        };
+        assert_eq!(post(&[]), 200, "a program sends no origin");
+        assert_eq!(post(&[("origin", "http://localhost:8420"), ("sec-fetch-site", "same-origin")]), 200);
+        for origin in [
+            "http://evil.example",
+            "null",
+            "http://localhost:3000",
+            "http://127.0.0.1:8420",
+            "localhost:8420",
+            "",
+            "file://",
+        ] {
+            assert_eq!(post(&[("origin", origin)]), 403, "{origin}");
+        }
+        for site in ["cross-site", "same-site"] {
+            assert_eq!(post(&[("sec-fetch-site", site)]), 403, "{site}");
+            assert_eq!(status(&guard, &Method::GET, "/api/state", &[host, ("sec-fetch-site", site)]), 403);
+            assert_eq!(status(&guard, &Method::GET, "/", &[host, ("sec-fetch-site", site)]), 200);
+        }
+        for kind in [
+            "text/plain",
+            "application/x-www-form-urlencoded",
+            "multipart/form-data",
+            "application/jsonp",
+            "",
+        ] {
+            let refused = status(&guard, &Method::POST, "/api/power-cut", &[host, ("content-type", kind)]);
+            assert_eq!(refused, 403, "{kind}");
+        }
+        assert_eq!(status(&guard, &Method::DELETE, "/api/namespaces/1", &[host]), 403);
+        let charset = ("content-type", "Application/JSON; charset=utf-8");
+        assert_eq!(status(&guard, &Method::PUT, "/api/namespaces/1/quota", &[host, charset]), 200);
+    }
+
+    #[test]
+    fn a_token_is_a_must_beyond_loopback() {
+        let session = "s".repeat(32);
+        let guard = Guard::new(false, Some(Token::new(SECRET).unwrap()), session.clone());
+        let host = ("host", "lab.example:8420");
+        let get = |address: &str, more: &[(&'static str, &str)]| {
+            status(&guard, &Method::GET, address, &[&[host], more].concat())
+        };
+        assert_eq!(get("/", &[]), 401);
+        assert_eq!(get("/api/state", &[("authorization", &format!("Bearer {SECRET}"))]), 200);
+        assert_eq!(get("/api/state", &[("cookie", &format!("a=b; tranche_ui={session}"))]), 200);
+        assert_eq!(get(&format!("/?token={SECRET}"), &[]), 303);
+        for wrong in [format!("/?token={SECRET}x"), "/?token=".into(), format!("/api/state?token={SECRET}")] {
+            assert_eq!(get(&wrong, &[]), 401, "{wrong}");
+        }
+        let other = format!("tranche_ui={SECRET}");
+        assert_eq!(get("/api/state", &[("cookie", &other)]), 401, "the token is no session");
+        assert_eq!(get("/api/state", &[("authorization", SECRET)]), 401);
+        assert_eq!(status(&Guard::new(false, None, session), &Method::GET, "/", &[host]), 403);
+        for wrong in ["", "short", "with a space in it", "ümlaut-ümlaut-ümlaut", &"x".repeat(257)] {
+            assert!(Token::new(wrong).is_err(), "{wrong}");
+        }
+        assert_eq!(format!("{:?}", Token::new(SECRET).unwrap()), "(secret)");
+    }
+}

@@ -1,0 +1,152 @@
+//! The live view: a drive in a browser.
+//!
+//! An HTTP server with a page in it. The page shows what a drive does (the maps of its sets, traffic, latencies, quotas), and changes it. All
+//! of that goes through a typed NVMe host ([`host::Host`]). So the view works on any Tranche that a host can connect to, and the drive decides what is
+//! allowed. `docs/howto/live-view.md` lists the addresses, and who may use them.
+//!
+//! Two threads: one answers HTTP ([`web::Endpoint`]), the other talks to the drive, a command at a time. The second takes a sample twice a
+//! second while anybody watches. A slow browser holds up neither.
+
+mod ask;
+mod assets;
+mod change;
+mod drive;
+mod events;
+mod faults;
+mod guard;
+mod map;
+mod refusal;
+mod sample;
+mod service;
+mod state;
+mod studies;
+mod view;
+
+pub use guard::Token;
+pub use service::{BODY, STREAMS};
+pub use web::Listener;
+
+use drive::Drive;
+use guard::Guard;
+use host::{Host, Identity, Transport};
+use run::{Handle, LocalTransport};
+use service::Service;
+use std::fmt::Write;
+use std::io;
+use std::net::SocketAddr;
+use std::path::PathBuf;
+use std::thread::JoinHandle;
+use studies::Studies;
+use view::View;
+use web::Limits;
+
+/// The host NQN of the view of a drive in this process.
+pub const HOST_NQN: &str = "nqn.2026-11.io.tranche:ui";
+
+/// What clients may take. Streams of samples take some of the places.
+pub const LIMITS: Limits = Limits::of(64);
+
+/// How a view is served.
+#[derive(Clone, Default, Debug)]
+pub struct Options {
+    /// Where hosts connect to the drive, for people to read; empty if unknown.
+    pub address: String,
+    /// What who asks has to know. A must where other machines can connect.
+    pub token: Option<Token>,
+    /// The directory with reports of studies: `NAME/report.html`.
+    pub studies: Option<PathBuf>,
+}
+
+/// Why a view is not served.
+#[derive(Debug, thiserror::Error)]
+pub enum StartError {
+    /// Other machines can connect, and there is no token.
+    #[error(
+        "{0} can be reached from other machines, and whoever connects could change the drive: give a token with --ui-token FILE, or listen on 127.0.0.1"
+    )]
+    NeedsToken(SocketAddr),
+    /// The system refuses an event queue or a thread.
+    #[error(transparent)]
+    Io(#[from] io::Error),
+}
+
+/// A view that is served. Dropping it ends it.
+#[derive(Debug)]
+pub struct Ui {
+    endpoint: Option<web::Endpoint>,
+    thread: Option<JoinHandle<()>>,
+    address: SocketAddr,
+}
+
+/// Whether a view may be served there.
+///
+/// # Errors
+/// [`StartError::NeedsToken`].
+pub fn check(listener: &Listener, token: Option<&Token>) -> Result<(), StartError> {
+    match listener.is_loopback() || token.is_some() {
+        true => Ok(()),
+        false => Err(StartError::NeedsToken(listener.address())),
+    }
+}
+
+impl Ui {
+    /// Serves a view of the drive that `connect` connects to, again and again if the association goes.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn start<T: Transport + 'static>(
+        listener: Listener,
+        options: Options,
+        connect: impl FnMut() -> Result<Host<T>, host::Error> + Send + 'static,
+    ) -> Result<Ui, StartError> {
+        check(&listener, options.token.as_ref())?;
+        let mut random = [0; 32];
+        host::fill_random(&mut random);
+        let session = random.iter().fold(String::new(), |mut text, byte| {
+            // Memory takes it.
+            let _ = write!(text, "{byte:02x}");
+            text
+        });
+        let guard = Guard::new(listener.is_loopback(), options.token, session);
+        let address = options.address;
+        let (drive, thread) = Drive::start(move || View::new(connect, address))?;
+        let service = Service::new(drive, guard, Studies::new(options.studies));
+        let at = listener.address();
+        let endpoint = web::Endpoint::start(listener, "tranche-ui", LIMITS, service)?;
+        Ok(Ui { endpoint: Some(endpoint), thread: Some(thread), address: at })
+    }
+
+    /// Serves a view of a drive in this process. To the drive it is a host on the network, because it does what its clients ask.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn of_handle(listener: Listener, options: Options, drive: Handle) -> Result<Ui, StartError> {
+        let connect = move || {
+            let nqn = HOST_NQN
+                .parse()
+                .map_err(|error: nvme::nqn::NqnError| host::Error::Usage(error.to_string()))?;
+            Host::connect(LocalTransport::for_network(drive.clone()), &Identity::new(nqn))
+        };
+        Ui::start(listener, options, connect)
+    }
+
+    /// The address, with the port that it really has.
+    pub fn address(&self) -> SocketAddr {
+        self.address
+    }
+
+    /// Where the page is.
+    pub fn url(&self) -> String {
+        format!("http://{}/", self.address)
+    }
+}
+
+impl Drop for Ui {
+    fn drop(&mut self) {
+        self.endpoint = None;
+        if let Some(thread) = self.thread.take() {
+            // It ends with the last request. A panic of it is told by the panic itself.
+            let _ = thread.join();
+        }
+    }
+}
