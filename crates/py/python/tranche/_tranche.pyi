@@ -1,0 +1,165 @@
+"""The compiled part."""
+
+from collections.abc import Sequence
+from os import PathLike
+from typing import Any, Literal, final
+
+__all__ = ["Error", "LiveDrive", "Load", "Outcome", "Profile", "Table", "__version__", "simulate"]
+
+__version__: str
+
+class Error(Exception):
+    """What the drive, the simulation or the file at hand does not let happen."""
+
+@final
+class Profile:
+    """A drive: its name, and its TOML (docs/drive-toml.md).
+
+    ``Profile(toml, name)`` makes one of a text. It raises ``ValueError`` if there can be no such drive.
+    """
+
+    def __new__(cls, toml: str, name: str = "drive") -> Profile: ...
+    @staticmethod
+    def open(name: str | PathLike[str]) -> Profile:
+        """A built-in profile by its name, or a TOML file. What has a slash, ends with ``.toml`` or is there as a file is one."""
+
+    @staticmethod
+    def all() -> list[Profile]:
+        """All built-in profiles."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def toml(self) -> str: ...
+    @property
+    def about(self) -> str:
+        """What it is: the first sentence of the comment that its TOML begins with."""
+
+    def __eq__(self, other: object, /) -> bool: ...
+    def __ne__(self, other: object, /) -> bool: ...
+    def __hash__(self, /) -> int: ...
+
+@final
+class Load:
+    """What is put on a drive: a job file of fio, a configuration of Aerospike's ACT, or a block trace."""
+
+    @staticmethod
+    def open(path: str | PathLike[str], format: Literal["fio", "act", "act-index", "trace"] | None = None) -> Load:
+        """A file. Without a format its name tells, or else how it begins, as with ``tranche sim``."""
+
+    @staticmethod
+    def fio(text: str, name: str = "job") -> Load:
+        """The text of a job file of fio (docs/bench.md). ``name`` is for messages and results."""
+
+    @staticmethod
+    def act(text: str, name: str = "act", *, index: bool = False) -> Load:
+        """The text of a configuration of act_storage, or of act_index (docs/loads.md)."""
+
+    @staticmethod
+    def trace(
+        path: str | PathLike[str],
+        *,
+        speed: float | None = None,
+        depth: int | None = None,
+        fold: Literal["wrap", "scatter"] = "wrap",
+        devices: Sequence[tuple[str, int]] | None = None,
+        action: str = "Q",
+    ) -> Load:
+        """A block trace (docs/loads.md); gzip and Zstandard are read, too.
+
+        Args:
+            speed: How much faster time passes; 1 without.
+            depth: Not at the times of the trace, but as fast as so many outstanding requests allow: 1 to 1,048,576.
+            fold: Where addresses beyond the end of the namespace go: at the remainder, or each MiB at a place of its own.
+            devices: Only these devices of the trace, each on its namespace; all without, on the namespaces in turn.
+            action: Of blkparse's traces, the action that counts: ``Q`` (queued) or ``D`` (issued).
+        """
+
+    @property
+    def source(self) -> str:
+        """Where it came from."""
+
+@final
+class Table:
+    """A table in memory, by the Arrow PyCapsule interface: ``pyarrow.table(t)``, ``polars.DataFrame(t)``, ``pandas.DataFrame.from_arrow(t)``."""
+
+    def __arrow_c_stream__(self, requested_schema: object | None = None) -> Any: ...
+    def __arrow_c_schema__(self) -> Any: ...
+    @property
+    def column_names(self) -> list[str]: ...
+    def __len__(self, /) -> int:
+        """Its rows."""
+
+    def __getitem__(self, key: str, /) -> list[Any]:
+        """The values of a column; ``None`` where there is none."""
+
+    def to_pydict(self) -> dict[str, list[Any]]:
+        """All columns by their names."""
+
+@final
+class Outcome:
+    @property
+    def document(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def problem(self) -> str | None: ...
+    @property
+    def runs(self) -> Table: ...
+    @property
+    def series(self) -> Table | None: ...
+
+def simulate(
+    load: Load,
+    drive: Profile,
+    *,
+    nsid: int | None,
+    precondition: str,
+    contents: str,
+    seed: int,
+    set: Sequence[str],
+    cache: bool | str | PathLike[str],
+    parallel: int | None,
+    interval: float | None,
+) -> Outcome: ...
+
+@final
+class LiveDrive:
+    def __new__(
+        cls,
+        profile: Profile,
+        *,
+        tcp: Sequence[str],
+        image: str | PathLike[str] | None,
+        timing: bool | None,
+        network_faults: bool,
+    ) -> LiveDrive: ...
+    @property
+    def urls(self) -> list[str]: ...
+    @property
+    def nqn(self) -> str: ...
+    @property
+    def notes(self) -> list[str]: ...
+    @property
+    def running(self) -> bool: ...
+    def stop(self) -> None: ...
+    def namespaces(self) -> list[tuple[int, int, int, int, bool]]: ...
+    def create_namespace(self, size: int, *, block_size: int, nvm_set: int) -> int: ...
+    def delete_namespace(self, nsid: int) -> None: ...
+    def change_attachment(self, nsid: int, *, attach: bool, host: str | None) -> None: ...
+    def read(self, nsid: int, lba: int, blocks: int) -> bytes: ...
+    def write(self, nsid: int, lba: int, data: bytes | bytearray | memoryview, *, fua: bool) -> None: ...
+    def flush(self, nsid: int) -> None: ...
+    def deallocate(self, nsid: int, lba: int, blocks: int) -> None: ...
+    def power_cut(self, *, after: int, off_ms: int, seed: int, capacitors_fail: bool) -> None: ...
+    def inject_fault(
+        self,
+        kind: str,
+        *,
+        nvm_set: int,
+        count: int,
+        one_in: int,
+        parameter: int,
+    ) -> None: ...
+    def smart(self) -> str: ...
+    def counts(self) -> str: ...

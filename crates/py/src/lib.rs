@@ -1,0 +1,34 @@
+//! The compiled part of the Python package `tranche`: profiles, loads, simulations and live drives. What Python programs see is in `python/tranche`.
+
+mod error;
+mod fault;
+mod interrupt;
+mod live;
+mod load;
+mod profile;
+mod simulate;
+mod table;
+
+use pyo3::prelude::*;
+
+#[pymodule]
+mod _tranche {
+    #[pymodule_export]
+    use super::error::Error;
+    #[pymodule_export]
+    use super::live::LiveDrive;
+    #[pymodule_export]
+    use super::load::Load;
+    #[pymodule_export]
+    use super::profile::Profile;
+    #[pymodule_export]
+    use super::simulate::{Outcome, simulate};
+    #[pymodule_export]
+    use super::table::Table;
+    use pyo3::prelude::*;
+
+    #[pymodule_init]
+    fn init(module: &Bound<'_, PyModule>) -> PyResult<()> {
+        module.add("__version__", env!("CARGO_PKG_VERSION"))
+    }
+}

@@ -1,0 +1,115 @@
+//! Simulations.
+
+use std::path::PathBuf;
+
+use lab::sim::{Contents, Precondition, Settings, usual_cache};
+use nvme::Nsid;
+use pyo3::{exceptions::PyValueError, prelude::*};
+
+use crate::{error::failed, interrupt::interruptible, load::Load, profile::Profile, table::Table};
+
+/// What came of a simulation.
+#[pyclass(frozen, module = "tranche")]
+pub struct Outcome {
+    /// The document that `tranche sim --output json` prints.
+    #[pyo3(get)]
+    document: String,
+    /// The text that `tranche sim` prints.
+    #[pyo3(get)]
+    text: String,
+    /// Why `tranche sim` would fail all the same.
+    #[pyo3(get)]
+    problem: Option<String>,
+    /// A row for each run.
+    #[pyo3(get)]
+    runs: Py<Table>,
+    /// A row for each interval of each run, if there is one.
+    #[pyo3(get)]
+    series: Option<Py<Table>>,
+}
+
+fn precondition(name: &str) -> PyResult<Precondition> {
+    Ok(match name {
+        "none" => Precondition::None,
+        "fill" => Precondition::Fill,
+        "steady" => Precondition::Steady,
+        _ => return Err(PyValueError::new_err(format!("no precondition {name:?}: none, fill or steady"))),
+    })
+}
+
+fn contents(name: &str) -> PyResult<Contents> {
+    Ok(match name {
+        "none" => Contents::None,
+        "memory" => Contents::Memory,
+        _ => return Err(PyValueError::new_err(format!("no contents {name:?}: none or memory"))),
+    })
+}
+
+/// Seconds as nanoseconds.
+fn nanos(seconds: f64) -> PyResult<u64> {
+    let nanos = (seconds * 1e9).round();
+    if !(1e3..=1e18).contains(&nanos) {
+        let why = format!("interval={seconds} is no time from 1e-6 to 1e9 seconds");
+        return Err(PyValueError::new_err(why));
+    }
+    Ok(nanos as u64)
+}
+
+/// Where preconditioned drives are kept: where users keep them, nowhere, or in a directory.
+#[derive(FromPyObject)]
+pub enum CacheArgument {
+    Usual(bool),
+    Directory(PathBuf),
+}
+
+/// What `tranche sim` does, without files.
+#[pyfunction]
+#[pyo3(signature = (load, drive, *, nsid, precondition, contents, seed, set, cache, parallel, interval))]
+#[expect(clippy::too_many_arguments, reason = "options that Python names")]
+pub fn simulate(
+    py: Python<'_>,
+    load: &Load,
+    drive: &Profile,
+    nsid: Option<Nsid>,
+    precondition: &str,
+    contents: &str,
+    seed: u64,
+    set: Vec<String>,
+    cache: CacheArgument,
+    parallel: Option<usize>,
+    interval: Option<f64>,
+) -> PyResult<Outcome> {
+    if parallel == Some(0) {
+        return Err(PyValueError::new_err("parallel is 1 or more"));
+    }
+    let settings = Settings {
+        load: load.0.clone(),
+        drive: drive.name.clone(),
+        toml: drive.toml.clone(),
+        nsid,
+        precondition: self::precondition(precondition)?,
+        contents: self::contents(contents)?,
+        seed,
+        set,
+        out: None,
+        interval: interval.map(nanos).transpose()?,
+        overwrite: lab::results::Overwrite::default(),
+        cache: match cache {
+            CacheArgument::Usual(true) => usual_cache(),
+            CacheArgument::Usual(false) => None,
+            CacheArgument::Directory(path) => Some(path),
+        },
+        parallel,
+    };
+    let found = interruptible(py, |control| lab::sim::simulate(&settings, control))?.map_err(failed)?;
+    Ok(Outcome {
+        document: found.results.document.to_string(),
+        text: found.text,
+        problem: found.failure,
+        runs: Py::new(py, Table::new(&found.results.runs)?)?,
+        series: match interval {
+            Some(_) => Some(Py::new(py, Table::new(&found.results.series)?)?),
+            None => None,
+        },
+    })
+}
