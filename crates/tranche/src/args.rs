@@ -67,6 +67,12 @@ pub enum Command {
     Id(Id),
     /// Health, wear and traffic
     Smart(Smart),
+    /// Show what a drive does, second by second
+    ///
+    /// Works with any NVMe/TCP target, as far as its logs tell: rates from SMART, write amplification from the logs of Endurance
+    /// Groups, and by namespace with latencies from log D8h of a drive like ours. On a terminal it fills the screen; elsewhere, or with
+    /// --count, it prints a table for each interval, with --output json a line.
+    Top(Top),
     /// Show or change what a namespace may use: bandwidth, commands per second, its share beside others
     #[command(subcommand)]
     Quota(Quota),
@@ -106,8 +112,18 @@ pub enum Command {
     Study(crate::studies::Study),
     /// Run any command on several layouts of a drive, interleaved, and compare
     Compare(Box<crate::studies::Compare>),
+    /// Read the configuration of a MySQL or MariaDB server, simulate other layouts of its drive, and say what they would gain
+    ///
+    /// Layouts: the doublewrite buffer in the drive's memory, and none on a drive that writes pages atomically. Each is simulated with several seeds, on the model
+    /// of InnoDB and a drive of your choice. Nothing is written to any device.
+    Advise(Box<crate::advise::Options>),
     /// Say what this machine can do, and what mends the rest
     Doctor(Doctor),
+    /// Look at a small drive under load in a browser, for two minutes
+    ///
+    /// The drive is in memory and gone afterwards. A database, its doublewrite buffer in DRAM, a tenant with a quota and a log in zones work on it. The live
+    /// view at 127.0.0.1 shows what the drive does, and changes it: move a quota, cut the power, make a namespace. Needs nothing.
+    Demo(Demo),
     /// Print completions for a shell
     Completions {
         /// Which shell
@@ -127,6 +143,17 @@ pub struct Doctor {
     /// Fail (exit code 5) if one of these is missing; names are those of the first column
     #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = lab::doctor::NAMES)]
     pub require: Vec<String>,
+}
+
+/// `tranche demo`.
+#[derive(Args, Debug)]
+pub struct Demo {
+    /// How long
+    #[arg(long, default_value = "120s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
+    pub time: u64,
+    /// TCP port of the live view, on 127.0.0.1; 0: any that is free
+    #[arg(long, default_value_t = 8420, value_name = "PORT")]
+    pub port: u16,
 }
 
 /// `tranche serve`.
@@ -165,6 +192,24 @@ pub struct Serve {
     /// connect can read them, and change nothing
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub metrics: Option<String>,
+    /// Serve the attached conventional namespaces over NBD on this TCP address or Unix socket, as nvme0n1 and so on; several times for several
+    /// places (docs/howto/nbd.md). There is no authentication: who can connect can read and write
+    #[arg(long, value_name = "ADDRESS:PORT|PATH", value_parser = crate::served_nbd::place)]
+    pub nbd: Vec<export::nbd::Place>,
+    /// Make a block device /dev/ublkbN of each attached conventional namespace, through the kernel's driver ublk_drv, as root (docs/howto/ublk.md).
+    /// The ready line says which they are
+    #[arg(long)]
+    pub ublk: bool,
+    /// Serve the live view on this address: a page that shows what the drive does, and changes it (docs/howto/live-view.md). Where other machines can
+    /// connect it needs --ui-token
+    #[arg(long, value_name = "ADDRESS:PORT")]
+    pub ui: Option<String>,
+    /// The token that the live view asks for: a file with 16 to 256 letters, digits, and the signs - _ . ~
+    #[arg(long, value_name = "FILE", requires = "ui")]
+    pub ui_token: Option<PathBuf>,
+    /// Reports of studies that the live view shows: a directory with NAME/report.html [default: out, if it is there]
+    #[arg(long, value_name = "DIR", requires = "ui")]
+    pub ui_studies: Option<PathBuf>,
     /// Mount a directory with a block file for each attached namespace (nvme0n1 …). A zoned namespace is a directory with a file for each
     /// zone (nvme0n2/seq/0 …), as zonefs has them
     #[arg(long, value_name = "DIR")]
@@ -541,6 +586,19 @@ pub struct Bench {
     pub target: Target,
 }
 
+/// `tranche top`.
+#[derive(Args, Debug)]
+pub struct Top {
+    /// Time between two looks at the logs
+    #[arg(long, value_name = "TIME", default_value = "1s", value_parser = units::parse_time)]
+    pub interval: u64,
+    /// Print so many intervals and end
+    #[arg(long, value_name = "N")]
+    pub count: Option<u64>,
+    #[command(flatten)]
+    pub target: Target,
+}
+
 /// `tranche profile`.
 #[derive(Subcommand, Debug)]
 pub enum Profile {
@@ -584,6 +642,44 @@ pub enum Profile {
         #[arg(long, value_name = "N", default_value_t = 1)]
         seed: u64,
     },
+    /// Measure a device, and write a profile of it
+    ///
+    /// It reads a block device, a file or a namespace of an NVMe/TCP target: one read at a time, in order, and at random with 4 to 256
+    /// outstanding. The model's parameters follow from that, and the number of its dies is searched for in virtual time. The profile has
+    /// the measured figures as its data sheet. Nothing is written to the device without --overwrite-device, and then the profile's
+    /// writes are assumptions (docs/howto/fit.md).
+    Fit(Box<Fit>),
+}
+
+/// `tranche profile fit`.
+#[derive(Args, Debug)]
+pub struct Fit {
+    /// Block device or regular file that is measured; one that is mounted may only be read [default: a namespace of --on]
+    #[arg(value_name = "DEVICE", conflicts_with_all = ["nsid", "on"])]
+    pub device: Option<PathBuf>,
+    /// Namespace of the drive at --on [default: the first that is attached to this host]
+    #[arg(long, value_name = "NSID")]
+    pub nsid: Option<u32>,
+    /// File for the profile
+    #[arg(long, value_name = "FILE", default_value = "fitted.toml")]
+    pub out: PathBuf,
+    /// Overwrite the file of the profile
+    #[arg(long)]
+    pub force: bool,
+    /// How long each load is on the device
+    #[arg(long, value_name = "TIME", default_value = "5s", value_parser = units::parse_seconds::<u32>)]
+    pub seconds: u32,
+    /// Measure writes as well: ALL DATA OF THE DEVICE IS LOST. It is written once in order, and then at random for --settle
+    #[arg(long)]
+    pub overwrite_device: bool,
+    /// How long the device is written at random before that counts
+    #[arg(long, value_name = "TIME", default_value = "5min", value_parser = units::parse_seconds::<u32>, requires = "overwrite_device")]
+    pub settle: u32,
+    /// Seed of everything random in virtual time
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    pub seed: u64,
+    #[command(flatten)]
+    pub target: Target,
 }
 
 /// A TCP address, with the port's ANA state behind it.

@@ -316,7 +316,6 @@ fn serve_tier(
         loops: options.loops,
         threads: options.fuse_threads.map(usize::from),
         transport: FuseTransport::from(options.fuse_io),
-        ..export::Options::default()
     };
     let connect = |reports| {
         let files = BlockFiles::new(None, BTreeSet::new(), vec![tier.clone()], reports);

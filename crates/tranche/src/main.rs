@@ -8,17 +8,21 @@
     reason = "comments of arguments are help texts: what is in brackets there is no link"
 )]
 
+mod advise;
 mod args;
 mod bench;
 mod cache_tier;
 mod connect;
 mod default_address;
+mod demo;
 mod doctor;
 mod exit;
 mod fault;
 mod firmware;
+mod fit;
 mod image;
 mod key;
+mod live_view;
 mod meaning;
 mod ns;
 mod numbers;
@@ -35,6 +39,7 @@ mod sanitize;
 mod schemas;
 mod secret;
 mod serve;
+mod served_nbd;
 mod served_tiers;
 mod show;
 mod signals;
@@ -42,6 +47,7 @@ mod sim;
 mod store;
 mod studies;
 mod table;
+mod top;
 mod zone;
 mod zone_shape;
 
@@ -104,6 +110,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Ns(command) => ns::ns(&command, output),
         Command::Id(target) => show::id(&target, output),
         Command::Smart(smart) => show::smart(&smart, output),
+        Command::Top(options) => top::top(&options, output),
         Command::Quota(command) => quota::quota(&command, output),
         Command::Zone(command) => zone::zone(&command, output),
         Command::Store(command) => store::store(&command, output),
@@ -113,7 +120,9 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Sanitize(command) => return sanitize::sanitize(&command, output),
         Command::Key(command) => key::key(&command, output),
         Command::Firmware(command) => firmware::firmware(&command, output),
+        Command::Advise(options) => print_outcome(output, &advise::advise(&options)?),
         Command::Doctor(options) => doctor::doctor(&options, output),
+        Command::Demo(options) => demo::demo(&options, output),
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir, output),
         Command::Bench(bench) => print_outcome(output, &bench::bench(&bench)?),
@@ -190,6 +199,11 @@ fn print_outcome(output: Output, outcome: &lab::Findings<impl serde::Serialize>)
 /// Prints a JSON document.
 fn print_json(value: &impl serde::Serialize) -> Result<()> {
     print_text(&serde_json::to_string_pretty(value)?)
+}
+
+/// A value as one line of JSON, of which there are several.
+fn print_json_line(value: &impl serde::Serialize) -> Result<()> {
+    print_text(&serde_json::to_string(value)?)
 }
 
 /// Prints a text and a line end. A reader that has gone away is no error.

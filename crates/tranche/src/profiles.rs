@@ -3,8 +3,10 @@
 use crate::args::Profile;
 use crate::options::Output;
 use crate::{print_json, print_outcome, print_text, progress};
-use anyhow::{Context, Result};
-use device::Config;
+use anyhow::{Context, Result, anyhow};
+use blockdev::{Geometry, Limits};
+use cache::table::Entry;
+use device::{Config, InitialNamespace};
 use lab::datasheet::{self, Measured, Settings};
 use lab::profile::{self, Profile as BuiltIn};
 use lab::terminal::{self, Look};
@@ -30,6 +32,7 @@ struct Checked {
     atomic_write: u64,
     sets: Vec<CheckedSet>,
     namespaces: Vec<CheckedNamespace>,
+    tiers: Vec<CheckedTier>,
     /// What was measured, if the drive has a data sheet.
     data_sheet: Option<Measured>,
 }
@@ -52,6 +55,18 @@ struct CheckedNamespace {
     /// Bytes of data of a logical block.
     lba: u32,
     format: String,
+}
+
+/// A cache tier that is served with the drive.
+#[derive(Serialize)]
+struct CheckedTier {
+    name: String,
+    origin: String,
+    cache: String,
+    metadata: String,
+    chunk: u64,
+    mode: String,
+    policy: String,
 }
 
 /// `tranche profile`.
@@ -77,13 +92,16 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
                 Output::Text => print_text(toml.trim_end()),
             }
         }
+        Profile::Fit(fit) => print_outcome(output, &crate::fit::fit(fit)?),
         Profile::Check { disksim: Some(disk), trace: Some(trace), .. } => {
             print_outcome(output, &lab::disksim::check::check(disk, trace)?)
         }
         Profile::Check { name, dry_run, full, seed, .. } => {
             let name = name.as_deref().unwrap_or_default();
-            let config = Config::from_toml(&profile::read(name)?).with_context(|| name.to_owned())?;
-            let mut checked = describe(name, &config);
+            let toml = profile::read(name)?;
+            let config = Config::from_toml(&toml).with_context(|| name.to_owned())?;
+            let tiers = tiers(&toml, &config).map_err(|problem| anyhow!("{name}: {problem}"))?;
+            let mut checked = describe(name, &config, &tiers);
             if *dry_run || config.data_sheet.is_none() {
                 return match output {
                     Output::Json => print_json(&checked),
@@ -102,7 +120,23 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
     }
 }
 
-fn describe(name: &str, config: &Config) -> Checked {
+/// The cache tiers of a drive's TOML, which lie on its namespaces.
+fn tiers(toml: &str, config: &Config) -> Result<Vec<Entry>, String> {
+    let entries = cache::table::read(toml)?;
+    let conventional = (1..).zip(&config.namespaces).filter(|(_, namespace)| namespace.zones.is_none());
+    let namespaces = conventional.map(|(nsid, InitialNamespace { bytes, format, .. })| {
+        let geometry = Geometry {
+            block_size: format.data,
+            blocks: bytes / u64::from(format.data),
+            limits: Limits::NONE,
+        };
+        (nsid, geometry)
+    });
+    cache::table::check(&entries, &namespaces.collect())?;
+    Ok(entries)
+}
+
+fn describe(name: &str, config: &Config, tiers: &[Entry]) -> Checked {
     let page = u64::from(ftl::PAGE);
     let sets = config.ftl.sets.iter().enumerate().map(|(i, set)| {
         let capacity = u64::from(set.capacity_pages()) * page;
@@ -134,6 +168,15 @@ fn describe(name: &str, config: &Config) -> Checked {
         lba: ns.format.data,
         format: ns.format.to_string(),
     });
+    let tiers = tiers.iter().map(|tier| CheckedTier {
+        name: tier.name.clone(),
+        origin: tier.origin.to_string(),
+        cache: tier.cache.to_string(),
+        metadata: tier.metadata.to_string(),
+        chunk: tier.chunk,
+        mode: tier.mode.to_string(),
+        policy: tier.policy.to_string(),
+    });
     Checked {
         name: name.to_owned(),
         model: config.identity.model.clone(),
@@ -146,6 +189,7 @@ fn describe(name: &str, config: &Config) -> Checked {
         atomic_write: u64::from(config.ftl.atomic_pages) * page,
         sets: sets.collect(),
         namespaces: namespaces.collect(),
+        tiers: tiers.collect(),
         data_sheet: None,
     }
 }
@@ -181,6 +225,18 @@ fn text(c: &Checked) -> String {
             format_size(n.bytes),
             n.set,
             n.format
+        ));
+    }
+    for t in &c.tiers {
+        lines.push(format!(
+            "cache tier {}: origin {}, cache {}, metadata {}, chunks of {}, {}, {}",
+            t.name,
+            t.origin,
+            t.cache,
+            t.metadata,
+            format_size(t.chunk),
+            t.mode,
+            t.policy
         ));
     }
     lines.join("\n")

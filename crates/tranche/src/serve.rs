@@ -1,14 +1,17 @@
 //! `tranche serve`: a drive from its first line to the clean end.
 
 use crate::args::{Precondition, Serve, Switch};
+use crate::live_view::LiveView;
 use crate::options::Output;
 use crate::secret::Secret;
 use crate::served_tiers::ServedTiers;
 use crate::signals::asked_by;
-use crate::{default_address, progress, say_results};
+use crate::{default_address, progress, say_results, served_nbd};
 use anyhow::{Context, Result, bail};
 use cache::table::Entry;
-use export::Export;
+use export::nbd::{Listener as NbdListener, Place, Server as NbdServer};
+use export::ublk::{Devices, Exported};
+use export::{Backend, DEFAULT_MODE, Export};
 use host::{Addr, Endpoint};
 use metrics::{Endpoint as MetricsEndpoint, Listener as MetricsListener};
 use run::image::{Presence, presence};
@@ -31,6 +34,8 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     let entries = tiers(options, shape.as_ref())?;
     let run_options = run_options(options)?;
     let metrics = options.metrics.as_deref().map(listen_for_scrapes).transpose()?;
+    let nbd = served_nbd::listen(&options.nbd, options.hosts.is_some())?;
+    let live_view = live_view(options)?;
     if let Some(dir) = &options.fuse {
         // Before an image is made for it.
         export::prepare(dir)?;
@@ -53,11 +58,14 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
             return Err(error);
         }
     };
-    let attached = export(options, &running, &tiers).and_then(|export| {
+    let attached = block_devices(options, &running, &tiers, nbd).and_then(|fronts| {
         let endpoint = metrics.map(|listener| MetricsEndpoint::start(listener, running.handle())).transpose();
-        Ok((export, endpoint.context("cannot serve metrics")?))
+        let endpoint = endpoint.context("cannot serve metrics")?;
+        let at = known_as(&run_options, &running).first().map(Addr::to_string).unwrap_or_default();
+        let ui = live_view.map(|view| view.start(running.handle(), at)).transpose()?;
+        Ok((fronts, endpoint, ui))
     });
-    let (mut export, endpoint) = match attached {
+    let (Fronts { mut export, nbd, mut ublk }, endpoint, ui) = match attached {
         Ok(attached) => attached,
         Err(error) => {
             tiers.stop();
@@ -70,18 +78,23 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
             "timing is off: operations take no time but this machine's (--timing on gives them the drive's)"
         );
     }
-    if let Err(error) = say_ready(&run_options, output, &running, endpoint.as_ref()) {
+    let devices = ublk.as_ref().map(Devices::exported).unwrap_or_default();
+    let places = Places {
+        ublk: &devices,
+        nbd: nbd.as_ref().map_or(&[], NbdServer::places),
+        metrics: endpoint.as_ref(),
+        ui: ui.as_ref(),
+    };
+    if let Err(error) = say_ready(&run_options, output, &running, places) {
         tracing::warn!("cannot say on standard output that the drive is ready: {error}");
     }
     tell_service_manager(NotifyState::Ready);
     let trouble = wait(signals, options, &running, export.as_ref(), &mut tiers);
     tell_service_manager(NotifyState::Stopping);
-    if let Some(export) = &mut export {
-        for obstacle in export.stop() {
-            tracing::warn!("{obstacle}");
-        }
-    }
-    drop((export, endpoint));
+    drop(nbd);
+    let obstacles = ublk.as_mut().map(Devices::stop).into_iter().chain(export.as_mut().map(Export::stop));
+    obstacles.flatten().for_each(|obstacle| tracing::warn!("{obstacle}"));
+    drop((ublk, export, endpoint, ui));
     tiers.stop();
     running.stop();
     if let Some(recording) = &options.record {
@@ -123,14 +136,14 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
     Ok(Some(Shape { config, toml }))
 }
 
-/// The cache tiers of the drive's TOML. They are block files, and there are none without `--fuse`.
+/// The cache tiers of the drive's TOML. They are block devices, and there are none without `--fuse`, `--nbd` and `--ublk`.
 fn tiers(options: &Serve, shape: Option<&Shape>) -> Result<Vec<Entry>> {
     let entries = shape.map(|shape| cache::table::read(&shape.toml)).transpose();
     let mut entries =
         entries.map_err(|error| anyhow::anyhow!("the drive's TOML: {error}"))?.unwrap_or_default();
-    if options.fuse.is_none() && !entries.is_empty() {
+    if options.fuse.is_none() && options.nbd.is_empty() && !options.ublk && !entries.is_empty() {
         tracing::warn!(
-            "the cache tiers of the drive's TOML ([[cache]]) are not served: they are block files, which need --fuse"
+            "the cache tiers of the drive's TOML ([[cache]]) are not served: they are block devices, which need --fuse, --nbd or --ublk"
         );
         entries.clear();
     }
@@ -149,6 +162,13 @@ fn listen_for_scrapes(address: &str) -> Result<MetricsListener> {
         );
     }
     Ok(listener)
+}
+
+/// Listens for those who want to see the drive work.
+fn live_view(options: &Serve) -> Result<Option<LiveView>> {
+    let listen =
+        |at: &String| LiveView::listen(at, options.ui_token.as_deref(), options.ui_studies.as_deref());
+    options.ui.as_ref().map(listen).transpose()
 }
 
 /// The addresses by which programs of this machine know the drive.
@@ -282,41 +302,87 @@ fn warn_if_exposed(running: &Running, access: Option<&Access>, tls: bool) {
     }
 }
 
-fn export(options: &Serve, running: &Running, tiers: &ServedTiers) -> Result<Option<Export>> {
-    let Some(dir) = &options.fuse else { return Ok(None) };
+/// What shows namespaces to programs that speak no NVMe.
+#[derive(Default)]
+struct Fronts {
+    export: Option<Export>,
+    nbd: Option<NbdServer>,
+    ublk: Option<Devices>,
+}
+
+/// Block files, NBD and ublk, which share one host of the drive.
+fn block_devices(
+    options: &Serve,
+    running: &Running,
+    tiers: &ServedTiers,
+    nbd: Vec<NbdListener>,
+) -> Result<Fronts> {
+    if options.fuse.is_none() && nbd.is_empty() && !options.ublk {
+        return Ok(Fronts::default());
+    }
+    let handle = running.handle();
+    let backend = match tiers.is_empty() {
+        true => Backend::start(&handle)?,
+        false => Backend::over(|reports| tiers.beside(&handle, reports), DEFAULT_MODE)?,
+    };
+    let export = options.fuse.as_deref().map(|dir| export(options, dir, &backend)).transpose()?;
+    let nbd = (!nbd.is_empty()).then(|| NbdServer::start(nbd, &backend)).transpose();
+    let nbd = nbd.context("cannot serve NBD")?;
+    let ublk = options.ublk.then(|| ublk(&backend)).transpose()?;
+    Ok(Fronts { export, nbd, ublk })
+}
+
+fn ublk(backend: &Arc<Backend>) -> Result<Devices> {
+    let devices = Devices::start(backend)?;
+    for Exported { name, node, bytes, block_size } in
+        devices.exported().into_iter().filter(|_| !progress::is_silent())
+    {
+        eprintln!("{name}: {}, {}, blocks of {block_size}", node.display(), units::format_size(bytes));
+    }
+    Ok(devices)
+}
+
+fn export(options: &Serve, dir: &Path, backend: &Arc<Backend>) -> Result<Export> {
     let wanted = export::Options {
         loops: options.loops,
         threads: options.fuse_threads.map(usize::from),
         transport: options.fuse_io.into(),
-        ..export::Options::default()
     };
-    let handle = running.handle();
-    let export = match tiers.is_empty() {
-        true => Export::start(&handle, dir, wanted)?,
-        false => Export::over(|reports| tiers.beside(&handle, reports), dir, wanted)?,
-    };
+    let export = Export::of(backend, dir, wanted)?;
     for device in export.devices().into_iter().filter(|_| !progress::is_silent()) {
         let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
         let size = units::format_size(device.bytes);
         let zones = device.zones.map(|zones| format!(" in {zones} zones")).unwrap_or_default();
         eprintln!("{}{node}: {size}{zones}, blocks of {}", device.file.display(), device.block_size);
     }
-    Ok(Some(export))
+    Ok(export)
 }
 
-/// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas; `metrics=` the
-/// address of the metrics.
+/// Where else than over NVMe/TCP there is something of the drive.
+#[derive(Clone, Copy)]
+struct Places<'a> {
+    ublk: &'a [Exported],
+    nbd: &'a [Place],
+    metrics: Option<&'a MetricsEndpoint>,
+    ui: Option<&'a ui::Ui>,
+}
+
+/// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas; `nbd=` every place of
+/// NBD likewise; `ublk=` every block device; `metrics=` the address of the metrics; `ui=` where the live view is.
 fn say_ready(
     options: &Options,
     output: Output,
     running: &Running,
-    endpoint: Option<&MetricsEndpoint>,
+    places: Places<'_>,
 ) -> std::io::Result<()> {
     let ports = running.ports();
     let tcp: Vec<String> = ports.iter().map(|port| port.address.to_string()).collect();
     let tcp = (!tcp.is_empty()).then(|| tcp.join(","));
     let unix = options.unix.as_ref().map(|path| path.display().to_string());
-    let metrics = endpoint.map(|endpoint| endpoint.address().to_string());
+    let metrics = places.metrics.map(|endpoint| endpoint.address().to_string());
+    let nbd: Vec<String> = places.nbd.iter().map(Place::to_string).collect();
+    let ublk: Vec<String> = places.ublk.iter().map(|device| device.node.display().to_string()).collect();
+    let ui = places.ui.map(ui::Ui::url);
     let nqn = running.handle().subsystem_nqn().to_owned();
     let line = match output {
         Output::Json => {
@@ -325,8 +391,18 @@ fn say_ready(
             let ports: Vec<_> = ports.iter().map(each).collect();
             let mut line =
                 serde_json::json!({ "ready": true, "tcp": first, "unix": unix, "nqn": nqn, "ports": ports });
+            if !nbd.is_empty() {
+                line["nbd"] = nbd.into();
+            }
+            if !ublk.is_empty() {
+                let each = |device: &Exported| serde_json::json!({ "name": device.name, "device": device.node.display().to_string() });
+                line["ublk"] = places.ublk.iter().map(each).collect();
+            }
             if let Some(metrics) = metrics {
                 line["metrics"] = metrics.into();
+            }
+            if let Some(ui) = ui {
+                line["ui"] = ui.into();
             }
             if let Some(recording) = &options.record {
                 line["results"] = recording.display().to_string().into();
@@ -337,7 +413,13 @@ fn say_ready(
             let at = |name: &str, place: Option<String>| {
                 place.map_or_else(String::new, |p| format!(" {name}={p}"))
             };
-            format!("ready{}{} nqn={nqn}{}", at("tcp", tcp), at("unix", unix), at("metrics", metrics))
+            let joined = |all: &[String]| (!all.is_empty()).then(|| all.join(","));
+            let hosts = at("tcp", tcp) + &at("unix", unix);
+            let others = at("nbd", joined(&nbd))
+                + &at("ublk", joined(&ublk))
+                + &at("metrics", metrics)
+                + &at("ui", ui);
+            format!("ready{hosts} nqn={nqn}{others}")
         }
     };
     let mut out = std::io::stdout().lock();

@@ -70,7 +70,7 @@ impl ServedTiers {
         let server = socket_of(name).and_then(|path| Ok(Server::start(&live, &path)?));
         let server = settings.map_err(anyhow::Error::from).and(server).inspect_err(|_| close(&live))?;
         if start != Start::Open {
-            tracing::info!("the cache tier {name} was made");
+            tracing::info!("the cache tier {name} was made: its metadata device held none");
         }
         for place in [origin, cache, metadata] {
             if let Place::Own(nsid) = place {

@@ -10,6 +10,9 @@ use nvme::Nsid;
 use std::path::PathBuf;
 use workload::trace::{Fold, Speed};
 
+/// Where results of sweeps and time series go.
+const OUT: &str = "out/sim";
+
 /// Options of `tranche sim`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
@@ -42,9 +45,12 @@ pub struct Options {
     /// also be ranges: 1..5, 4..64:4 or 1..64:x2 (docs/sim.md)
     #[arg(long, value_name = "KEY=A,B,…")]
     set: Vec<String>,
-    /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set, else none is written]
+    /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set or --interval, else none is written]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
+    /// Also write series.parquet: what happened in each interval of so much virtual time (docs/sim.md)
+    #[arg(long, value_name = "TIME", value_parser = units::parse_time)]
+    interval: Option<u64>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -187,7 +193,11 @@ impl Options {
             },
             seed: self.seed,
             set: self.set.clone(),
-            out: self.out.clone(),
+            out: self
+                .out
+                .clone()
+                .or_else(|| (self.interval.is_some() || !self.set.is_empty()).then(|| PathBuf::from(OUT))),
+            interval: self.interval,
             overwrite: self.overwrite.into(),
             cache: match self.no_cache {
                 true => None,

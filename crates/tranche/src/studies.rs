@@ -713,7 +713,7 @@ mod tests {
             "filesystem --scale 16",
             "filesystem --live --full",
             "filesystem --live --slow-motion 0",
-            "oltp --quick",
+            "oltp --mysqld mariadbd",
             "oltp --live --scale 0",
         ] {
             assert!(parse(line).is_err(), "{line}");

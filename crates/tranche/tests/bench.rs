@@ -337,3 +337,48 @@ fn the_report_has_the_keys_of_fios() {
     let more: Vec<_> = ours.difference(&fios).collect();
     assert!(missing.is_empty() && more.is_empty(), "missing {missing:?}, more {more:?}");
 }
+
+/// The drive is in memory, so its speed is this machine's. The profile is held against what was measured.
+#[test]
+fn a_profile_is_fitted_to_a_drive_and_its_data_survive() {
+    let drive = Drive::start();
+    let on = format!("unix://{}", drive.dir.path().join("socket").display());
+    let run =
+        |args: &[&str]| Command::new(TRANCHE).current_dir(drive.dir.path()).args(args).output().unwrap();
+    let fit = ["profile", "fit", "--seconds", "1s", "--on", &on];
+    drive.json("[fill]\nrw=write\nsize=8m\nbs=64k\nverify=crc32c\ndo_verify=0\n");
+    let output = run(&fit);
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    assert!(said.contains("fitted.toml") && said.contains("writes as assumed"), "{said}");
+    // Nothing was written.
+    drive.json("[check]\nrw=read\nsize=8m\nbs=64k\nverify=crc32c\n");
+    let checked = run(&["profile", "check", "fitted.toml", "--dry-run"]);
+    assert!(checked.status.success(), "{}", text(&checked.stderr));
+    // What is there stays.
+    let again = run(&fit);
+    assert!(!again.status.success() && text(&again.stderr).contains("--force"), "{}", text(&again.stderr));
+    let both = run(&["profile", "fit", "/dev/null", "--on", &on]);
+    assert_eq!(both.status.code(), Some(2), "{}", text(&both.stderr));
+    let none = run(&["profile", "fit", "/dev/null", "--out", "other.toml"]);
+    assert!(
+        text(&none.stderr).contains("neither a regular file nor a block device"),
+        "{}",
+        text(&none.stderr)
+    );
+}
+
+#[test]
+fn writes_of_a_drive_are_measured_if_it_may_be_overwritten() {
+    let drive = Drive::start();
+    let on = format!("unix://{}", drive.dir.path().join("socket").display());
+    let mut command = Command::new(TRANCHE);
+    command.current_dir(drive.dir.path()).args(["profile", "fit", "--seconds", "1s", "--settle", "1s"]);
+    let output = command.args(["--overwrite-device", "--output", "json", "--on", &on]).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let document: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(document["measured"]["writes"]["iops"].as_f64().unwrap() > 0.0, "{document}");
+    assert_eq!(document["data_sheet"]["figures"].as_array().unwrap().len(), 6);
+    let toml = std::fs::read_to_string(drive.dir.path().join("fitted.toml")).unwrap();
+    assert!(toml.contains("[fitted] to random writes"), "{toml}");
+}

@@ -450,6 +450,47 @@ fn a_drive_that_dies_under_a_tier_ends_it_and_nothing_flushed_is_lost() {
     assert_eq!(code, Some(1), "{said}");
 }
 
+/// What was in memory is gone when its drive ends, and so is an image that is made anew. Namespaces of a drive that is configured alike are other ones: else
+/// what they do not hold would be written over the origin.
+#[test]
+fn namespaces_of_a_drive_that_was_made_anew_are_other_ones() {
+    if !possible("namespaces_of_a_drive_that_was_made_anew_are_other_ones", &[]) {
+        return;
+    }
+    for in_memory in [true, false] {
+        let mut setup = Setup::files(16 * MIB, 4 * MIB, MIB);
+        let (toml, image, socket) = (setup.at("drive.toml"), setup.at("image"), setup.at("socket"));
+        std::fs::write(&toml, DRIVE).unwrap();
+        let start = || {
+            let mut all = vec!["--drive", &toml, "--unix", &socket];
+            all.extend(["--image", &image].iter().filter(|_| !in_memory));
+            common::Served::start(&all)
+        };
+        let origin = setup.devices[0].clone();
+        setup.devices[1] = format!("unix://{socket}/2");
+        let drive = start();
+        setup.create(&["--chunk", "64KiB"]);
+        let tier = setup.serve(&["--policy", "mq"]);
+        let mut oracle = Oracle::new(16 * MIB, seed());
+        let file = tier.open();
+        for _ in 0..100 {
+            oracle.write(&file).unwrap();
+        }
+        oracle.flush(&file).unwrap();
+        drop(file);
+        assert_eq!(tier.end("TERM").0, Some(0));
+        let before = std::fs::read(&origin).unwrap();
+        drop(drive);
+        if !in_memory {
+            std::fs::remove_dir_all(&image).unwrap();
+        }
+        let _drive = start();
+        bad(&setup.three("serve", &["--fuse", &setup.at("m")]), "not the cache device of the last session");
+        bad(&setup.three("remove", &[]), "not the cache device of the last session");
+        assert!(std::fs::read(&origin).unwrap() == before, "in memory {in_memory}: the origin was changed");
+    }
+}
+
 fn start_again(setup: &Setup) -> common::Served {
     Drive::start(setup.dir.path(), &[]).served
 }
@@ -560,6 +601,47 @@ fn a_tier_of_a_drives_toml_is_a_block_file_beside_its_other_namespaces() {
     good(&removed.three("remove", &[]));
 }
 
+/// To the drive, a namespace that is detached is an invalid field of a command. To a tier above it, its device is gone.
+#[test]
+fn a_namespace_that_is_detached_under_a_tier_is_gone() {
+    if !possible("a_namespace_that_is_detached_under_a_tier_is_gone", &[]) {
+        return;
+    }
+    let setup = Setup::files(512, 512, 512);
+    let (dir, mount, on) = (setup.dir.path(), setup.at("m"), format!("unix://{}", setup.at("socket")));
+    let name = format!("gone-{}", std::process::id());
+    let table = format!(
+        "{DRIVE}\n[[cache]]\nname = \"{name}\"\norigin = 1\ncache = 2\nmetadata = 3\nchunk = \"32KiB\"\n"
+    );
+    std::fs::write(dir.join("drive.toml"), table).unwrap();
+    let mut oracle = Oracle::new(16 * MIB, seed());
+    let path = dir.join("m").join(format!("cache-{name}"));
+    let open = || OpenOptions::new().read(true).write(true).open(&path).unwrap();
+    let drive = Drive::start(dir, &["--fuse", &mount]);
+    let file = open();
+    for _ in 0..200 {
+        oracle.write(&file).unwrap();
+    }
+    oracle.flush(&file).unwrap();
+    good(&Command::new(TRANCHE).args(["ns", "detach", "2", "--on", &on]).output().unwrap());
+    let failed = (0..1000).find_map(|_| oracle.write(&file).err()).expect("a write fails");
+    assert_eq!(failed.raw_os_error(), Some(5), "{failed}");
+    assert!(oracle.flush(&file).is_err());
+    drop(file);
+    let begin = Instant::now();
+    while path.exists() {
+        assert!(begin.elapsed() < Duration::from_secs(60), "the file of a tier that failed stays");
+        std::thread::sleep(Duration::from_millis(50));
+    }
+    good(&Command::new(TRANCHE).args(["ns", "attach", "2", "--on", &on]).output().unwrap());
+    drop(drive);
+    let drive = Drive::start(dir, &["--fuse", &mount]);
+    oracle.check(&open());
+    // It leaves nothing mounted.
+    drive.served.signal("TERM");
+    assert_eq!(drive.served.end(), Some(0));
+}
+
 #[test]
 fn what_makes_no_sense_is_refused() {
     let setup = Setup::files(16 * MIB, 4 * MIB, MIB);
@@ -597,6 +679,11 @@ fn what_makes_no_sense_is_refused() {
     let remove =
         |origin: &str| tranche(&["remove", "--origin", origin, "--cache", cache, "--metadata", metadata]);
     bad(&remove(&copy), "another origin");
+    // Another file as the cache: what is dirty is not there.
+    let other = setup.at("other-cache");
+    std::fs::copy(cache, &other).unwrap();
+    let with_other = tranche(&["remove", "--origin", origin, "--cache", &other, "--metadata", metadata]);
+    bad(&with_other, "not the cache device of the last session");
     // Damage of both superblocks.
     let bytes = std::fs::read(metadata).unwrap();
     let damaged = File::options().write(true).open(metadata).unwrap();

@@ -167,6 +167,17 @@ fn a_linux_host_attaches_uses_and_keeps_the_drive() {
     }
 }
 
+/// A runner of a CI system that connects its own kernel to a drive: see `guest/ci-drive.sh`.
+#[test]
+fn a_job_has_a_device_of_the_kernel() {
+    let name = "a_job_has_a_device_of_the_kernel";
+    let scripts = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../scripts").canonicalize().unwrap();
+    let arguments = [scripts.to_str().unwrap(), TRANCHE];
+    if let Some(guest) = Guest::boot(name, "ci-drive.sh", &[], 0, &arguments) {
+        guest.must_be_well(name);
+    }
+}
+
 /// The list of hosts and DH-HMAC-CHAP: see `guest/auth.sh`.
 #[test]
 fn a_linux_host_proves_who_it_is() {
@@ -258,16 +269,22 @@ fn a_linux_host_speaks_tls() {
     guest.must_be_well(name);
 }
 
+/// The file of the default drive, with power cuts and faults for hosts on the network.
+fn harmful(directory: &Path) -> PathBuf {
+    let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
+    let toml = String::from_utf8(shown.stdout).unwrap();
+    let toml = toml.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
+    let file = directory.join("drive.toml");
+    std::fs::write(&file, toml).unwrap();
+    file
+}
+
 /// Native multipath of the kernel, over two ports that change their states and go down under load.
 #[test]
 fn a_linux_host_with_two_paths_loses_nothing() {
     let name = "a_linux_host_with_two_paths_loses_nothing";
     let temporary = tempfile::tempdir().unwrap();
-    let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
-    let toml = String::from_utf8(shown.stdout).unwrap();
-    let toml = toml.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
-    let file = temporary.path().join("drive.toml");
-    std::fs::write(&file, toml).unwrap();
+    let file = harmful(temporary.path());
     let (first, second) = ("127.0.0.1:0", "127.0.0.1:0,ana=non-optimized");
     let arguments = ["serve", "--timing", "off", "--tcp", first, "--tcp", second];
     let served = Served::run(Command::new(TRANCHE).args(arguments).arg(&file));
@@ -276,6 +293,43 @@ fn a_linux_host_with_two_paths_loses_nothing() {
     let Some(guest) = Guest::boot(name, "multipath.sh", &["fio", "python3"], first, &[&second]) else {
         return;
     };
+    guest.must_be_well(name);
+}
+
+/// The file of a drive with one conventional namespace of 1 GiB, without power-loss protection: with capacitors, a Flush has nothing to do, and says
+/// nothing about what is left when they fail.
+fn volatile(directory: &Path) -> PathBuf {
+    let file = harmful(directory);
+    let toml = std::fs::read_to_string(&file).unwrap();
+    let toml = toml.replacen("[drive]\n", "[drive]\npower_loss_protection = false\n", 1);
+    std::fs::write(&file, toml.replace("zone = { zrwa = 14 }\n", "")).unwrap();
+    file
+}
+
+/// The kernel's NBD driver: a file system, discards, and the power of the drive cut under it: see `guest/nbd.sh`.
+#[test]
+fn a_linux_kernel_without_nvme_uses_nbd() {
+    let name = "a_linux_kernel_without_nvme_uses_nbd";
+    let temporary = tempfile::tempdir().unwrap();
+    let file = volatile(temporary.path());
+    let arguments = ["serve", "--timing", "off", "--tcp", "127.0.0.1:0", "--nbd", "127.0.0.1:0"];
+    let served = Served::run(Command::new(TRANCHE).args(arguments).arg(&file));
+    let (port, nbd) = (port_of(&served.tcp()[0]), port_of(&served.nbd()[0]).to_string());
+    let needed = ["nbd-client", "mkfs.ext4", "fsck.ext4", "python3", "insmod"];
+    let Some(guest) = Guest::boot(name, "nbd.sh", &needed, port, &[&nbd, TRANCHE]) else { return };
+    guest.must_be_well(name);
+}
+
+/// The kernel's ublk driver: a file system, discards, namespaces that come and go, the power of the drive cut under it, and the program stopped and
+/// killed: see `guest/ublk.sh`, which serves the drive in the guest.
+#[test]
+fn a_linux_kernel_has_namespaces_as_ublk_devices() {
+    let name = "a_linux_kernel_has_namespaces_as_ublk_devices";
+    let temporary = tempfile::tempdir().unwrap();
+    let file = volatile(temporary.path());
+    let needed = ["mkfs.ext4", "fsck.ext4", "python3", "insmod", "setpriv"];
+    let arguments = [file.to_str().unwrap(), TRANCHE];
+    let Some(guest) = Guest::boot(name, "ublk.sh", &needed, 0, &arguments) else { return };
     guest.must_be_well(name);
 }
 

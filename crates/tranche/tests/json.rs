@@ -97,7 +97,7 @@ fn of_a_drive(c: &mut Checked) {
     let (socket, recording) = (c.at("s"), c.at("recording"));
     let mut command = Command::new(TRANCHE);
     command.args(["serve", "--unix", &socket, "--record", &recording, "--timing", "off", "--output", "json"]);
-    command.args(["--metrics", "127.0.0.1:0"]);
+    command.args(["--metrics", "127.0.0.1:0", "--ui", "127.0.0.1:0"]);
     let mut child = command.stdout(std::process::Stdio::piped()).spawn().unwrap();
     let mut ready = String::new();
     let mut out = std::io::BufReader::new(child.stdout.take().unwrap());
@@ -110,11 +110,13 @@ fn of_a_drive(c: &mut Checked) {
     let with = |args: &[&'static str]| -> Vec<String> {
         args.iter().map(|arg| (*arg).to_owned()).chain(["--on".to_owned(), on.clone()]).collect()
     };
-    let good: [(&str, &[&'static str]); 51] = [
+    let good: [(&str, &[&'static str]); 53] = [
         ("ns-create", &["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach"]),
         ("ns-create", &["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "1"]),
         ("ns-list", &["ns", "list"]),
+        ("profile-fit", &["profile", "fit", "--seconds", "1s", "--nsid", "1", "--force"]),
         ("ns-list", &["ns", "list", "--attached"]),
+        ("top", &["top", "--count", "1", "--interval", "100ms"]),
         ("ns-attach", &["ns", "detach", "2"]),
         ("ns-attach", &["ns", "attach", "2"]),
         ("ns-attach", &["ns", "attach", "2"]),
@@ -232,6 +234,17 @@ fn of_files(c: &mut Checked) {
     c.good("profile-show", &["profile", "show", "default"]);
     c.good("profile-check", &["profile", "check", "tlc-3.84t", "--dry-run"]);
     c.good("profile-check", &["profile", "check", "default"]);
+    let tiered = at(c.dir.path(), "tiered.toml");
+    let toml = "[[set]]\nmedia = \"dram\"\ncapacity = \"64MiB\"\n[[namespace]]\nsize = \"32MiB\"\n[[namespace]]\nsize = \"16MiB\"\n\
+                [[cache]]\nname = \"fast\"\norigin = 1\ncache = 2\nmetadata = \"/srv/meta.img\"\n";
+    std::fs::write(&tiered, toml).unwrap();
+    let checked = c.good("profile-check", &["profile", "check", &tiered]);
+    assert_eq!(
+        (checked["tiers"][0]["origin"].as_str(), checked["tiers"][0]["chunk"].as_u64()),
+        (Some("namespace 1"), Some(256 << 10))
+    );
+    std::fs::write(&tiered, toml.replace("cache = 2", "cache = 3")).unwrap();
+    c.bad(1, &["profile", "check", &tiered]);
     let disk = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/disksim/small.diskspecs");
     let trace = c.file("trace", "R Hit 0 4 9000 20000\nR Hit 4 4 800 15000\nW Hit 5000 8 1300 30000\n");
     let of_disk = ["profile", "check", "--disksim", disk, "--trace", &trace];
@@ -279,6 +292,22 @@ fn of_studies(c: &mut Checked) {
     c.written("study", &sweep, "quotas", "2/report.html");
 }
 
+/// Advice for a database, in virtual time.
+fn of_advice(c: &mut Checked) {
+    c.file("larger.toml", &SMALL_DRIVE.replace("256MiB", "1GiB"));
+    c.file("my.cnf", "[mysqld]\ninnodb_buffer_pool_size = 32M\n");
+    c.file("t.csv", "0,W,0,16384,1000000\n0,W,16384,16384,2000000\n");
+    let of = |more: &[&'static str]| {
+        let drive = ["advise", "my.cnf", "--drive", "larger.toml", "--no-cache"];
+        [&drive[..], &["--seconds", "2s", "--warmup", "0s", "--seeds", "1"], more].concat()
+    };
+    assert!(c.good("advise", &of(&[]))["load"]["measured"].is_null());
+    assert!(c.good("advise", &of(&["--recording", "t.csv"]))["load"]["measured"].is_object());
+    c.bad(2, &of(&["--sample", "1s"]));
+    c.bad(2, &of(&["--server", "oracle"]));
+    c.bad(1, &["advise", "none.cnf"]);
+}
+
 /// Commands on several layouts of a live drive.
 fn of_comparisons(c: &mut Checked) {
     let layout = "[[namespace]]\nname = \"data\"\nsize = \"64MiB\"\n";
@@ -298,7 +327,9 @@ fn of_comparisons(c: &mut Checked) {
 #[test]
 fn documents_are_as_they_are_described() {
     let mut c = Checked { dir: tempfile::tempdir().unwrap(), seen: BTreeSet::new() };
-    for part in [of_a_drive, of_a_tier, of_an_image, of_files, of_simulations, of_studies, of_comparisons] {
+    let parts =
+        [of_a_drive, of_a_tier, of_an_image, of_files, of_simulations, of_studies, of_advice, of_comparisons];
+    for part in parts {
         part(&mut c);
     }
     // `tests/powercut.rs` runs that campaign, which takes a database.
@@ -307,6 +338,8 @@ fn documents_are_as_they_are_described() {
     c.seen.insert("store-mount".to_owned());
     // So do these: `tests/cache.rs`.
     c.seen.extend(["cache-serve", "cache-status"].map(str::to_owned));
+    // Two lines: `tests/demo.rs`.
+    c.seen.extend(["demo", "demo-done"].map(str::to_owned));
     assert_eq!(c.seen, schema::names().into_iter().collect());
 }
 

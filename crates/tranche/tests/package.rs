@@ -4,17 +4,14 @@
 #[allow(dead_code)]
 mod support;
 
+mod common;
+
+use common::{TRANCHE, repository};
 use std::io::{BufRead, BufReader};
 use std::os::unix::net::UnixDatagram;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::Duration;
-
-const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
-
-fn repository() -> PathBuf {
-    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..")
-}
 
 /// Makes the package in a directory.
 fn package(out: &Path) -> PathBuf {
@@ -58,6 +55,33 @@ fn the_package_has_the_program_its_manual_and_its_service() {
     let sums =
         Command::new("md5sum").args(["--quiet", "-c", "DEBIAN/md5sums"]).current_dir(&tree).output().unwrap();
     assert!(sums.status.success(), "{sums:?}");
+}
+
+/// A minimal Debian with the package and what it depends on, and nothing else.
+#[test]
+fn the_package_works_in_a_clean_debian_and_leaves_its_drives() {
+    let test = "the_package_works_in_a_clean_debian_and_leaves_its_drives";
+    if !support::possible(test, &["mmdebstrap", "dpkg-deb"]) {
+        return;
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let package = package(dir.path());
+    let output = Command::new(repository().join("scripts/clean-root.sh")).arg(&package).output().unwrap();
+    let shown = String::from_utf8_lossy(&output.stdout);
+    let errors = String::from_utf8_lossy(&output.stderr);
+    if output.status.code() == Some(77) {
+        return support::skipped(test, &format!("the archive cannot be reached: {errors}"));
+    }
+    assert!(output.status.success(), "{}\n{shown}{errors}", output.status);
+    for line in [
+        "Setting up tranche ",
+        "   2    2  16MiB",
+        "nothing is damaged",
+        "Removing tranche ",
+        "the drive stays",
+    ] {
+        assert!(shown.contains(line), "{line}: {shown}");
+    }
 }
 
 /// A drive that does not outlive its test.

@@ -48,6 +48,20 @@ impl JobDirectory {
 const RANDOM: &str = "[global]\nbs=4k\niodepth=8\n[w]\nrw=randwrite\nsize=32m\n[r]\nstonewall\nrw=randread\nsize=16m\nnumjobs=2\ngroup_reporting\n";
 
 #[test]
+fn an_interval_gives_a_time_series() {
+    let load = JobDirectory::new(RANDOM);
+    load.json(&["--interval", "1ms", "--out", "series"]);
+    let file = std::fs::read(load.dir.path().join("series/series.parquet")).unwrap();
+    assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
+    // Where sweeps go, if nothing else is said; and no series without an interval.
+    load.json(&["--interval", "1s"]);
+    load.json(&["--out", "none"]);
+    let there = |path: &str| load.dir.path().join(path).exists();
+    assert!(there("out/sim/series.parquet") && there("none/results.json") && !there("none/series.parquet"));
+    assert!(load.error(&["--interval", "1ns"]).contains("a microsecond or more"));
+}
+
+#[test]
 fn the_same_seed_is_the_same_run() {
     let load = JobDirectory::new(RANDOM);
     let digest = |args: &[&str]| load.json(args)["simulation"]["digest"].as_str().unwrap().to_owned();
@@ -148,6 +162,13 @@ fn figures_that_mislead_come_with_warnings() {
     let runs = load.json(&filled);
     let told = runs["runs"][0]["simulation"]["warnings"].to_string();
     assert!(told.contains("has not settled") && !told.contains("in no namespace"), "{told}");
+
+    // Namespaces of a cache tier are simulated without it.
+    let tier = "[[set]]\nmedia = \"dram\"\ncapacity = \"64MiB\"\n[[namespace]]\nsize = \"32MiB\"\n[[namespace]]\nsize = \"8MiB\"\n\
+                [[namespace]]\nsize = \"2MiB\"\n[[cache]]\nname = \"a\"\norigin = 1\ncache = 2\nmetadata = 3\n";
+    std::fs::write(load.dir.path().join("tier.toml"), tier).unwrap();
+    let told = warnings(&["--drive", "tier.toml", "--nsid", "1"]);
+    assert!(told.iter().any(|w| w.contains("[[cache]]")), "{told:?}");
 
     // A run's space is told in words, and a warning that several runs share comes once, and not among the results.
     let output = load.sim(&[]);

@@ -261,9 +261,6 @@ struct OltpLive {
     /// this, divided by --scale
     #[arg(long, requires = "live", default_value_t = 24, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=200))]
     slow_motion: u32,
-    /// Live: short and rough: to see that it works, not for figures
-    #[arg(long, requires = "live")]
-    quick: bool,
     /// Live: database server, instead of the one installed
     #[arg(long, requires = "live", value_name = "PATH")]
     mysqld: Option<PathBuf>,
@@ -274,13 +271,7 @@ struct OltpLive {
 
 impl From<OltpLive> for oltp::Live {
     fn from(live: OltpLive) -> Self {
-        Self {
-            scale: live.scale,
-            slow_motion: live.slow_motion,
-            quick: live.quick,
-            mysqld: live.mysqld,
-            scratch: live.scratch,
-        }
+        Self { scale: live.scale, slow_motion: live.slow_motion, mysqld: live.mysqld, scratch: live.scratch }
     }
 }
 
@@ -322,6 +313,9 @@ pub struct Oltp {
     /// Repetitions, with other random numbers
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
+    /// Short and rough: to see that it works, not for figures
+    #[arg(long)]
+    quick: bool,
     /// Directory for report.html, results.json and results.csv
     #[arg(long, default_value = "out/oltp", value_name = "DIR")]
     out: PathBuf,
@@ -347,6 +341,7 @@ impl From<Oltp> for oltp::Options {
             pool: options.pool,
             threads: options.threads,
             repeat: options.repeat,
+            quick: options.quick,
             out: options.out,
             overwrite: options.overwrite.into(),
             seed: options.seed,

@@ -2,7 +2,7 @@
 #![allow(unused, reason = "each test takes what it needs")]
 
 use std::io::{BufRead, BufReader};
-use std::path::Path;
+use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::time::{Duration, Instant};
 
@@ -14,6 +14,11 @@ pub const SMALL_DRIVE: &str = include_str!("../../../../tests/small_drive.toml")
 /// A simulated study on that drive, `small.toml`, as small as can be.
 pub const SMALL_STUDY: [&str; 10] =
     ["study", "quota", "--sim", "--quick", "--repeat", "1", "--variants", "none", "--drive", "small.toml"];
+
+/// The project's directory.
+pub fn repository() -> PathBuf {
+    Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
+}
 
 /// What a program said.
 pub fn text(bytes: &[u8]) -> String {
@@ -52,6 +57,12 @@ impl Served {
     pub fn tcp(&self) -> Vec<String> {
         let all = self.ready.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).expect("TCP");
         all.split(',').map(|address| format!("tcp://{address}")).collect()
+    }
+
+    /// Where NBD is served.
+    pub fn nbd(&self) -> Vec<String> {
+        let all = self.ready.split_whitespace().find_map(|word| word.strip_prefix("nbd=")).expect("NBD");
+        all.split(',').map(str::to_owned).collect()
     }
 
     /// Memory that it has, in bytes.

@@ -1,0 +1,132 @@
+//! `tranche advise`.
+
+use crate::progress;
+use anyhow::{Context, Result};
+use clap::Args;
+use lab::advise::{Advice, Measure, Server};
+use lab::sim::usual_cache;
+use std::os::unix::fs::FileTypeExt;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Options of `tranche advise`.
+#[derive(Args, Clone, Debug)]
+pub struct Options {
+    /// The configuration of the server (my.cnf, with all that it includes), and with --sample the block device that its data is on
+    #[arg(value_name = "MY.CNF|DEVICE", required = true, num_args = 1..=2)]
+    paths: Vec<PathBuf>,
+    /// The server, with the release series whose defaults hold: mysql, percona or mariadb, as in mariadb-10.11 [default: told by groups and names
+    /// of the files; mysql-8.4 or mariadb-11.8]
+    #[arg(long, value_name = "NAME[-SERIES]")]
+    server: Option<Server>,
+    /// Make the load as heavy as what the device does for so long. Only counters of the kernel are read
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u32>, conflicts_with = "recording")]
+    sample: Option<u32>,
+    /// Make the load as heavy as this trace or recording, of any format that tranche sim reads
+    #[arg(long, value_name = "FILE")]
+    recording: Option<PathBuf>,
+    /// The drive: a profile or a TOML file
+    #[arg(long, alias = "profile", value_name = "NAME|FILE", default_value = "pblaze5-910-3.84t")]
+    drive: String,
+    /// How many percent of the drive hold data
+    #[arg(long, value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=100))]
+    full: u32,
+    /// Size of the database [default: ten times the buffer pool]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    dataset: Option<u64>,
+    /// Connections that run transactions without pause [default: 32; with --sample or --recording as many as write what was measured]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1000))]
+    connections: Option<u32>,
+    /// Processors of the server
+    #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
+    processors: u32,
+    /// Measured time of each simulation, in virtual time
+    #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_seconds::<u64>)]
+    seconds: u64,
+    /// Load before the measurement
+    #[arg(long, value_name = "TIME", default_value = "40s", value_parser = units::parse_seconds::<u64>)]
+    warmup: u64,
+    /// Simulations of each layout, with other random numbers
+    #[arg(long, value_name = "N", default_value_t = 3, value_parser = clap::value_parser!(u32).range(1..=64))]
+    seeds: u32,
+    /// The first seed
+    #[arg(long, value_name = "N", default_value_t = 1)]
+    seed: u64,
+    /// Keep prepared drives in this directory for the next time [default: $XDG_CACHE_HOME/tranche, or ~/.cache/tranche]
+    #[arg(long, value_name = "DIR")]
+    cache: Option<PathBuf>,
+    /// Prepare every drive anew, and keep none
+    #[arg(long, conflicts_with = "cache")]
+    no_cache: bool,
+}
+
+/// Whether it is a block device.
+///
+/// # Errors
+/// It is not there.
+fn is_device(path: &Path) -> Result<bool> {
+    let about = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(about.file_type().is_block_device())
+}
+
+fn usage<T>(words: String) -> Result<T> {
+    Err(host::Error::Usage(words).into())
+}
+
+impl Options {
+    /// The configuration, and the device if one is named.
+    fn places(&self) -> Result<(PathBuf, Option<PathBuf>)> {
+        let mut devices = Vec::new();
+        let mut files = Vec::new();
+        for path in &self.paths {
+            if is_device(path)? { devices.push(path) } else { files.push(path) }
+        }
+        match (&files[..], &devices[..]) {
+            ([file], devices) => Ok(((*file).clone(), devices.first().map(|device| (*device).clone()))),
+            ([_, other, ..], _) => usage(format!("{} is no block device: one configuration is read", other.display())),
+            ([], _) => usage(
+                "name the server's configuration as well: what a device does tells no copies of pages from pages".into(),
+            ),
+        }
+    }
+
+    fn measure(&self, device: Option<PathBuf>) -> Result<Measure> {
+        match (self.sample, device, &self.recording) {
+            (Some(seconds), Some(device), _) => {
+                Ok(Measure::Sample(device, Duration::from_secs(seconds.max(1).into())))
+            }
+            (Some(_), None, _) => usage(
+                "--sample needs the block device that the data is on: tranche advise MY.CNF /dev/nvme0n1 --sample 30s".into(),
+            ),
+            (None, Some(device), _) => {
+                usage(format!("{}: say for how long it is sampled, with --sample 30s", device.display()))
+            }
+            (None, None, Some(file)) => Ok(Measure::Recording(file.clone())),
+            (None, None, None) => Ok(Measure::None),
+        }
+    }
+}
+
+/// Advises.
+pub fn advise(options: &Options) -> Result<lab::Findings<Advice>> {
+    let (configuration, device) = options.places()?;
+    let settings = lab::advise::Options {
+        configuration,
+        server: options.server,
+        drive: options.drive.clone(),
+        full: options.full,
+        dataset: options.dataset,
+        connections: options.connections,
+        processors: options.processors,
+        seconds: options.seconds,
+        warmup: options.warmup,
+        seeds: options.seeds,
+        seed: options.seed,
+        measure: options.measure(device)?,
+        cache: match options.no_cache {
+            true => None,
+            false => options.cache.clone().or_else(usual_cache),
+        },
+    };
+    lab::advise::run(&settings, &progress::control()?)
+}

@@ -1,0 +1,91 @@
+//! `tranche advise` as a database engineer runs it.
+
+mod common;
+
+use common::{SMALL_DRIVE, TRANCHE, text};
+use std::path::Path;
+use std::process::{Command, Output};
+
+/// A drive on which a simulation takes a moment, and a configuration in two files.
+fn directory() -> tempfile::TempDir {
+    let dir = tempfile::tempdir().unwrap();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    file("drive.toml", &SMALL_DRIVE.replace("256MiB", "1GiB"));
+    file("my.cnf", "[client]\nport = 3306\n!includedir conf.d\n");
+    file(
+        "conf.d/server.cnf",
+        "# of the server\n[mysqld]\ninnodb-buffer-pool-size = 32M   # small\nloose-innodb-io-capacity=5000\nskip-log-bin\n",
+    );
+    file("bad.cnf", "[mysqld]\n\ninnodb_buffer_pool_size = a lot\n");
+    dir
+}
+
+fn advise(dir: &Path, args: &[&str]) -> Output {
+    let mut command = Command::new(TRANCHE);
+    command
+        .current_dir(dir)
+        .args(["advise", "--no-cache", "--drive", "drive.toml"])
+        .args(args)
+        .output()
+        .unwrap()
+}
+
+const SHORT: [&str; 6] = ["--seconds", "2s", "--warmup", "1s", "--seeds", "2"];
+
+#[test]
+fn a_configuration_is_read_and_layouts_are_simulated() {
+    let dir = directory();
+    let output = advise(dir.path(), &[&["my.cnf"], &SHORT[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    // What was read, from where, and which values are defaults.
+    let row = |name: &str| {
+        said.lines()
+            .find(|line| line.starts_with(name))
+            .unwrap_or_else(|| panic!("{name}: {said}"))
+            .to_owned()
+    };
+    assert!(row("innodb_buffer_pool_size").contains("conf.d/server.cnf:3"), "{said}");
+    assert!(row("innodb_io_capacity ").contains("5000"), "{said}");
+    assert!(row("log_bin").contains("OFF"), "{said}");
+    assert!(row("innodb_doublewrite ").contains("default of MySQL 8.4"), "{said}");
+    // Layouts with their figures, and their steps.
+    for name in ["configured  ", "dram  ", "atomic  "] {
+        assert!(row(name).contains(" to "), "{said}");
+    }
+    for words in [
+        "innodb_doublewrite_dir",
+        "Not simulated:",
+        "- zones:",
+        "tranche study doublewrite --live",
+        "capacitors",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
+fn mistakes_are_told_with_their_place() {
+    let dir = directory();
+    let refused = |args: &[&str], code: i32| {
+        let output = advise(dir.path(), args);
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
+        assert!(output.stdout.is_empty());
+        text(&output.stderr)
+    };
+    assert!(refused(&["bad.cnf"], 1).contains("bad.cnf:3: innodb_buffer_pool_size = \"a lot\""));
+    assert!(refused(&["none.cnf"], 1).contains("cannot read none.cnf"));
+    assert!(refused(&["my.cnf", "--sample", "1s"], 2).contains("needs the block device"));
+    assert!(refused(&["my.cnf", "/dev/none", "--sample", "1s"], 1).contains("cannot read /dev/none"));
+    assert!(refused(&["my.cnf", "bad.cnf"], 2).contains("bad.cnf is no block device"));
+    assert!(refused(&["my.cnf", "--recording", "none"], 1).contains("none"));
+    assert!(refused(&["my.cnf", "--sample", "1s", "--recording", "x"], 2).contains("cannot be used with"));
+    assert!(refused(&["my.cnf", "--server", "mysql-5.6"], 2).contains("8.0 and later"));
+    assert!(refused(&["my.cnf", "--dataset", "1TiB"], 1).contains("does not fit"));
+    std::fs::write(dir.path().join("postgresql.conf"), "shared_buffers = 1GB\n").unwrap();
+    assert!(refused(&["postgresql.conf"], 1).contains("PostgreSQL"));
+}

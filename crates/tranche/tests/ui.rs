@@ -1,0 +1,119 @@
+//! `tranche serve --ui`: the live view of a drive that is served.
+
+#[path = "../../ui/tests/support/mod.rs"]
+mod ui_support;
+
+mod common;
+
+use common::{Served, TRANCHE, at, text};
+use std::io::Read;
+use std::net::TcpStream;
+use std::os::unix::fs::PermissionsExt;
+use std::path::Path;
+use std::process::{Command, Stdio};
+use ui_support::{Answer, http};
+
+const DRIVE: &str = "[drive]\ntiming = false\n[[set]]\nmedia = \"dram\"\ncapacity = \"16MiB\"\n[[namespace]]\nsize = \"8MiB\"\n";
+
+/// Where the ready line says that the view is.
+fn address(served: &Served) -> String {
+    let found = served.ready.split_whitespace().find_map(|word| word.strip_prefix("ui=http://"));
+    found.and_then(|url| url.strip_suffix('/')).expect("where the view is").to_owned()
+}
+
+fn ask(address: &str, head: &str, body: &str) -> Answer {
+    let length = body.len();
+    let request = format!(
+        "{head} HTTP/1.1\r\nHost: {address}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\n\r\n{body}"
+    );
+    http::send(address, request.as_bytes())
+}
+
+fn fails(args: &[&str]) -> String {
+    let done = Command::new(TRANCHE).args(["serve", "--tcp", "127.0.0.1:0"]).args(args).output().unwrap();
+    assert!(!done.status.success());
+    text(&done.stderr)
+}
+
+#[test]
+fn a_drive_is_seen_and_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let drive = at(dir.path(), "drive.toml");
+    std::fs::write(&drive, DRIVE).unwrap();
+    let studies = dir.path().join("studies");
+    std::fs::create_dir_all(studies.join("quota")).unwrap();
+    std::fs::write(studies.join("quota/report.html"), "<title>Quota</title>").unwrap();
+    let (socket, studies) = (at(dir.path(), "socket"), at(dir.path(), "studies"));
+    let args = ["--drive", &drive, "--unix", &socket, "--ui", "127.0.0.1:0", "--ui-studies", &studies];
+    let served = Served::start(&args);
+    let view = address(&served);
+    let page = ask(&view, "GET /", "");
+    assert!(page.status == 200 && page.body.contains("<title>Tranche</title>"), "{}", page.body);
+    let state = ask(&view, "GET /api/state", "").json();
+    assert_eq!(state["drive"]["address"], format!("unix://{socket}"));
+    assert_eq!(ask(&view, "GET /api/studies", "").json()[0]["title"], "Quota");
+    let new = "{\"set\":1,\"size\":1048576,\"lba_bytes\":512,\"attach\":true}";
+    let nsid = ask(&view, "POST /api/namespaces", new).json()["nsid"].as_u64().unwrap();
+    let listed =
+        Command::new(TRANCHE).args(["ns", "list", "--on", &format!("unix://{socket}")]).output().unwrap();
+    let listed = text(&listed.stdout);
+    let is_it = |line: &str| line.split_whitespace().next() == Some(&nsid.to_string());
+    assert!(listed.lines().any(is_it), "{listed}");
+    // The socket's hosts may cut the power; the view may not.
+    assert_eq!(ask(&view, "POST /api/power-cut", "{}").status, 403);
+    served.signal("TERM");
+    assert_eq!(served.end(), Some(0));
+    assert!(TcpStream::connect(&view).is_err());
+}
+
+#[test]
+fn what_cannot_be_served_is_said_before_an_image_is_made() {
+    let dir = tempfile::tempdir().unwrap();
+    let image = at(dir.path(), "image");
+    let holder = std::net::TcpListener::bind("127.0.0.1:0").unwrap();
+    let taken = holder.local_addr().unwrap();
+    let said = fails(&["--image", &image, "--ui", &taken.to_string()]);
+    assert!(said.contains(&format!("cannot serve the live view on {taken}")), "{said}");
+    let said = fails(&["--image", &image, "--ui", "0.0.0.0:0"]);
+    assert!(said.contains("--ui-token"), "{said}");
+    let token = at(dir.path(), "token");
+    std::fs::write(&token, "short\n").unwrap();
+    let said = fails(&["--image", &image, "--ui", "127.0.0.1:0", "--ui-token", &token]);
+    assert!(said.contains("16 to 256 characters"), "{said}");
+    let said = fails(&["--image", &image, "--ui", "127.0.0.1:0", "--ui-studies", &token]);
+    assert!(said.contains("is no directory"), "{said}");
+    assert!(fails(&["--ui-token", &token]).contains("--ui"));
+    assert!(!Path::new(&image).exists());
+}
+
+#[test]
+fn beyond_loopback_the_token_of_a_file_opens_it() {
+    let dir = tempfile::tempdir().unwrap();
+    let token = at(dir.path(), "token");
+    std::fs::write(&token, "correct-horse-battery\n").unwrap();
+    std::fs::set_permissions(&token, std::fs::Permissions::from_mode(0o644)).unwrap();
+    let mut served = Served::run(
+        Command::new(TRANCHE)
+            .args([
+                "serve",
+                "--tcp",
+                "127.0.0.1:0",
+                "--timing",
+                "off",
+                "--ui",
+                "0.0.0.0:0",
+                "--ui-token",
+                &token,
+            ])
+            .stderr(Stdio::piped()),
+    );
+    let view = address(&served).replace("0.0.0.0", "127.0.0.1");
+    assert_eq!(ask(&view, "GET /", "").status, 401);
+    assert_eq!(ask(&view, "GET /?token=correct-horse-battery", "").status, 303);
+    served.signal("TERM");
+    let mut said = String::new();
+    served.child.stderr.take().unwrap().read_to_string(&mut said).unwrap();
+    assert!(said.contains("without TLS") && said.contains("chmod 600"), "{said}");
+    assert!(!said.contains("correct-horse"), "{said}");
+    assert_eq!(served.end(), Some(0));
+}
