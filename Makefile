@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 300
 TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .DEFAULT_GOAL := build
-.PHONY: help setup rust build deb plugin study test lint check bench campaign fuzz book audit clean
+.PHONY: help setup rust page build deb image crates release plugin study test lint check python bench campaign fuzz book recipes audit clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -31,8 +31,22 @@ rust:
 build: rust setup ## Build the release binary, target/release/tranche
 	$(CARGO) build --release --locked -p tranche
 
+page: ## The page of the live view, built from its source into crates/ui/page/dist (needs Node and npm)
+	@scripts/page.sh
+
 deb: build ## A Debian package: out/tranche_VERSION_ARCHITECTURE.deb
 	scripts/deb.sh out $(TRANCHE)
+
+image: rust setup ## A container image from scratch, with a static program: out/tranche-VERSION-ARCHITECTURE.oci.tar
+	scripts/static.sh
+	scripts/image.sh out
+
+crates: rust ## The crates as they are published, packed by cargo: out/crates/NAME-VERSION.crate
+	scripts/crates.sh out/crates
+
+# It publishes nothing. make release VERSION=0.2.0 ARGS=--dry-run only checks.
+release: rust setup ## Everything of a release, with checksums: out/release (make release VERSION=N)
+	scripts/release.sh $(ARGS) $(VERSION)
 
 # Needs Debian's g++, librocksdb-dev and libssl-dev, which `make setup` installs.
 plugin: rust ## The RocksDB plug-in and the library for write hints: target/plugins
@@ -46,7 +60,7 @@ study: rust ## The doublewrite buffer on NAND and on DRAM namespaces, live or in
 	$(CARGO) build --release --locked -p tranche
 	$(TRANCHE) study doublewrite --force $(ARGS)
 
-test: rust setup lint check book ## Everything CI checks
+test: rust setup lint check book recipes ## Everything CI checks
 
 lint: ## Formatting and lints, as errors
 	$(CARGO) fmt --all --check
@@ -57,6 +71,10 @@ check: setup ## All tests: of the crates, through FUSE and loop devices, with Ma
 	scripts/elsewhere.sh $(CARGO) test --profile suite --locked --workspace
 	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p run --lib --test old_images --test image --test power --test erase
 	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p export --lib record
+	TRANCHE=$(TARGET_DIR)/suite/tranche scripts/elsewhere.sh scripts/python.sh
+
+python: setup ## The tests of the Python package alone
+	scripts/python.sh
 
 bench: build ## Benchmarks with their peers, one after the other (half an hour)
 	$(CARGO) bench --locked -p media --bench media
@@ -69,7 +87,7 @@ campaign: build ## Long random campaigns: the model, kill -9 and power cuts unde
 
 fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly toolchain)
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
-	for target in commands auth drive_toml drive fabric hosts image job_file act trace tier logtier disk_state; do \
+	for target in commands auth drive_toml drive fabric hosts image job_file act trace tier logtier disk_state nbd; do \
 		mkdir -p fuzz/corpus/$$target; \
 		$(CARGO) +nightly fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done
@@ -83,6 +101,9 @@ $(MDBOOK):
 
 book: $(MDBOOK) ## The documentation site, with its links checked: target/book/index.html
 	scripts/book.py $(MDBOOK)
+
+recipes: setup ## The GitHub Action and the recipes of docs/howto/ci.md, against the schemas of GitHub and GitLab
+	scripts/recipes.sh
 
 # Not in `make test`: the database of advisories is fetched each time, and a new advisory is no change of ours.
 audit: ## Licences, sources and known advisories of dependencies, against deny.toml (fetches RustSec's database)

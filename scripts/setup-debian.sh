@@ -27,10 +27,17 @@ xfsprogs             mkfs.xfs, xfs_repair: the studies keep the data on XFS
 e2fsprogs            mkfs.ext4, e2fsck
 btrfs-progs          mkfs.btrfs, on zones
 f2fs-tools           mkfs.f2fs, on zones
-util-linux           losetup, findmnt
+util-linux           losetup, findmnt; setpriv, prlimit, blkdiscard in the guest
 mount                mount, umount
+chromium             a browser without a window: the page of the live view (80 MB to fetch, 290 MB on disk)
+nodejs               the server that the page is tested on
 fuse3                fusermount3: namespaces as block files
 fio                  fio --verify through the block files
+libnbd-bin           nbdinfo, nbdcopy: clients of --nbd
+python3-libnbd       a client of --nbd whose every request a test chooses
+nbd-client           /dev/nbdN of a Linux kernel, in the guest of scripts/guest.sh
+qemu-utils           qemu-img, qemu-io: clients of --nbd
+nbdkit               the peer of benches/nbd.sh
 prometheus           promtool, which checks what --metrics serves; its service is not started
 nvme-cli             NVMe commands of a Linux host, in the guest of scripts/guest.sh
 qemu-system-x86      that guest: a machine for a stock kernel, emulated
@@ -40,6 +47,10 @@ kmod                 its modules
 xz-utils             its modules
 locales              another locale for the tests (scripts/elsewhere.sh)
 python3              the documentation site (make book)
+python3-venv         the checker of recipes for CI systems (make recipes), and of SBOMs; the Python package
+skopeo               reads the container image in its test
+mmdebstrap           a minimal Debian, in which the package is installed
+nix-bin              evaluates the flake in its test
 tzdata               another time zone for the tests
 '
 
