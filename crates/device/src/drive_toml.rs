@@ -8,7 +8,7 @@ use crate::lba_format::LbaFormat;
 use crate::namespace_table::{self, NamespaceTable};
 use crate::quantity::{Percent, Rate, Size, Time};
 use crate::zone_table::ZoneTable;
-use ftl::{GRANULE_PAGES, GcConfig, PAGE, PlacementConfig, SetConfig, ZonesConfig};
+use ftl::{GRANULE_PAGES, GcConfig, PAGE, PlacementConfig, Policies, SetConfig, ZonesConfig};
 use media::memory::Bandwidth;
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Sense};
 use nvme::Nqn;
@@ -556,7 +556,7 @@ fn nand(
     let gc = GcConfig { ahead, ..n.gc };
     let isolated = matches!(n.placement.isolation, Isolation::Persistent);
     let placement = PlacementConfig { handles: n.placement.handles, isolated };
-    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement, zones })
+    Ok(SetConfig::Nand { nand, capacity_pages, gc, placement, policies: Policies::default(), zones })
 }
 
 fn memory(

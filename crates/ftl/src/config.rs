@@ -1,6 +1,7 @@
 //! What a translation layer is built from.
 
 use crate::placement::Placement;
+use crate::policies::Policies;
 use crate::victim::GcPolicy;
 use crate::zone::ZrwaLayout;
 use media::disk::shape::DiskShape;
@@ -45,6 +46,8 @@ pub enum SetConfig {
         gc: GcConfig,
         /// How data is kept apart.
         placement: PlacementConfig,
+        /// Policies of one's own.
+        policies: Policies,
         /// Zones beside the page-mapped part.
         zones: ZonesConfig,
     },
@@ -171,12 +174,6 @@ impl PlacementConfig {
             (false, false) => Placement::Mixed,
         }
     }
-
-    /// Superblocks that may be open beyond the two that every set has.
-    fn additional_superblocks(&self, together: bool) -> u32 {
-        let relocation_streams = self.placement(together).policy().relocation_streams(self.handles as usize);
-        self.handles + relocation_streams as u32 - 2
-    }
 }
 
 impl ZonesConfig {
@@ -279,6 +276,15 @@ fn disk_buffer_pages(shape: &DiskShape) -> u64 {
 }
 
 impl Config {
+    /// Gives each NVM Set on flash a copy of these policies.
+    pub fn set_policies(&mut self, own: &Policies) {
+        for set in &mut self.sets {
+            if let SetConfig::Nand { policies, .. } = set {
+                policies.clone_from(own);
+            }
+        }
+    }
+
     /// NAND sets, which share the write buffer evenly; 1 if there are none.
     pub(crate) fn nand_sets(&self) -> u32 {
         (self.sets.iter().filter(|s| matches!(s, SetConfig::Nand { .. })).count() as u32).max(1)
@@ -334,7 +340,7 @@ impl Config {
         let mut saved = u64::from(self.buffer_pages);
         for (i, set) in self.sets.iter().enumerate() {
             match set {
-                SetConfig::Nand { nand, capacity_pages, gc, placement, zones } => {
+                SetConfig::Nand { nand, capacity_pages, gc, placement, policies, zones } => {
                     nand.check().map_err(|error| ConfigError::Media { set: i as u32 + 1, error })?;
                     let geo = &nand.geometry;
                     if gc.low < 3 || gc.low >= geo.superblocks {
@@ -362,10 +368,11 @@ impl Config {
                         let rule = "with gc.together there is one superblock for the host and for collection: 1 is possible";
                         return range("placement handles", placement.handles.into(), rule);
                     }
-                    // Else handles with a part of a unit each could fill it.
-                    let units = u64::from(placement.handles) * u64::from(geo.unit_pages.max(atomic));
-                    if u64::from(self.buffer_pages / self.nand_sets()) < units && placement.handles > 1 {
-                        let rule = "each NAND set's share of the write buffer must hold a program unit for each of its placement handles";
+                    let streams = policies.streams(*placement, gc.together)?;
+                    // Else streams with a part of a unit each could fill it.
+                    let units = u64::from(streams.hosts) * u64::from(geo.unit_pages.max(atomic));
+                    if u64::from(self.buffer_pages / self.nand_sets()) < units && streams.hosts > 1 {
+                        let rule = "each NAND set's share of the write buffer must hold a program unit for each of its placement handles or host streams";
                         return range("write buffer in pages", self.buffer_pages.into(), rule);
                     }
                     if self.buffer_pages < geo.unit_pages.max(atomic) {
@@ -373,11 +380,10 @@ impl Config {
                         return range("write buffer in pages", self.buffer_pages.into(), rule);
                     }
                     saved += zones.check(geo, self.protected)?;
-                    // Two open superblocks, those that collection keeps free, and for each further placement handle
-                    // one that is open and one in reserve, as all may need another at the same time; and those collected ahead.
-                    let kept = u64::from(gc.low) + u64::from(gc.ahead) + 2;
-                    let kept = kept
-                        + u64::from(placement.additional_superblocks(gc.together) + placement.handles - 1);
+                    // Those that are open, those that collection keeps free and collects ahead, and for each further host stream
+                    // one in reserve, as all may need another at the same time.
+                    let kept = u64::from(gc.low) + u64::from(gc.ahead);
+                    let kept = kept + u64::from(streams.hosts + streams.relocation + streams.hosts - 1);
                     let needed = kept.saturating_mul(u64::from(geo.pages_per_superblock()));
                     let capacity = u64::from(*capacity_pages);
                     let spare = geo.pages().saturating_sub(capacity);

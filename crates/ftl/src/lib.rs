@@ -30,6 +30,8 @@ mod memory;
 mod nand_set;
 mod page_mapped;
 mod placement;
+mod policies;
+mod policy_input;
 mod properties;
 mod set;
 mod sets;
@@ -50,9 +52,12 @@ pub use config::{
 };
 pub use layer::Ftl;
 pub use layer::persist::{LoadError, Restorer};
+pub use placement::PlacementPolicy;
+pub use policies::Policies;
+pub use policy_input::{Candidate, HostWrite, Writer};
 pub use properties::{SetCost, SetProperties, WindowProperties};
 pub use storage::{Io, NoContents, Piece, Record, Section, SectorState, Storage, StorageError};
-pub use victim::GcPolicy;
+pub use victim::{GcPolicy, VictimPolicy};
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
 pub use zone::{
     MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneSupport,

@@ -29,6 +29,7 @@ fn single_pages_of_large_atomic_units_do_not_jam_the_buffer() {
             capacity_pages: 6144,
             gc: GcConfig::default(),
             placement: Default::default(),
+            policies: Default::default(),
             zones: ZonesConfig::default(),
         }],
         buffer_pages: 24,

@@ -7,22 +7,82 @@
 mod support;
 
 use ftl::{
-    Answer, Config, Extent, Fault, Ftl, GcConfig, GcPolicy, Io, PAGE, PlacementConfig, Restorer, SetConfig,
-    SetId, Source, VolumeId, ZonesConfig,
+    Answer, Candidate, Config, Extent, Fault, Ftl, GcConfig, GcPolicy, HostWrite, Io, PAGE, PlacementConfig,
+    PlacementPolicy, Policies, Restorer, SetConfig, SetId, Source, VictimPolicy, VolumeId, Writer,
+    ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Rng};
 use std::collections::BTreeMap;
+use std::sync::Arc;
 use support::{SECTOR, Store, pick};
 
 const SECTORS: u64 = (PAGE / SECTOR) as u64;
+
+/// Policies without any sense, some of whose answers cannot be.
+#[derive(Clone)]
+struct Whims {
+    rng: Rng,
+    hosts: usize,
+    relocations: usize,
+}
+
+impl VictimPolicy for Whims {
+    fn choose(&mut self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<u32> {
+        let all: Vec<Candidate> = candidates.collect();
+        match self.rng.below(8) {
+            0 => None,
+            1 => Some(self.rng.next_u64() as u32),
+            _ => all.get(self.rng.below(all.len().max(1) as u64) as usize).map(|c| c.superblock),
+        }
+    }
+}
+
+impl PlacementPolicy for Whims {
+    fn host_streams(&self, _handles: usize) -> usize {
+        self.hosts
+    }
+
+    fn relocation_streams(&self, _handles: usize) -> usize {
+        self.relocations
+    }
+
+    fn host(&mut self, _write: HostWrite) -> usize {
+        self.rng.below(self.hosts as u64 + 1) as usize
+    }
+
+    fn relocated(&mut self, _victim: &Candidate) -> Writer {
+        let stream = self.rng.below(self.relocations as u64 + 1) as usize;
+        if self.rng.below(8) == 0 { Writer::Host(stream) } else { Writer::Relocation(stream) }
+    }
+}
+
+/// Policies of another crate, sometimes.
+fn whims(rng: &mut Rng) -> Policies {
+    let whims = Whims {
+        rng: Rng::new(rng.next_u64()),
+        hosts: 1 + rng.below(4) as usize,
+        relocations: 1 + rng.below(3) as usize,
+    };
+    Policies {
+        victim: (rng.below(4) == 0).then(|| Arc::new(whims.clone()) as Arc<dyn VictimPolicy>),
+        placement: (rng.below(4) == 0).then(|| Arc::new(whims) as Arc<dyn PlacementPolicy>),
+    }
+}
 
 fn random_config(rng: &mut Rng) -> Config {
     let cell = pick(rng, &[Cell::Slc, Cell::Mlc, Cell::Tlc]);
     let (planes, sense_pages) = (pick(rng, &[1, 2]), pick(rng, &[1, 4]));
     let unit_pages = planes * sense_pages * pick(rng, &[1, cell.bits()]);
     let dies = pick(rng, &[1, 2, 4]);
-    let placement = PlacementConfig { handles: pick(rng, &[1, 1, 2, 4]), isolated: rng.below(2) == 0 };
-    let more = 2 * (placement.handles - 1) + if placement.isolated { placement.handles - 1 } else { 0 };
+    let mut placement = PlacementConfig { handles: pick(rng, &[1, 1, 2, 4]), isolated: rng.below(2) == 0 };
+    let policies = whims(rng);
+    let mut hosts = placement.handles;
+    let mut more = 2 * (hosts - 1) + if placement.isolated { hosts - 1 } else { 0 };
+    if let Some(own) = &policies.placement {
+        placement.handles = 1;
+        hosts = own.host_streams(1) as u32;
+        more = 2 * (hosts - 1) + own.relocation_streams(1) as u32 - 1;
+    }
     // Superblocks of about 64 pages, 24 to 40 of them, and more for placement handles.
     let units_per_block = (64 / (unit_pages * dies)).max(2);
     let superblocks = 27 + more + rng.below(16) as u32;
@@ -57,7 +117,7 @@ fn random_config(rng: &mut Rng) -> Config {
     let capacity_pages = (raw - reserve) / 256 * 256;
     let atomic_pages = if unit_pages >= 4 { pick(rng, &[1, 4]) } else { 1 };
     let per_billion = pick(rng, &[0, 0, 3_000_000, 20_000_000]);
-    let units = placement.handles.max(1 + rng.below(4) as u32);
+    let units = hosts.max(1 + rng.below(4) as u32);
     let buffer_pages = (unit_pages.max(atomic_pages) * units).max(16);
     Config {
         sets: vec![
@@ -68,11 +128,12 @@ fn random_config(rng: &mut Rng) -> Config {
                     policy: pick(rng, GcPolicy::ALL),
                     ahead,
                     wear_gap: pick(rng, &[3, 100]),
-                    together: placement.handles == 1 && pick(rng, &[false, true]),
+                    together: hosts == 1 && policies.placement.is_none() && pick(rng, &[false, true]),
                     idle_share: pick(rng, &[1, 8]),
                     ..GcConfig::default()
                 },
                 placement,
+                policies,
                 zones: ZonesConfig::default(),
             },
             SetConfig::Memory {

@@ -29,6 +29,7 @@ fn config() -> Config {
                 capacity_pages: PAGES,
                 gc: GcConfig::default(),
                 placement: Default::default(),
+                policies: Default::default(),
                 zones: ZonesConfig::default(),
             },
             sets::pmem(),

@@ -33,6 +33,7 @@ fn a_zoned_drive_of_4_tb_takes_under_64_mib() {
             capacity_pages: capacity / 256 * 256,
             gc: GcConfig::default(),
             placement: Default::default(),
+            policies: Default::default(),
             zones: ZonesConfig { dies: 0, active: 14, buffer_pages: 14 * 48, ..ZonesConfig::default() },
         }],
         buffer_pages: 4096,

@@ -31,6 +31,7 @@ fn drive_with(placement: PlacementConfig, together: bool) -> (Ftl, VolumeId, u64
             capacity_pages: pages as u32,
             gc: GcConfig { wear_gap: 1000, together, ..GcConfig::default() },
             placement,
+            policies: Default::default(),
             zones: ZonesConfig::default(),
         }],
         buffer_pages: 16,

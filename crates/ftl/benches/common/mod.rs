@@ -46,6 +46,7 @@ pub fn config(spare_percent: f64, zones: ZonesConfig) -> Config {
             capacity_pages: capacity,
             gc: GcConfig::default(),
             placement: Default::default(),
+            policies: Default::default(),
             zones,
         }],
         buffer_pages: 1024,

@@ -116,10 +116,10 @@ impl Ftl {
             // Each set draws its own faults.
             let plan = config.faults_of(i);
             sets.push(match set {
-                SetConfig::Nand { nand, capacity_pages, gc, placement, zones } => {
+                SetConfig::Nand { nand, capacity_pages, gc, placement, policies, zones } => {
                     let nand = nand_of(i, nand_config(nand, &config), plan)?;
-                    let (gc, placement) = (gc.clone(), *placement);
-                    let mapped = PageMappedSet::new(id, nand, *capacity_pages, gc, placement, &config);
+                    let (gc, placement, own) = (gc.clone(), *placement, policies.clone());
+                    let mapped = PageMappedSet::new(id, nand, *capacity_pages, gc, placement, own, &config);
                     NandSet::new(mapped, zones, &config).into()
                 }
                 SetConfig::Memory { memory, volatile } => {

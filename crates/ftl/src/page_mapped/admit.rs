@@ -18,7 +18,6 @@ impl PageMappedSet {
         if self.read_only {
             return Answer::Failed(Fault::ReadOnly);
         }
-        write.handle = self.streams.of_host(write.handle);
         if self.waiting.is_empty() {
             match self.admit(now, &mut write, cx) {
                 Err(fault) => return Answer::Failed(fault),
@@ -133,12 +132,13 @@ impl PageMappedSet {
             }
             return outcome;
         }
+        let stream = self.streams.of_host(first, write.handle, *cx.version);
         if let Some(chunk) = chunk {
-            self.buffer.hand_over(chunk, write.handle);
+            self.buffer.hand_over(chunk, stream);
         }
         for i in 0..self.scratch.slots.len() as u32 {
             let slot = self.scratch.slots[i as usize];
-            let entry = self.admit_page(first + i, slot, chunk, write.handle, cx);
+            let entry = self.admit_page(first + i, slot, chunk, stream, cx);
             chunk = chunk.or(entry);
         }
         write.start = at;
@@ -152,7 +152,7 @@ impl PageMappedSet {
         page: u32,
         slot: Slot,
         chunk: Option<u32>,
-        handle: u8,
+        stream: u8,
         cx: &mut SetContext<'_, S>,
     ) -> Option<u32> {
         *cx.version += 1;
@@ -177,7 +177,7 @@ impl PageMappedSet {
         let index = match (index, chunk) {
             (Some(index), _) => index,
             (None, Some(neighbour)) => self.buffer.join(neighbour, page),
-            (None, None) => self.buffer.open(page, handle)?,
+            (None, None) => self.buffer.open(page, stream)?,
         };
         *self.buffer.entry_mut(index) = Entry { page, old, slot, prev, version };
         self.map.set(page, BUFFERED | index);

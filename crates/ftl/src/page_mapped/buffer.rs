@@ -5,8 +5,8 @@
 //! nothing; a write to a chunk that still waits joins it, a write to one that is being programmed
 //! opens another. A chunk whose program failed waits again, but is closed: it holds what was written
 //! then, and newer pages of its group may be in the buffer or on flash already. Chunks drain in the order
-//! of their first write, those of each placement handle by themselves: a program unit holds pages of
-//! one handle only.
+//! of their first write, those of each host stream by themselves: a program unit holds pages of
+//! one stream only.
 //!
 //! Several versions of a page may be held at a time, the newest of which the map names. Each knows the
 //! one that was held when it was accepted. Their programs may end in any order: when one does, those
@@ -53,15 +53,15 @@ struct Chunk {
     state: ChunkState,
     /// Entries in use.
     pages: u32,
-    /// Placement handle of its latest write.
-    handle: u8,
+    /// Host stream of its latest write.
+    stream: u8,
     /// Order of admission.
     number: u64,
 }
 
-/// What waits for the superblock of one placement handle.
+/// What waits for the superblock of one host stream.
 #[derive(Clone, Debug)]
-struct HandleQueue {
+struct StreamQueue {
     /// Waiting chunks, oldest first.
     fifo: VecDeque<u32>,
     /// Their pages.
@@ -75,8 +75,8 @@ pub(crate) struct Buffer {
     entries: Vec<Entry>,
     chunks: Vec<Chunk>,
     free: Vec<u32>,
-    /// By placement handle.
-    queues: Vec<HandleQueue>,
+    /// By host stream.
+    queues: Vec<StreamQueue>,
     /// Pages of waiting chunks.
     waiting_pages: u32,
     /// Chunks that hold pages, waiting or in flight.
@@ -85,15 +85,15 @@ pub(crate) struct Buffer {
 }
 
 impl Buffer {
-    pub fn new(pages: u32, atomic: u32, handles: u32) -> Buffer {
+    pub fn new(pages: u32, atomic: u32, streams: u32) -> Buffer {
         let chunks = (pages / atomic).max(1);
         Buffer {
             atomic,
             entries: vec![EMPTY; (chunks * atomic) as usize],
-            chunks: vec![Chunk { state: ChunkState::Free, pages: 0, handle: 0, number: 0 }; chunks as usize],
+            chunks: vec![Chunk { state: ChunkState::Free, pages: 0, stream: 0, number: 0 }; chunks as usize],
             free: (0..chunks).rev().collect(),
-            queues: (0..handles)
-                .map(|_| HandleQueue { fifo: VecDeque::with_capacity(chunks as usize + 1), pages: 0 })
+            queues: (0..streams)
+                .map(|_| StreamQueue { fifo: VecDeque::with_capacity(chunks as usize + 1), pages: 0 })
                 .collect(),
             waiting_pages: 0,
             used: 0,
@@ -148,20 +148,20 @@ impl Buffer {
         self.waiting_pages
     }
 
-    /// Pages that wait for the superblock of a placement handle.
+    /// Pages that wait for the superblock of a host stream.
     #[inline]
-    pub fn waiting_of(&self, handle: usize) -> u32 {
-        self.queues[handle].pages
+    pub fn waiting_of(&self, stream: usize) -> u32 {
+        self.queues[stream].pages
     }
 
-    /// The placement handle with most waiting pages.
+    /// The host stream with most waiting pages.
     pub fn fullest(&self) -> usize {
         (0..self.queues.len()).max_by_key(|&h| (self.queues[h].pages, usize::MAX - h)).unwrap_or(0)
     }
 
-    /// Whether a chunk that was admitted before `mark` waits first for the superblock of a handle.
-    pub fn waits_since(&self, handle: usize, mark: u64) -> bool {
-        self.queues[handle].fifo.front().is_some_and(|&c| self.chunks[c as usize].number < mark)
+    /// Whether a chunk that was admitted before `mark` waits first for the superblock of a stream.
+    pub fn waits_since(&self, stream: usize, mark: u64) -> bool {
+        self.queues[stream].fifo.front().is_some_and(|&c| self.chunks[c as usize].number < mark)
     }
 
     pub fn has_room(&self) -> bool {
@@ -184,13 +184,13 @@ impl Buffer {
 
     /// Takes the entry for `page` in a new chunk. The caller fills it.
     #[inline]
-    pub fn open(&mut self, page: u32, handle: u8) -> Option<u32> {
+    pub fn open(&mut self, page: u32, stream: u8) -> Option<u32> {
         let chunk = self.free.pop()?;
         let number = self.next_number;
-        self.chunks[chunk as usize] = Chunk { state: ChunkState::Open, pages: 0, handle, number };
+        self.chunks[chunk as usize] = Chunk { state: ChunkState::Open, pages: 0, stream, number };
         self.next_number += 1;
         self.used += 1;
-        self.queues[usize::from(handle)].fifo.push_back(chunk);
+        self.queues[usize::from(stream)].fifo.push_back(chunk);
         Some(self.join(chunk * self.atomic, page))
     }
 
@@ -202,28 +202,28 @@ impl Buffer {
         let index = chunk * self.atomic + page % self.atomic;
         let c = &mut self.chunks[chunk as usize];
         c.pages += 1;
-        self.queues[usize::from(c.handle)].pages += 1;
+        self.queues[usize::from(c.stream)].pages += 1;
         self.waiting_pages += 1;
         self.entries[index as usize].page = page;
         index
     }
 
-    /// The open chunk of `index` was written with this placement handle: that is where it goes.
+    /// The open chunk of `index` was written with this host stream: that is where it goes.
     #[inline]
-    pub fn hand_over(&mut self, index: u32, handle: u8) {
+    pub fn hand_over(&mut self, index: u32, stream: u8) {
         let chunk = index / self.atomic;
-        if self.chunks[chunk as usize].handle != handle {
-            self.change_queue(chunk, handle);
+        if self.chunks[chunk as usize].stream != stream {
+            self.change_queue(chunk, stream);
         }
     }
 
     #[cold]
-    fn change_queue(&mut self, chunk: u32, handle: u8) {
+    fn change_queue(&mut self, chunk: u32, stream: u8) {
         let c = &mut self.chunks[chunk as usize];
-        let from = &mut self.queues[usize::from(std::mem::replace(&mut c.handle, handle))];
+        let from = &mut self.queues[usize::from(std::mem::replace(&mut c.stream, stream))];
         from.fifo.retain(|&f| f != chunk);
         from.pages -= c.pages;
-        let to = &mut self.queues[usize::from(handle)];
+        let to = &mut self.queues[usize::from(stream)];
         to.fifo.push_back(chunk);
         to.pages += c.pages;
     }
@@ -235,7 +235,7 @@ impl Buffer {
         self.waiting_pages -= 1;
         let c = &mut self.chunks[chunk as usize];
         c.pages -= 1;
-        let queue = &mut self.queues[usize::from(c.handle)];
+        let queue = &mut self.queues[usize::from(c.stream)];
         queue.pages -= 1;
         if c.pages > 0 {
             return None;
@@ -252,12 +252,12 @@ impl Buffer {
         self.free.push(chunk);
     }
 
-    /// Takes waiting chunks of a placement handle for one program unit of `room` pages; appends their entries
+    /// Takes waiting chunks of a host stream for one program unit of `room` pages; appends their entries
     /// to `out`.
-    pub fn take(&mut self, handle: usize, mut room: u32, out: &mut Vec<u32>) {
+    pub fn take(&mut self, stream: usize, mut room: u32, out: &mut Vec<u32>) {
         /// How far past the oldest a smaller chunk is looked for to fill a unit.
         const LOOK_AHEAD: usize = 16;
-        let queue = &mut self.queues[handle];
+        let queue = &mut self.queues[stream];
         let mut at = 0;
         while room > 0 && at < queue.fifo.len().min(LOOK_AHEAD) {
             let chunk = queue.fifo[at];
@@ -303,7 +303,7 @@ impl Buffer {
         if c.state == ChunkState::InFlight {
             c.state = ChunkState::Closed;
             self.waiting_pages += c.pages;
-            let queue = &mut self.queues[usize::from(c.handle)];
+            let queue = &mut self.queues[usize::from(c.stream)];
             queue.pages += c.pages;
             queue.fifo.push_front(chunk);
         }
@@ -331,15 +331,15 @@ impl Buffer {
             used += u32::from(chunk.state != ChunkState::Free);
             if matches!(chunk.state, ChunkState::Open | ChunkState::Closed) {
                 queued += 1;
-                waiting[usize::from(chunk.handle)] += held;
-                if !self.queues[usize::from(chunk.handle)].fifo.contains(&i) {
+                waiting[usize::from(chunk.stream)] += held;
+                if !self.queues[usize::from(chunk.stream)].fifo.contains(&i) {
                     return Err(format!("chunk {i} waits in no queue"));
                 }
             }
         }
         for (queue, &pages) in self.queues.iter().zip(&waiting) {
             if queue.pages != pages {
-                return wrong("waiting pages of a handle", pages, queue.pages);
+                return wrong("waiting pages of a stream", pages, queue.pages);
             }
         }
         let pages: u32 = waiting.iter().sum();

@@ -10,9 +10,10 @@ use super::collector::Chain;
 use super::ops::{NO_OP, PageMove, ProgramOp, UNREADABLE};
 use crate::config::PAGE;
 use crate::context::{Event, SetContext};
-use crate::flash::{EraseStep, SuperblockState};
+use crate::flash::{EraseStep, Superblock, SuperblockState};
+use crate::policy_input::Candidate;
 use crate::storage::Storage;
-use crate::victim::Candidate;
+use crate::victim::GcPolicy;
 use media::{Nanos, OpStatus};
 
 impl PageMappedSet {
@@ -27,7 +28,7 @@ impl PageMappedSet {
         }
         if !self.gc.is_active() {
             let superblocks = self.flash.superblocks();
-            let low = self.gc.config.low + self.gc.reserve + self.streams.kept_for_handles() + self.wanted;
+            let low = self.gc.config.low + self.gc.reserve + self.streams.kept_for_hosts() + self.wanted;
             let enough = superblocks.free() + superblocks.erasing() >= low as usize;
             if enough || !self.choose_victim() {
                 return done;
@@ -104,11 +105,11 @@ impl PageMappedSet {
         }
     }
 
-    /// Whether a placement handle that has something to write has no superblock to write to.
+    /// Whether a host stream that has something to write has no superblock to write to.
     pub(super) fn host_lacks_superblock(&self) -> bool {
-        match self.streams.handles() {
+        match self.streams.hosts() {
             1 => !self.streams.get(0).is_open(),
-            handles => (0..handles).any(|h| !self.streams.get(h).is_open() && self.handle_is_ready(h)),
+            hosts => (0..hosts).any(|h| !self.streams.get(h).is_open() && self.stream_is_ready(h)),
         }
     }
 
@@ -174,15 +175,22 @@ impl PageMappedSet {
         // Superblocks lose usable pages with their bad blocks, and may hold more than they would take again.
         // What is moved fills whole units.
         let unit = self.flash.geo().unit_pages;
-        let mut giving = sealed()
-            .map(|(superblock, b)| Candidate {
-                superblock,
-                valid: self.valid.of(superblock),
-                usable: b.usable,
-                age: now - b.sealed + 1,
-            })
-            .filter(|c| c.valid.next_multiple_of(unit) < c.usable || c.valid == 0);
-        let mut victim = self.gc.config.policy.policy().choose(&mut giving).map(|c| c.superblock);
+        let candidate = |(superblock, b): (u32, &Superblock)| Candidate {
+            superblock,
+            valid: self.valid.of(superblock),
+            usable: b.usable,
+            age: now - b.sealed + 1,
+            erases: b.erases,
+            writer: self.streams.writer(b.writer.into()),
+        };
+        let gives = |c: &Candidate| c.valid.next_multiple_of(unit) < c.usable || c.valid == 0;
+        let giving = || sealed().map(candidate).filter(gives);
+        let mut victim = self.victims.choose(&mut giving());
+        if victim.is_none_or(|chosen| giving().all(|c| c.superblock != chosen)) {
+            // Hosts and collection must be able to go on.
+            let must = superblocks.free() < 2;
+            victim = must.then(|| GcPolicy::Greedy.policy().choose(&mut giving())).flatten();
+        }
         if !self.gc.levelled && superblocks.free() >= 2 {
             let most = superblocks.iter().map(|(_, b)| b.erases).max().unwrap_or(0);
             let least = sealed().min_by_key(|(superblock, b)| (b.erases, *superblock));
@@ -196,9 +204,9 @@ impl PageMappedSet {
             self.gc.levelled = false;
         }
         let Some(victim) = victim else { return false };
-        let chosen = superblocks.get(victim);
-        let stream = self.streams.of_relocated(chosen.writer.into());
-        self.gc.begin(victim, self.valid.of(victim), chosen.usable, stream);
+        let chosen = candidate((victim, superblocks.get(victim)));
+        let stream = self.streams.of_relocated(&chosen);
+        self.gc.begin(victim, chosen.valid, chosen.usable, stream);
         true
     }
 

@@ -16,7 +16,7 @@ impl PageMappedSet {
     /// Pages that can be written before collection is needed.
     pub fn collection_free_room(&self) -> u64 {
         let free = self.flash.superblocks().free().saturating_sub(2) as u64;
-        let open: u64 = (0..self.streams.handles())
+        let open: u64 = (0..self.streams.hosts())
             .filter(|&h| self.streams.get(h).is_open())
             .map(|h| self.room_of(h))
             .sum();
@@ -33,7 +33,7 @@ impl PageMappedSet {
 
     /// Whether there is spare for what is collected ahead; else collection would never end.
     pub(super) fn has_spare_ahead(&self) -> bool {
-        let additional = self.streams.count() as u64 - 2 + self.streams.handles() as u64 - 1;
+        let additional = self.streams.count() as u64 - 2 + self.streams.hosts() as u64 - 1;
         let kept = u64::from(self.gc.config.low) + u64::from(self.gc.reserve) + 2 + additional;
         let needed = kept * u64::from(self.flash.geo().pages_per_superblock());
         self.flash.superblocks().usable_pages() >= u64::from(self.capacity) + needed

@@ -39,7 +39,9 @@ use crate::config::{Config, GcConfig, PlacementConfig};
 use crate::context::SetContext;
 use crate::flash::{DIE_QUEUE, Flash};
 use crate::lost::LostPages;
+use crate::policies::Policies;
 use crate::storage::{Io, Storage};
+use crate::victim::VictimPolicy;
 use crate::volume::SetId;
 use crate::write::Write;
 use buffer::Buffer;
@@ -93,6 +95,9 @@ pub(crate) struct PageMappedSet {
     streams: Streams,
     notes: Notes,
     gc: Collector,
+    policies: Policies,
+    /// The policy that chooses what is collected.
+    victims: Box<dyn VictimPolicy>,
     buffer: Buffer,
     ops: ProgramOps,
     waiting: VecDeque<Write>,
@@ -118,11 +123,13 @@ impl PageMappedSet {
         capacity: u32,
         gc: GcConfig,
         placement: PlacementConfig,
+        policies: Policies,
         config: &Config,
     ) -> PageMappedSet {
-        let flash = Flash::new(id, nand, config.durable, placement.handles > 1);
+        let streams = Streams::new(placement.handles as usize, policies.placement(placement, gc.together));
+        let flash = Flash::new(id, nand, config.durable, streams.hosts() > 1);
         let geo = flash.geo();
-        let policy = placement.placement(gc.together).policy();
+        let victims = policies.victim(gc.policy);
         let gc = Collector::new(geo, gc);
         let ops = geo.dies * DIE_QUEUE as u32 + gc.most_gathered();
         let deallocated = if config.durable { u64::from(capacity).div_ceil(64) } else { 0 };
@@ -132,14 +139,16 @@ impl PageMappedSet {
             map: PageMap::default(),
             valid: Validity::new(geo),
             trimmed: vec![0; deallocated as usize],
-            streams: Streams::new(placement.handles as usize, policy),
             notes: Notes::default(),
             gc,
+            policies,
+            victims,
             buffer: Buffer::new(
                 (config.buffer_pages / config.nand_sets()).max(geo.unit_pages),
                 config.atomic_pages,
-                placement.handles,
+                streams.hosts() as u32,
             ),
+            streams,
             ops: ProgramOps::new(ops, geo.unit_pages, config.durable),
             waiting: VecDeque::with_capacity(1024),
             lacks_slots: false,

@@ -14,17 +14,17 @@ impl PageMappedSet {
     #[inline]
     pub(super) fn host_is_ready(&self) -> bool {
         self.buffer.waiting_pages() > 0
-            && (0..self.streams.handles()).any(|handle| self.handle_is_ready(handle))
+            && (0..self.streams.hosts()).any(|stream| self.stream_is_ready(stream))
     }
 
-    /// Whether there is a unit to program for a placement handle: a full one, or what there is if somebody waits for it.
+    /// Whether there is a unit to program for a host stream: a full one, or what there is if somebody waits for it.
     #[inline]
-    pub(super) fn handle_is_ready(&self, handle: usize) -> bool {
-        let waiting = self.buffer.waiting_of(handle);
+    pub(super) fn stream_is_ready(&self, stream: usize) -> bool {
+        let waiting = self.buffer.waiting_of(stream);
         waiting >= self.flash.geo().unit_pages
             || (waiting > 0 && !self.flushes.is_empty())
-            || (waiting > 0 && self.is_room_wanted() && self.must_make_room(handle))
-            || (waiting > 0 && self.streams.closes_at(handle) != 0)
+            || (waiting > 0 && self.is_room_wanted() && self.must_make_room(stream))
+            || (waiting > 0 && self.streams.closes_at(stream) != 0)
     }
 
     /// Whether a write waits for room in the buffer, or a page of a zone.
@@ -33,13 +33,13 @@ impl PageMappedSet {
         self.stray_waits || !self.waiting.is_empty()
     }
 
-    /// Whether the buffer is stuck and this is the handle that it is drained for.
+    /// Whether the buffer is stuck and this is the stream that it is drained for.
     #[cold]
-    fn must_make_room(&self, handle: usize) -> bool {
-        self.buffer.is_stuck() && self.buffer.fullest() == handle
+    fn must_make_room(&self, stream: usize) -> bool {
+        self.buffer.is_stuck() && self.buffer.fullest() == stream
     }
 
-    /// Sends one unit of waiting pages to flash, if there is one and its die has room; the placement handles take turns. Whether something
+    /// Sends one unit of waiting pages to flash, if there is one and its die has room; the host streams take turns. Whether something
     /// changed by it.
     pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         // While collection is held back, it is not waited for.
@@ -47,9 +47,9 @@ impl PageMappedSet {
         if self.buffer.waiting_pages() == 0 || !may || self.ops.are_all_taken() {
             return false;
         }
-        for _ in 0..self.streams.handles() {
-            let handle = self.streams.next_turn();
-            if self.handle_is_ready(handle) && self.program_handle(now, handle, cx) {
+        for _ in 0..self.streams.hosts() {
+            let stream = self.streams.next_turn();
+            if self.stream_is_ready(stream) && self.program_stream(now, stream, cx) {
                 return true;
             }
         }
@@ -57,16 +57,16 @@ impl PageMappedSet {
     }
 
     #[inline]
-    fn program_handle<S: Storage>(&mut self, now: Nanos, handle: usize, cx: &mut SetContext<'_, S>) -> bool {
-        let was_open = self.streams.get(handle).is_open();
-        let Some(target) = self.next_unit(now, handle, false, cx) else {
-            // If the handle lacks a superblock now, collection must look again.
-            return was_open && !self.streams.get(handle).is_open();
+    fn program_stream<S: Storage>(&mut self, now: Nanos, stream: usize, cx: &mut SetContext<'_, S>) -> bool {
+        let was_open = self.streams.get(stream).is_open();
+        let Some(target) = self.next_unit(now, stream, false, cx) else {
+            // If the stream lacks a superblock now, collection must look again.
+            return was_open && !self.streams.get(stream).is_open();
         };
         let Some(op) = self.ops.take() else { return false };
         let entries = &mut self.scratch.entries;
         entries.clear();
-        self.buffer.take(handle, self.flash.geo().unit_pages, entries);
+        self.buffer.take(stream, self.flash.geo().unit_pages, entries);
         for (page_move, &index) in self.ops.pages_mut(op, 0).iter_mut().zip(entries.iter()) {
             *page_move = PageMove { page: self.buffer.entry(index).page, source: index };
         }
@@ -77,8 +77,8 @@ impl PageMappedSet {
         *self.ops.get_mut(op) =
             ProgramOp { moves, relocated: false, paid: false, programming: false, next: NO_OP };
         self.program(now, op, target, cx);
-        if self.streams.closes_at(handle) != 0 {
-            self.close_handle(handle);
+        if self.streams.closes_at(stream) != 0 {
+            self.close_handle(stream);
         }
         true
     }

@@ -4,9 +4,11 @@ use super::PageMappedSet;
 use super::bits::{bit, clear_bit, set_bit};
 use super::buffer::{Entry, NONE};
 use super::map::{BUFFERED, PageMap, STALE, UNMAPPED};
+use super::streams::Streams;
 use crate::context::SetContext;
-use crate::flash::{Stream, ZONES};
+use crate::flash::{Stream, Superblock, ZONES};
 use crate::lost::LOST;
+use crate::policy_input::Candidate;
 use crate::storage::{Record, Storage};
 use media::{Faulty, LogicalPage, Medium, Nand, Nanos, Page, Slot, Spare, Unit};
 
@@ -62,6 +64,7 @@ impl PageMappedSet {
         self.flushes.clear();
         self.purge = None;
         self.gc.reset(self.flash.geo());
+        self.victims = self.policies.victim(self.gc.config.policy);
         self.streams.reset();
         self.notes.clear();
     }
@@ -84,20 +87,24 @@ impl PageMappedSet {
     }
 
     /// Which stream goes on with a superblock that was being written, the `i`th by its room; `None`: it is sealed.
-    fn resuming_stream(&self, i: usize, superblock: u32) -> Option<usize> {
-        let handles = self.streams.handles();
-        let free = |stream: usize| (!self.streams.get(stream).is_open()).then_some(stream);
-        if handles == 1 {
-            return free(handles).or(free(0));
+    fn resuming_stream(&mut self, i: usize, superblock: u32) -> Option<usize> {
+        let hosts = self.streams.hosts();
+        let free = |streams: &Streams, stream: usize| (!streams.get(stream).is_open()).then_some(stream);
+        if hosts == 1 {
+            return free(&self.streams, hosts).or(free(&self.streams, 0));
         }
         // Each goes on with its own, but the one with most room must be there for collection if nothing else is: it
         // may have been using the last superblock.
         let superblocks = self.flash.superblocks();
-        let writer = usize::from(superblocks.get(superblock).writer).min(self.streams.count() - 1);
-        if i == 0 && superblocks.free() == 0 && writer < handles {
-            return free(self.streams.of_relocated(writer));
+        let Superblock { writer, usable, erases, .. } = *superblocks.get(superblock);
+        let stream = usize::from(writer).min(self.streams.count() - 1);
+        if i == 0 && superblocks.free() == 0 && stream < hosts {
+            let (valid, writer) = (self.valid.of(superblock), self.streams.writer(stream));
+            let victim = Candidate { superblock, valid, usable, age: 1, erases, writer };
+            let stream = self.streams.of_relocated(&victim);
+            return free(&self.streams, stream);
         }
-        free(writer)
+        free(&self.streams, stream)
     }
 
     /// Rebuilds the map from the spare areas, the system area's deallocations and what the

@@ -114,7 +114,7 @@ impl PageMappedSet {
 
     /// Whether somebody else may open a superblock: enough stay for collection and for what hosts write here.
     pub fn spares_superblock(&self) -> bool {
-        let kept = self.gc.config.low.max(2) + self.streams.kept_for_handles();
+        let kept = self.gc.config.low.max(2) + self.streams.kept_for_hosts();
         self.flash.superblocks().free() >= kept as usize
     }
 

@@ -1,31 +1,41 @@
-//! The streams of the set: a superblock is open for each placement handle, and for each relocation stream.
+//! The streams of the set: a superblock is open for each host stream, and for each relocation stream. A set has a host stream for each
+//! placement handle; one with a placement policy of its own has one handle, and as many host streams as the policy says.
 
 use crate::flash::Stream;
-use crate::placement::{PlacementPolicy, Writer};
+use crate::placement::PlacementPolicy;
+use crate::policy_input::{Candidate, HostWrite, Writer};
 
 #[derive(Clone)]
 pub(super) struct Streams {
-    /// Those of the placement handles, then the relocation streams: what collection writes to.
+    /// The host streams, then the relocation streams: what collection writes to.
     all: Vec<Stream>,
     /// Placement handles.
     handles: usize,
+    /// Host streams.
+    hosts: usize,
     /// Whose turn it is to be programmed.
     turn: usize,
-    /// Placement handles with an open superblock, if there are several.
-    open_handles: u32,
-    /// By placement handle: chunks with a number below this are the last of its superblock; 0 if none are.
+    /// Host streams with an open superblock, if there are several.
+    open_hosts: u32,
+    /// By host stream: chunks with a number below this are the last of its superblock; 0 if none are.
     closing: Vec<u64>,
-    policy: &'static dyn PlacementPolicy,
+    policy: Box<dyn PlacementPolicy>,
+    /// The policy as it was made.
+    made: Box<dyn PlacementPolicy>,
 }
 
 impl Streams {
-    pub fn new(handles: usize, policy: &'static dyn PlacementPolicy) -> Streams {
+    /// With so many placement handles; the configuration was checked.
+    pub fn new(handles: usize, policy: Box<dyn PlacementPolicy>) -> Streams {
+        let hosts = policy.host_streams(handles).max(handles);
         Streams {
-            all: vec![Stream::CLOSED; handles + policy.relocation_streams(handles)],
+            all: vec![Stream::CLOSED; hosts + policy.relocation_streams(handles)],
             handles,
+            hosts,
             turn: 0,
-            open_handles: 0,
-            closing: vec![0; handles],
+            open_hosts: 0,
+            closing: vec![0; hosts],
+            made: policy.clone(),
             policy,
         }
     }
@@ -36,7 +46,13 @@ impl Streams {
         self.handles
     }
 
-    /// Streams of handles and of collection.
+    /// Host streams: one for each placement handle at least.
+    #[inline]
+    pub fn hosts(&self) -> usize {
+        self.hosts
+    }
+
+    /// Streams of hosts and of collection.
     #[inline]
     pub fn count(&self) -> usize {
         self.all.len()
@@ -45,29 +61,36 @@ impl Streams {
     /// Whether a stream belongs to collection.
     #[inline]
     pub fn is_relocation(&self, stream: usize) -> bool {
-        stream >= self.handles
+        stream >= self.hosts
     }
 
     /// A stream as the policy names it.
-    fn writer(&self, stream: usize) -> Writer {
-        match stream.checked_sub(self.handles) {
+    pub fn writer(&self, stream: usize) -> Writer {
+        match stream.checked_sub(self.hosts) {
             None => Writer::Host(stream),
             Some(stream) => Writer::Relocation(stream),
         }
     }
 
-    /// The handle whose stream takes what a host writes with this one.
+    /// The stream that takes what a host writes from `page` on with this handle, when hosts wrote so many pages before.
     #[inline]
-    pub fn of_host(&self, handle: u8) -> u8 {
+    pub fn of_host(&mut self, page: u32, handle: u8, written: u64) -> u8 {
         // Mostly there is but one.
-        if self.handles == 1 { 0 } else { self.policy.host(handle.into(), self.handles) as u8 }
+        if self.hosts == 1 {
+            return 0;
+        }
+        let write = HostWrite { page, written, handle: handle.into(), handles: self.handles };
+        let stream = self.policy.host(write);
+        if stream < self.hosts { stream as u8 } else { 0 }
     }
 
-    /// The stream that takes what is collected from a superblock that this one wrote.
-    pub fn of_relocated(&self, stream: usize) -> usize {
-        match self.policy.relocated(self.writer(stream)) {
-            Writer::Host(handle) => handle,
-            Writer::Relocation(stream) => self.handles + stream,
+    /// The stream that takes what is collected from a superblock.
+    pub fn of_relocated(&mut self, victim: &Candidate) -> usize {
+        match self.policy.relocated(victim) {
+            // Collection may only take the host's last superblock where it is the same one.
+            Writer::Host(0) if self.hosts == 1 => 0,
+            Writer::Relocation(stream) if self.hosts + stream < self.all.len() => self.hosts + stream,
+            Writer::Host(_) | Writer::Relocation(_) => self.hosts,
         }
     }
 
@@ -88,53 +111,53 @@ impl Streams {
 
     /// The first relocation stream with an open superblock.
     pub fn open_relocation_stream(&self) -> Option<usize> {
-        (self.handles..self.all.len()).find(|&stream| self.all[stream].is_open())
+        (self.hosts..self.all.len()).find(|&stream| self.all[stream].is_open())
     }
 
-    /// The placement handle whose turn it is; the next one's is next.
+    /// The host stream whose turn it is; the next one's is next.
     #[inline]
     pub fn next_turn(&mut self) -> usize {
-        let handle = self.turn;
-        self.turn = if handle + 1 == self.handles { 0 } else { handle + 1 };
-        handle
+        let stream = self.turn;
+        self.turn = if stream + 1 == self.hosts { 0 } else { stream + 1 };
+        stream
     }
 
-    /// Superblocks that are kept free for placement handles beyond the first, as all may need another at the same time.
+    /// Superblocks that are kept free for host streams beyond the first, as all may need another at the same time.
     #[inline]
-    pub fn kept_for_handles(&self) -> u32 {
-        self.open_handles.saturating_sub(1)
+    pub fn kept_for_hosts(&self) -> u32 {
+        self.open_hosts.saturating_sub(1)
     }
 
     /// A stream is about to get another superblock.
     pub fn count_open(&mut self, opening: usize) {
-        if self.handles > 1 {
-            let others = (0..self.handles).filter(|&h| h != opening && self.all[h].is_open()).count();
-            self.open_handles = others as u32 + u32::from(!self.is_relocation(opening));
+        if self.hosts > 1 {
+            let others = (0..self.hosts).filter(|&h| h != opening && self.all[h].is_open()).count();
+            self.open_hosts = others as u32 + u32::from(!self.is_relocation(opening));
         }
     }
 
-    /// Counts the placement handles with an open superblock: power is back.
+    /// Counts the host streams with an open superblock: power is back.
     pub fn recount_open(&mut self) {
-        if self.handles > 1 {
-            self.open_handles = (0..self.handles).filter(|&h| self.all[h].is_open()).count() as u32;
+        if self.hosts > 1 {
+            self.open_hosts = (0..self.hosts).filter(|&h| self.all[h].is_open()).count() as u32;
         }
     }
 
-    /// What was accepted for a handle before this mark is the last that goes to its superblock; 0 if there is no such mark.
+    /// What was accepted for a host stream before this mark is the last that goes to its superblock; 0 if there is no such mark.
     #[inline]
-    pub fn closes_at(&self, handle: usize) -> u64 {
-        self.closing[handle]
+    pub fn closes_at(&self, stream: usize) -> u64 {
+        self.closing[stream]
     }
 
     /// Sets that mark.
-    pub fn close_at(&mut self, handle: usize, mark: u64) {
-        self.closing[handle] = mark;
+    pub fn close_at(&mut self, stream: usize, mark: u64) {
+        self.closing[stream] = mark;
     }
 
     /// No stream has a superblock any more.
     pub fn close_all(&mut self) {
         self.all.fill(Stream::CLOSED);
-        self.open_handles = 0;
+        self.open_hosts = 0;
     }
 
     /// Forgets everything: power is lost.
@@ -142,6 +165,7 @@ impl Streams {
         self.close_all();
         self.closing.fill(0);
         self.turn = 0;
+        self.policy = self.made.clone();
     }
 }
 
@@ -160,15 +184,15 @@ mod tests {
     fn handles_take_turns_and_those_that_are_open_are_counted() {
         let mut streams = Streams::new(3, Placement::Mixed.policy());
         assert_eq!([(); 4].map(|()| streams.next_turn()), [0, 1, 2, 0]);
-        assert_eq!((streams.kept_for_handles(), streams.open_relocation_stream()), (0, None));
+        assert_eq!((streams.kept_for_hosts(), streams.open_relocation_stream()), (0, None));
         for (stream, kept) in [(0, 0), (2, 1), (3, 1), (1, 2)] {
             streams.count_open(stream);
             *streams.get_mut(stream) = Stream::new(stream as u32);
-            assert_eq!(streams.kept_for_handles(), kept, "with stream {stream}");
+            assert_eq!(streams.kept_for_hosts(), kept, "with stream {stream}");
         }
         assert_eq!(streams.open_relocation_stream(), Some(3));
         streams.close_all();
         streams.recount_open();
-        assert_eq!((streams.kept_for_handles(), streams.open_relocation_stream()), (0, None));
+        assert_eq!((streams.kept_for_hosts(), streams.open_relocation_stream()), (0, None));
     }
 }

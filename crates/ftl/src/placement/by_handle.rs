@@ -1,7 +1,9 @@
 //! Collection keeps the data of each placement handle by itself: persistently isolated, in the words of Flexible Data Placement.
 
-use super::policy::{PlacementPolicy, Writer};
+use super::policy::PlacementPolicy;
+use crate::policy_input::{Candidate, Writer};
 
+#[derive(Clone)]
 pub(super) struct ByHandle;
 
 impl PlacementPolicy for ByHandle {
@@ -9,8 +11,8 @@ impl PlacementPolicy for ByHandle {
         handles
     }
 
-    fn relocated(&self, from: Writer) -> Writer {
-        match from {
+    fn relocated(&mut self, victim: &Candidate) -> Writer {
+        match victim.writer {
             Writer::Host(of) | Writer::Relocation(of) => Writer::Relocation(of),
         }
     }

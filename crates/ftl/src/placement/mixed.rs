@@ -1,8 +1,10 @@
 //! Collection moves the data of all placement handles to the same superblocks: initially isolated, in the words of Flexible Data
 //! Placement.
 
-use super::policy::{PlacementPolicy, Writer};
+use super::policy::PlacementPolicy;
+use crate::policy_input::{Candidate, Writer};
 
+#[derive(Clone)]
 pub(super) struct Mixed;
 
 impl PlacementPolicy for Mixed {
@@ -10,7 +12,7 @@ impl PlacementPolicy for Mixed {
         1
     }
 
-    fn relocated(&self, _from: Writer) -> Writer {
+    fn relocated(&mut self, _victim: &Candidate) -> Writer {
         Writer::Relocation(0)
     }
 }

@@ -1,7 +1,8 @@
 //! Where data go: which stream takes what a host writes, and which takes what collection moves. A new policy is a file here with
-//! a type that has [`PlacementPolicy`], and a variant of [`Placement`].
+//! a type that has [`PlacementPolicy`], and a variant of [`Placement`]. A policy of another crate comes with
+//! [`Policies`](crate::Policies).
 //!
-//! A set has a stream for each placement handle, which hosts write to, and *relocation streams*, which collection writes to. Each stream has a
+//! A set has *host streams*, one for each placement handle at least, which hosts write to, and *relocation streams*, which collection writes to. Each stream has a
 //! superblock of its own open. What ends up in one superblock is erased together, so a policy brings together what dies together.
 
 mod by_handle;
@@ -11,7 +12,7 @@ mod together;
 
 use by_handle::ByHandle;
 use mixed::Mixed;
-pub(crate) use policy::{PlacementPolicy, Writer};
+pub use policy::PlacementPolicy;
 use together::Together;
 
 /// The policies.
@@ -27,11 +28,11 @@ pub(crate) enum Placement {
 
 impl Placement {
     /// How it places data.
-    pub fn policy(self) -> &'static dyn PlacementPolicy {
+    pub fn policy(self) -> Box<dyn PlacementPolicy> {
         match self {
-            Placement::Mixed => &Mixed,
-            Placement::ByHandle => &ByHandle,
-            Placement::Together => &Together,
+            Placement::Mixed => Box::new(Mixed),
+            Placement::ByHandle => Box::new(ByHandle),
+            Placement::Together => Box::new(Together),
         }
     }
 }
@@ -39,36 +40,43 @@ impl Placement {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::policy_input::{Candidate, HostWrite, Writer};
 
     const ALL: [Placement; 3] = [Placement::Mixed, Placement::ByHandle, Placement::Together];
+
+    fn victim(writer: Writer) -> Candidate {
+        Candidate { superblock: 3, valid: 1, usable: 2, age: 1, erases: 0, writer }
+    }
 
     #[test]
     fn data_never_leave_the_streams_that_there_are() {
         for (placement, handles) in ALL.into_iter().flat_map(|p| [1, 4].map(|handles| (p, handles))) {
-            let policy = placement.policy();
+            let mut policy = placement.policy();
             let streams = policy.relocation_streams(handles);
             assert!(streams >= 1, "{placement:?}");
             let writers = (0..handles).map(Writer::Host).chain((0..streams).map(Writer::Relocation));
             for writer in writers {
-                match policy.relocated(writer) {
+                match policy.relocated(&victim(writer)) {
                     Writer::Host(handle) => assert!(handle < handles, "{placement:?}"),
                     Writer::Relocation(stream) => assert!(stream < streams, "{placement:?}"),
                 }
                 assert!(policy.handle(writer).is_none_or(|handle| handle < handles), "{placement:?}");
             }
-            assert_eq!([0, handles - 1, handles].map(|h| policy.host(h, handles)), [0, handles - 1, 0]);
+            let write = |handle| HostWrite { page: 7, written: 9, handle, handles };
+            let streams = [0, handles - 1, handles].map(|handle| policy.host(write(handle)));
+            assert_eq!(streams, [0, handles - 1, 0]);
         }
     }
 
     #[test]
     fn policies_place_as_their_names_say() {
-        let [mixed, by_handle, together] = ALL.map(Placement::policy);
-        assert_eq!([mixed, by_handle, together].map(|p| p.relocation_streams(3)), [1, 3, 1]);
-        let of_host = [mixed, by_handle, together].map(|p| p.relocated(Writer::Host(0)));
-        assert_eq!(of_host, [Writer::Relocation(0), Writer::Relocation(0), Writer::Host(0)]);
-        assert_eq!(mixed.relocated(Writer::Host(2)), Writer::Relocation(0));
-        assert_eq!(by_handle.relocated(Writer::Host(2)), Writer::Relocation(2));
-        assert_eq!(by_handle.relocated(Writer::Relocation(2)), Writer::Relocation(2));
-        assert_eq!([mixed, by_handle].map(|p| p.handle(Writer::Relocation(0))), [None, Some(0)]);
+        let mut all = ALL.map(Placement::policy);
+        assert_eq!(all.each_ref().map(|p| p.relocation_streams(3)), [1, 3, 1]);
+        let mut relocated = |writer| all.each_mut().map(|p| p.relocated(&victim(writer)));
+        let (first, host) = (Writer::Relocation(0), Writer::Host(0));
+        assert_eq!(relocated(Writer::Host(0)), [first, first, host]);
+        assert_eq!(relocated(Writer::Host(2)), [first, Writer::Relocation(2), host]);
+        assert_eq!(relocated(Writer::Relocation(2)), [first, Writer::Relocation(2), host]);
+        assert_eq!(all.map(|p| p.handle(Writer::Relocation(0))), [None, Some(0), None]);
     }
 }

@@ -1,27 +1,29 @@
-//! What a policy says.
+//! What a policy of placement says.
 
-/// A stream, as a policy names it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Writer {
-    /// A placement handle's.
-    Host(usize),
-    /// A stream that takes what collection moves.
-    Relocation(usize),
-}
+use crate::policy_input::{Candidate, HostWrite, Writer};
+use dyn_clone::DynClone;
 
-/// A way to place data. It has no state: what it says of a stream never changes.
-pub(crate) trait PlacementPolicy: Sync {
-    /// Relocation streams of a set with so many placement handles: 1 at least.
-    fn relocation_streams(&self, handles: usize) -> usize;
-
-    /// The placement handle whose stream takes what a host writes with `handle`, of so many. One that the set does not have counts as
-    /// the first.
-    fn host(&self, handle: usize, handles: usize) -> usize {
-        if handle < handles { handle } else { 0 }
+/// A way to place data.
+///
+/// Each NVM Set has a copy of its own, so a policy may have state. A set that loses power begins again with a copy of the policy that its
+/// configuration has. Streams that the policy names and the set does not have count as the first of their kind.
+pub trait PlacementPolicy: DynClone + Send + Sync {
+    /// Streams for what hosts write, of a set with so many placement handles: 1 to [`MAX_HANDLES`](crate::MAX_HANDLES). A set has at least one
+    /// for each handle.
+    fn host_streams(&self, handles: usize) -> usize {
+        handles
     }
 
-    /// The stream that takes what is collected from a superblock that `from` wrote.
-    fn relocated(&self, from: Writer) -> Writer;
+    /// Streams for what collection moves: 1 to [`MAX_HANDLES`](crate::MAX_HANDLES).
+    fn relocation_streams(&self, handles: usize) -> usize;
+
+    /// The stream that takes what a host writes. Data that waits in the write buffer and is written again goes where the newer write goes.
+    fn host(&mut self, write: HostWrite) -> usize {
+        if write.handle < write.handles { write.handle } else { 0 }
+    }
+
+    /// The stream that takes what is collected from this superblock.
+    fn relocated(&mut self, victim: &Candidate) -> Writer;
 
     /// The placement handle that all data of a superblock belong to; `None` if they may belong to several.
     fn handle(&self, writer: Writer) -> Option<usize> {
@@ -31,3 +33,5 @@ pub(crate) trait PlacementPolicy: Sync {
         }
     }
 }
+
+dyn_clone::clone_trait_object!(PlacementPolicy);

@@ -1,8 +1,10 @@
 //! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data. Its relocation stream is never
 //! opened.
 
-use super::policy::{PlacementPolicy, Writer};
+use super::policy::PlacementPolicy;
+use crate::policy_input::{Candidate, Writer};
 
+#[derive(Clone)]
 pub(super) struct Together;
 
 impl PlacementPolicy for Together {
@@ -10,7 +12,7 @@ impl PlacementPolicy for Together {
         1
     }
 
-    fn relocated(&self, _from: Writer) -> Writer {
+    fn relocated(&mut self, _victim: &Candidate) -> Writer {
         Writer::Host(0)
     }
 }

@@ -1,9 +1,11 @@
 //! What collecting a superblock gives, times its age, over what it costs (Rosenblum & Ousterhout, ACM TOCS 10(1), 1992; Kawaguchi, Nishioka &
 //! Motoda, USENIX 1995).
 
-use super::policy::{Candidate, VictimPolicy};
+use super::policy::VictimPolicy;
+use crate::policy_input::Candidate;
 use std::cmp::Ordering;
 
+#[derive(Clone)]
 pub(super) struct CostBenefit;
 
 impl CostBenefit {
@@ -15,7 +17,8 @@ impl CostBenefit {
 }
 
 impl VictimPolicy for CostBenefit {
-    fn choose(&self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<Candidate> {
-        candidates.min_by(|a, b| CostBenefit::order(a, b).then(a.superblock.cmp(&b.superblock)))
+    fn choose(&mut self, candidates: &mut dyn Iterator<Item = Candidate>) -> Option<u32> {
+        let chosen = candidates.min_by(|a, b| CostBenefit::order(a, b).then(a.superblock.cmp(&b.superblock)));
+        chosen.map(|c| c.superblock)
     }
 }

@@ -27,6 +27,7 @@ pub fn nand(
         capacity_pages,
         gc: GcConfig::default(),
         placement: Default::default(),
+        policies: Default::default(),
         zones: ftl::ZonesConfig::default(),
     }
 }

@@ -12,8 +12,8 @@
 //!   does not know what will be written next can do better than with a class for each page (the same paper on separate pools).
 
 use ftl::{
-    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, SetConfig, SetId, Source,
-    VolumeId, ZonesConfig,
+    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, Policies, SetConfig, SetId,
+    Source, VolumeId, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
@@ -83,18 +83,23 @@ pub fn oldest_first(classes: &[Class], alpha: f64) -> f64 {
 /// Write amplification with `alpha` = T / n, classes kept apart in the best way.
 #[allow(dead_code, reason = "not everybody needs it")]
 pub fn kept_apart(classes: &[Class], alpha: f64) -> f64 {
+    kept_in_rooms(classes, alpha).0
+}
+
+/// The same, and what share of T each class has in this way.
+#[allow(dead_code, reason = "not everybody needs it")]
+pub fn kept_in_rooms(classes: &[Class], alpha: f64) -> (f64, Vec<f64>) {
     // Of one class with x = pt: A = 1 / (1 - e^-x), α = x A, -dA/dα = e^-x / (1 - e^-x - x e^-x), which is to be λ n / r in all.
     let x = |class: &Class, lambda: f64| {
         let wanted = class.rate / (lambda * class.size);
         solve(wanted, |x| (-(-x).exp_m1() - x * (-x).exp()) / (-x).exp())
     };
     let one = |x: f64| -1.0 / (-x).exp_m1();
-    let room = |inverse: f64| {
-        let of = |c: &Class| x(c, 1.0 / inverse);
-        classes.iter().map(|c| c.size * of(c) * one(of(c))).sum::<f64>()
-    };
-    let lambda = 1.0 / solve(alpha, room);
-    classes.iter().map(|c| c.rate * one(x(c, lambda))).sum()
+    let room = |c: &Class, lambda: f64| c.size * x(c, lambda) * one(x(c, lambda));
+    let all = |inverse: f64| classes.iter().map(|c| room(c, 1.0 / inverse)).sum::<f64>();
+    let lambda = 1.0 / solve(alpha, all);
+    let amplification = classes.iter().map(|c| c.rate * one(x(c, lambda))).sum();
+    (amplification, classes.iter().map(|c| room(c, lambda) / alpha).collect())
 }
 
 /// A drive under such writes.
@@ -111,6 +116,11 @@ pub struct LoadedDrive {
 impl LoadedDrive {
     /// 512 superblocks of 1,024 pages, without timing.
     pub fn new(spare: f64, policy: GcPolicy, classes: Vec<Class>) -> LoadedDrive {
+        LoadedDrive::with(spare, policy, Policies::default(), classes)
+    }
+
+    /// The same with policies of one's own.
+    pub fn with(spare: f64, policy: GcPolicy, policies: Policies, classes: Vec<Class>) -> LoadedDrive {
         let geometry = Geometry {
             dies: 4,
             channels: 4,
@@ -132,6 +142,7 @@ impl LoadedDrive {
                 capacity_pages: pages,
                 gc: GcConfig { policy, wear_gap: 1000, ..GcConfig::default() },
                 placement: Default::default(),
+                policies,
                 zones: ZonesConfig::default(),
             }],
             buffer_pages: 4,

@@ -58,6 +58,7 @@ pub fn random_config(rng: &mut Rng) -> Config {
                 * 256,
             gc: GcConfig { wear_gap: pick(rng, &[3, 100]), ..GcConfig::default() },
             placement: PlacementConfig::default(),
+            policies: Default::default(),
             zones: ZonesConfig {
                 dies: zone_dies,
                 active,
