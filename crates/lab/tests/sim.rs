@@ -18,6 +18,7 @@ fn settings(job: &str, set: &[&str]) -> Settings {
         seed: 1,
         set: set.iter().map(|set| (*set).to_owned()).collect(),
         interval: None,
+        policies: Default::default(),
         out: None,
         overwrite: Overwrite::default(),
         cache: None,

@@ -84,6 +84,7 @@ fn simulate(job: &str) -> Result<(Value, Option<String>), String> {
         seed: 1,
         set: Vec::new(),
         interval: None,
+        policies: Default::default(),
         out: None,
         overwrite: Overwrite::default(),
         cache: None,

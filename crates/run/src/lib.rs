@@ -8,6 +8,7 @@
 //! - [`LocalTransport`] connects the typed hosts of crate `host` to a drive in this process.
 //! - [`sim`] runs the same drive under a virtual clock, with an actor of crate `workload` as its host.
 //! - [`Handle::snapshot`] says what the drive counts, for monitors.
+//! - [`policies`] are those of flash, for drives that are to have their own.
 //! - What hosts do can be recorded ([`Options::record`]), to be replayed in virtual time (`workload::trace`).
 //! - [`precondition`] brings a new drive into the state of a used one, in virtual time, before it goes live.
 //!
@@ -29,6 +30,7 @@ mod keys;
 mod live;
 pub mod machine;
 mod memory;
+pub mod policies;
 pub mod precondition;
 mod prefault;
 mod record;

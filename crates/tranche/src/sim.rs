@@ -198,6 +198,7 @@ impl Options {
                 .clone()
                 .or_else(|| (self.interval.is_some() || !self.set.is_empty()).then(|| PathBuf::from(OUT))),
             interval: self.interval,
+            policies: Default::default(),
             overwrite: self.overwrite.into(),
             cache: match self.no_cache {
                 true => None,

@@ -26,7 +26,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use nvme::Nsid;
-use run::Config;
+use run::{Config, policies::Policies};
 use serde_json::{Value, json};
 
 pub(crate) use self::{
@@ -80,6 +80,9 @@ pub struct Settings {
     pub cache: Option<PathBuf>,
     /// Nanoseconds of virtual time in each interval of a time series; `None`: there is none.
     pub interval: Option<u64>,
+    /// Policies of one's own for each NVM Set on flash. With them no preconditioned drive is kept, or taken from earlier: it is what its
+    /// policies made of it.
+    pub policies: Policies,
     /// Runs at the same time; `None`: one for each processor, as far as the drives fit in memory.
     pub parallel: Option<usize>,
 }
@@ -126,7 +129,7 @@ pub fn simulate(options: &Settings, control: &Control) -> Result<Findings<Simula
         crate::results::directory(out)?;
     }
     let began = Instant::now();
-    let cache = Cache::new(options.cache.clone());
+    let cache = Cache::new(options.cache.clone().filter(|_| options.policies.is_empty()));
     let ran = pool::run(&cases, &cache, threads, control);
     let elapsed = began.elapsed();
     let runs: Vec<(&Case, Result<RunResult>)> =
@@ -211,11 +214,14 @@ fn cases(options: &Settings) -> Result<Vec<Case>> {
             false => settings(&parameters),
         };
         let toml = toml::to_string(&variable.drive).with_context(described)?;
+        let mut config = match parameters.is_empty() {
+            true => Config::from_toml(&toml).with_context(described)?,
+            false => Config::from_toml(&toml).map_err(no_place).with_context(described)?,
+        };
+        config.ftl.set_policies(&options.policies);
+        config.ftl.check().with_context(described)?;
         let case = Case {
-            config: match parameters.is_empty() {
-                true => Config::from_toml(&toml).with_context(described)?,
-                false => Config::from_toml(&toml).map_err(no_place).with_context(described)?,
-            },
+            config,
             media: media(&variable.drive),
             tiers: variable.drive.contains_key("cache"),
             load: variable.load,
