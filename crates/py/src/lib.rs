@@ -5,6 +5,7 @@ mod fault;
 mod interrupt;
 mod live;
 mod load;
+mod policies;
 mod profile;
 mod simulate;
 mod table;
@@ -19,6 +20,8 @@ mod _tranche {
     use super::live::LiveDrive;
     #[pymodule_export]
     use super::load::Load;
+    #[pymodule_export]
+    use super::policies::{Candidate, Candidates};
     #[pymodule_export]
     use super::profile::Profile;
     #[pymodule_export]

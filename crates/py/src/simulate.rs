@@ -6,7 +6,9 @@ use lab::sim::{Contents, Precondition, Settings, usual_cache};
 use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::{error::failed, interrupt::interruptible, load::Load, profile::Profile, table::Table};
+use crate::{
+    error::failed, interrupt::interruptible, load::Load, policies::Policies, profile::Profile, table::Table,
+};
 
 /// What came of a simulation.
 #[pyclass(frozen, module = "tranche")]
@@ -64,7 +66,7 @@ pub enum CacheArgument {
 
 /// What `tranche sim` does, without files.
 #[pyfunction]
-#[pyo3(signature = (load, drive, *, nsid, precondition, contents, seed, set, cache, parallel, interval))]
+#[pyo3(signature = (load, drive, *, nsid, precondition, contents, seed, set, cache, parallel, interval, victim, placement))]
 #[expect(clippy::too_many_arguments, reason = "options that Python names")]
 pub fn simulate(
     py: Python<'_>,
@@ -78,10 +80,13 @@ pub fn simulate(
     cache: CacheArgument,
     parallel: Option<usize>,
     interval: Option<f64>,
+    victim: Option<Py<PyAny>>,
+    placement: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
     if parallel == Some(0) {
         return Err(PyValueError::new_err("parallel is 1 or more"));
     }
+    let own = Policies::new(py, victim, placement)?;
     let settings = Settings {
         load: load.0.clone(),
         drive: drive.name.clone(),
@@ -93,6 +98,7 @@ pub fn simulate(
         set,
         out: None,
         interval: interval.map(nanos).transpose()?,
+        policies: own.policies.clone(),
         overwrite: lab::results::Overwrite::default(),
         cache: match cache {
             CacheArgument::Usual(true) => usual_cache(),
@@ -101,7 +107,13 @@ pub fn simulate(
         },
         parallel,
     };
-    let found = interruptible(py, |control| lab::sim::simulate(&settings, control))?.map_err(failed)?;
+    let found = interruptible(py, |control| {
+        own.cancels(control.cancel());
+        lab::sim::simulate(&settings, control)
+    })?;
+    // What a policy raised is why the run ended.
+    own.raised()?;
+    let found = found.map_err(failed)?;
     Ok(Outcome {
         document: found.results.document.to_string(),
         text: found.text,

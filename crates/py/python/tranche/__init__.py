@@ -2,6 +2,7 @@
 
 from ._drive import Drive, Namespace
 from ._errors import CommandError
+from ._policies import PlacementPolicy, VictimPolicy
 from ._simulation import (
     CommandLatency,
     Direction,
@@ -13,9 +14,11 @@ from ._simulation import (
     simulate,
     sweep,
 )
-from ._tranche import Error, Load, Profile, Table, __version__
+from ._tranche import Candidate, Candidates, Error, Load, Profile, Table, __version__
 
 __all__ = [
+    "Candidate",
+    "Candidates",
     "CommandError",
     "CommandLatency",
     "Direction",
@@ -24,12 +27,14 @@ __all__ = [
     "Load",
     "Namespace",
     "NamespaceCounts",
+    "PlacementPolicy",
     "Profile",
     "Run",
     "SimulationError",
     "SimulationWarning",
     "Sweep",
     "Table",
+    "VictimPolicy",
     "__version__",
     "simulate",
     "sweep",

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal, TypeAlias
 
 from . import _tranche
+from ._policies import PlacementPolicy, VictimPolicy
 from ._tranche import Error, Load, Profile, Table
 
 Path: TypeAlias = str | os.PathLike[str]
@@ -231,6 +232,8 @@ def simulate(
     seed: int = 1,
     cache: bool | Path = True,
     interval: float | None = None,
+    victim: VictimPolicy | None = None,
+    placement: PlacementPolicy | None = None,
     check: bool = True,
 ) -> Run:
     """Runs a load on a new drive in virtual time, as ``tranche sim`` does.
@@ -245,12 +248,16 @@ def simulate(
         seed: Seed of everything random.
         cache: Whether preconditioned drives are kept for the next time (in ``~/.cache/tranche``, up to 16 GiB), or a directory for them.
         interval: Seconds of virtual time in each interval of a time series, ``run.series``. Without, there is none.
+        victim: A policy of your own for the victims of garbage collection, in place of the drive's ``gc.policy``. Each NVM Set on flash has a deep
+            copy. With policies of your own no preconditioned drive is kept, or taken from earlier.
+        placement: A policy of your own for where data go.
         check: Whether to raise an exception if requests failed.
 
     Other threads of Python go on meanwhile. Ctrl-C ends the run with ``KeyboardInterrupt``.
 
     Raises:
         Error: The drive, or the load, cannot be so.
+        Exception: Whatever a policy raises. It ends the run.
         SimulationError: Requests failed; its ``result`` has the figures.
     """
     outcome = _tranche.simulate(
@@ -264,6 +271,8 @@ def simulate(
         cache=cache,
         parallel=1,
         interval=interval,
+        victim=victim,
+        placement=placement,
     )
     run = _run(json.loads(outcome.document), outcome.text, outcome.runs, outcome.series)
     _warn([run])
@@ -284,6 +293,8 @@ def sweep(
     cache: bool | Path = True,
     parallel: int | None = None,
     interval: float | None = None,
+    victim: VictimPolicy | None = None,
+    placement: PlacementPolicy | None = None,
     check: bool = True,
 ) -> Sweep:
     """Makes a run for each combination of values, as ``tranche sim --set`` does.
@@ -301,6 +312,8 @@ def sweep(
     """
     if not vary:
         raise ValueError("vary names nothing: simulate makes a single run")
+    if victim is not None and any(key.endswith("gc.policy") for key in vary):
+        raise ValueError("vary names gc.policy, and victim takes its place: leave one of them out")
     outcome = _tranche.simulate(
         _load(load),
         _drive(drive),
@@ -312,6 +325,8 @@ def sweep(
         cache=cache,
         parallel=parallel,
         interval=interval,
+        victim=victim,
+        placement=placement,
     )
     document = json.loads(outcome.document)
     runs = []

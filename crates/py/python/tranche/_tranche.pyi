@@ -1,10 +1,21 @@
 """The compiled part."""
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
 from typing import Any, Literal, final
 
-__all__ = ["Error", "LiveDrive", "Load", "Outcome", "Profile", "Table", "__version__", "simulate"]
+__all__ = [
+    "Candidate",
+    "Candidates",
+    "Error",
+    "LiveDrive",
+    "Load",
+    "Outcome",
+    "Profile",
+    "Table",
+    "__version__",
+    "simulate",
+]
 
 __version__: str
 
@@ -121,7 +132,59 @@ def simulate(
     cache: bool | str | PathLike[str],
     parallel: int | None,
     interval: float | None,
+    victim: Callable[[Candidates], int | None] | None,
+    placement: object | None,
 ) -> Outcome: ...
+
+@final
+class Candidate:
+    """A superblock that garbage collection can empty."""
+
+    @property
+    def superblock(self) -> int:
+        """Its number."""
+
+    @property
+    def valid(self) -> int:
+        """Pages that would have to be moved."""
+
+    @property
+    def usable(self) -> int:
+        """Pages that it can hold."""
+
+    @property
+    def age(self) -> int:
+        """Superblocks that were filled since it was, and one."""
+
+    @property
+    def erases(self) -> int:
+        """How often it was erased."""
+
+    @property
+    def stream(self) -> int:
+        """The stream that wrote it, from 0: of hosts' writes, or of relocations."""
+
+    @property
+    def relocated(self) -> bool:
+        """Whether collection wrote it, and no host."""
+
+@final
+class Candidates:
+    """All superblocks that can be collected, in the order of their numbers: a sequence. Its columns are lists."""
+
+    def __len__(self, /) -> int: ...
+    def __getitem__(self, key: int, /) -> Candidate: ...
+    def __iter__(self, /) -> Iterator[Candidate]: ...
+    @property
+    def superblock(self) -> list[int]: ...
+    @property
+    def valid(self) -> list[int]: ...
+    @property
+    def usable(self) -> list[int]: ...
+    @property
+    def age(self) -> list[int]: ...
+    @property
+    def erases(self) -> list[int]: ...
 
 @final
 class LiveDrive:
