@@ -5,9 +5,12 @@ mod fault;
 mod interrupt;
 mod live;
 mod load;
+mod model;
 mod profile;
 mod simulate;
+mod study;
 mod table;
+mod zones;
 
 use pyo3::prelude::*;
 
@@ -20,11 +23,17 @@ mod _tranche {
     #[pymodule_export]
     use super::load::Load;
     #[pymodule_export]
+    use super::model::{ModelOutcome, innodb, store};
+    #[pymodule_export]
     use super::profile::Profile;
     #[pymodule_export]
     use super::simulate::{Outcome, simulate};
     #[pymodule_export]
+    use super::study::{StudyOutcome, study};
+    #[pymodule_export]
     use super::table::Table;
+    #[pymodule_export]
+    use super::zones::LiveZones;
     use pyo3::prelude::*;
 
     #[pymodule_init]
