@@ -139,7 +139,10 @@ class Zones:
     def report(self, *, state: ZoneState | str | None = None, first: int = 0, count: int | None = None) -> list[Zone]:
         """Zones in order: those in a state, from ``first`` on, so many at most. By default all."""
         rows = self._live.report(state=None if state is None else str(state), first=first, count=count)
-        return [Zone(*row[:4], ZoneState(row[4]), *row[5:]) for row in rows]
+        return [
+            Zone(number, start, pointer, capacity, ZoneState(name), area, by_drive, finish, reset, extension)
+            for number, start, pointer, capacity, name, area, by_drive, finish, reset, extension in rows
+        ]
 
     def open(self, zone: int, *, area: bool = False) -> None:
         """Opens a zone explicitly; with ``area`` an empty one, with a Zone Random Write Area."""
