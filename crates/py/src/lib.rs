@@ -5,10 +5,13 @@ mod fault;
 mod interrupt;
 mod live;
 mod load;
+mod model;
 mod policies;
 mod profile;
 mod simulate;
+mod study;
 mod table;
+mod zones;
 
 use pyo3::prelude::*;
 
@@ -21,13 +24,19 @@ mod _tranche {
     #[pymodule_export]
     use super::load::Load;
     #[pymodule_export]
+    use super::model::{ModelOutcome, innodb, store};
+    #[pymodule_export]
     use super::policies::{Candidate, Candidates};
     #[pymodule_export]
     use super::profile::Profile;
     #[pymodule_export]
     use super::simulate::{Outcome, simulate};
     #[pymodule_export]
+    use super::study::{StudyOutcome, study};
+    #[pymodule_export]
     use super::table::Table;
+    #[pymodule_export]
+    use super::zones::LiveZones;
     use pyo3::prelude::*;
 
     #[pymodule_init]

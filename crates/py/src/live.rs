@@ -26,9 +26,9 @@ const PATIENCE: Duration = Duration::from_secs(60);
 const DEPTH: u16 = 32;
 
 /// This process as a host of the drive.
-struct Connection {
-    host: Host<LocalTransport>,
-    queue: IoQueue<LocalQueue>,
+pub struct Connection {
+    pub host: Host<LocalTransport>,
+    pub queue: IoQueue<LocalQueue>,
 }
 
 impl Connection {
@@ -76,7 +76,7 @@ impl LiveDrive {
     }
 
     /// Does this as a host of the drive, without Python's lock.
-    fn ask<T: Send>(
+    pub fn ask<T: Send>(
         &self,
         py: Python<'_>,
         work: impl FnOnce(&mut Connection) -> Result<T, host::Error> + Send,
@@ -103,7 +103,7 @@ impl LiveDrive {
 }
 
 /// The index of the drive's LBA format of so many bytes, without metadata.
-fn format_of(host: &mut Host<LocalTransport>, block: u32) -> Result<u8, host::Error> {
+pub fn format_of(host: &mut Host<LocalTransport>, block: u32) -> Result<u8, host::Error> {
     let common = host.identify_namespace(NSID_ALL)?;
     let count = (usize::from(common.nlbaf_z) + 1).min(common.lbaf.len());
     let formats = &common.lbaf[..count];

@@ -169,6 +169,9 @@ pub struct Doublewrite {
     /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
     #[arg(long, value_name = "DIR", conflicts_with = "sim")]
     scratch: Option<PathBuf>,
+    /// With --sim: two points, and short ones. To see that it works, not for figures
+    #[arg(long, requires = "sim", conflicts_with = "like_live")]
+    quick: bool,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     seed: u64,
@@ -195,6 +198,7 @@ impl From<Doublewrite> for doublewrite::Options {
             out: options.out,
             overwrite: options.overwrite.into(),
             scratch: options.scratch,
+            quick: options.quick,
             seed: options.seed,
             sweep: options.sweep.into(),
         }

@@ -20,7 +20,10 @@ use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use self::engine::Engine;
-pub use self::variants::{Family, Variant, layout};
+pub use self::{
+    sim::server::{Model, Tuning as ServerTuning, run as run_model},
+    variants::{Family, Variant, layout},
+};
 use crate::{
     Findings,
     control::{Control, Progress},
@@ -33,7 +36,7 @@ use crate::{
     mounted_drive::{BaseImage, MountedDrive, discard},
     results::{Comparison, Host, Overwrite, Percentiles, Point, Results, Run, compare},
     scratch::{self, Scratch},
-    sweep::{self, SetOptions},
+    sweep::{self, Profiles, SetOptions},
     tpcc::{self, Phase, TransactionKind},
 };
 
@@ -71,6 +74,8 @@ pub struct Options {
     pub overwrite: Overwrite,
     /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
     pub scratch: Option<PathBuf>,
+    /// Only in virtual time: two points, and short ones, to see that it works, not for figures
+    pub quick: bool,
     /// Seed of everything random
     pub seed: u64,
     /// What is varied.
@@ -95,6 +100,7 @@ impl Default for Options {
             out: "out/doublewrite".into(),
             overwrite: Overwrite::default(),
             scratch: None,
+            quick: false,
             seed: 1,
             sweep: SetOptions::default(),
         }
@@ -117,6 +123,11 @@ struct Settings {
     drive: String,
     out: PathBuf,
     scratch: Option<PathBuf>,
+    quick: bool,
+    /// In virtual time: seconds of load before anything is measured.
+    aging: u64,
+    /// In virtual time: settings of the server that differ from those of the published one.
+    tuning: sim::server::Tuning,
     seed: u64,
     /// What the model is held against instead of the published results.
     like: Option<sim::live::Measured>,
@@ -130,16 +141,22 @@ impl Settings {
         let (sim, published) = (o.sim, o.sim && like.is_none());
         let connections = match (&o.connections[..], &like) {
             ([], Some(measured)) => measured.threads(),
+            ([], None) if o.quick => QUICK_CONNECTIONS.to_vec(),
             ([], None) if sim => vec![4, 8, 16, 32, 64],
             ([], None) => vec![4],
             (given, _) => given.to_vec(),
+        };
+        let (seconds, warmup) = match (o.quick, sim) {
+            (true, _) => (QUICK_SECONDS, QUICK_WARMUP),
+            (false, true) => (60, 60),
+            (false, false) => (25, 10),
         };
         let settings = Self {
             connections,
             variants: like.as_ref().map_or(o.variants, sim::live::Measured::variants),
             warehouses: o.warehouses.unwrap_or(if published { 28_000 } else { 8 }),
-            seconds: o.seconds.unwrap_or(if sim { 60 } else { 25 }),
-            warmup: o.warmup.unwrap_or(if sim { 60 } else { 10 }),
+            seconds: o.seconds.unwrap_or(seconds),
+            warmup: o.warmup.unwrap_or(warmup),
             repeat: o.repeat.unwrap_or(if sim { 1 } else { 3 }),
             buffer_pool: o.buffer_pool.unwrap_or(if published { 16 << 30 } else { 96 << 20 }),
             drive: o
@@ -147,6 +164,9 @@ impl Settings {
                 .unwrap_or_else(|| if published { sim::DEFAULT_PROFILE } else { DEFAULT_PROFILE }.into()),
             out: o.out,
             scratch: o.scratch,
+            quick: o.quick,
+            aging: if o.quick { sim::QUICK_AGING } else { sim::AGING },
+            tuning: sim::server::Tuning::default(),
             seed: o.seed,
             like,
         };
@@ -209,6 +229,11 @@ impl Settings {
     }
 }
 
+/// Connections of a quick run, and the seconds of a window and before it.
+const QUICK_CONNECTIONS: [u32; 2] = [4, 64];
+const QUICK_SECONDS: u64 = 3;
+const QUICK_WARMUP: u64 = 2;
+
 /// Large enough that checkpoints do not set the pace of page writes.
 const REDO_MIB: u64 = 192;
 
@@ -228,6 +253,9 @@ struct Study<'a> {
 /// end of their logs. Nothing is left mounted or running.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
     options.overwrite.check(&options.out)?;
+    if options.quick && !options.sim {
+        bail!("--quick is for the simulated study: add --sim");
+    }
     let engine = Engine::choose(options, || engine::obstacle(options))?;
     if let Some(line) = engine.line(options) {
         control.note(&line);
@@ -251,6 +279,19 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
         Some(server) if servers.is_empty() => sweep::value(run_on(options, server, program, control)?),
         last => servers::run(options, servers.into_iter().chain(last).collect(), &program, control),
     }
+}
+
+/// Runs the study in virtual time, with profiles from elsewhere. Nothing else than that is asked for.
+///
+/// # Errors
+/// Options that only make sense live, and like [`run()`].
+pub fn simulate(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
+    let options = &Options { sim: true, ..options.clone() };
+    Engine::choose(options, || None)?;
+    if !options.sweep.set.is_empty() {
+        bail!("one study is no sweep");
+    }
+    sim::run_on(&Settings::new(options)?, profiles, control)
 }
 
 /// Runs the study on a given server and program.

@@ -10,6 +10,11 @@ mod report;
 mod sim;
 mod tickers;
 
+pub use self::sim::{
+    Overwrites,
+    store::{Model as StoreModel, Placement, Reads, Space, Tuning as StoreTuning, run as run_store},
+};
+
 use std::path::PathBuf;
 
 use anyhow::{Result, bail};

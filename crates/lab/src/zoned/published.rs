@@ -25,6 +25,9 @@ pub const DRIVE_AMPLIFICATION: [(&str, f64); 2] = [("xfs-7", 2.0), ("zenfs", 1.0
 /// Overwrites on XFS with 28 % of spare over those with 7 % (\[ATC\] section 5).
 pub const OVERWRITE_SPARE: f64 = 1.04;
 
+/// Threads that read beside writes (\[ATC\] figure 7, \[scripts\]).
+pub const READERS: u32 = 32;
+
 /// Limit of the writes beside reads in bytes per second: 20 MiB/s (\[ATC\] figure 7, \[scripts\]).
 pub const WRITE_LIMIT: u64 = 20 << 20;
 

@@ -1,5 +1,6 @@
 """An NVMe SSD in software: loads on drives in virtual time, and drives that live in this process."""
 
+from . import models
 from ._drive import Drive, Namespace
 from ._errors import CommandError
 from ._policies import PlacementPolicy, VictimPolicy
@@ -14,7 +15,9 @@ from ._simulation import (
     simulate,
     sweep,
 )
+from ._study import Study, study
 from ._tranche import Candidate, Candidates, Error, Load, Profile, Table, __version__
+from ._zones import Zone, ZoneAreas, ZoneState, Zones
 
 __all__ = [
     "Candidate",
@@ -32,10 +35,17 @@ __all__ = [
     "Run",
     "SimulationError",
     "SimulationWarning",
+    "Study",
     "Sweep",
     "Table",
     "VictimPolicy",
+    "Zone",
+    "ZoneAreas",
+    "ZoneState",
+    "Zones",
     "__version__",
+    "models",
     "simulate",
+    "study",
     "sweep",
 ]

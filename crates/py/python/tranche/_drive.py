@@ -12,7 +12,8 @@ from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, Literal
 
-from ._tranche import LiveDrive, Profile
+from ._tranche import LiveDrive, LiveZones, Profile
+from ._zones import Zones
 
 
 @dataclass(frozen=True)
@@ -50,6 +51,15 @@ class Namespace:
     def deallocate(self, lba: int, blocks: int) -> None:
         """Gives up the contents of logical blocks (trim)."""
         self._live.deallocate(self.nsid, lba, blocks)
+
+    @property
+    def zones(self) -> Zones:
+        """Its zones.
+
+        Raises:
+            Error: It has none, or is not attached to this process.
+        """
+        return Zones(self._live, self.nsid)
 
     def attach(self, host: str | None = None) -> None:
         """Attaches it to the controllers of a host by its NQN, or to all hosts that are connected, this process among them.
@@ -183,6 +193,41 @@ class Drive:
             attach: Whether it is attached to all hosts that are connected, this process among them.
         """
         nsid = self._live.create_namespace(size, block_size=block_size, nvm_set=nvm_set)
+        if attach:
+            self._live.change_attachment(nsid, attach=True, host=None)
+        return self.namespace(nsid)
+
+    def create_zoned_namespace(
+        self,
+        size: int,
+        *,
+        block_size: int | None = None,
+        nvm_set: int = 1,
+        max_active: int | None = None,
+        max_open: int | None = None,
+        areas: int = 0,
+        attach: bool = True,
+    ) -> Namespace:
+        """Creates a zoned namespace (docs/howto/zones.md). Its zones are :attr:`Namespace.zones`.
+
+        Args:
+            size: Bytes, a whole number of zones.
+            block_size: Bytes of a logical block. By default the first that zones can have.
+            nvm_set: An NVM Set with zones, from 1.
+            max_active: Zones that may be active, that is written in part, at a time. By default as the drive says, or what is left.
+            max_open: Zones that may be open at a time. By default as ``max_active``.
+            areas: Zones that may have a Zone Random Write Area at a time.
+            attach: Whether it is attached to all hosts that are connected, this process among them.
+        """
+        nsid = LiveZones.create(
+            self._live,
+            size,
+            block_size=block_size,
+            nvm_set=nvm_set,
+            max_active=max_active or 0,
+            max_open=max_open or 0,
+            areas=areas,
+        )
         if attach:
             self._live.change_attachment(nsid, attach=True, host=None)
         return self.namespace(nsid)

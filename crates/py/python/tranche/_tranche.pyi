@@ -9,12 +9,18 @@ __all__ = [
     "Candidates",
     "Error",
     "LiveDrive",
+    "LiveZones",
     "Load",
+    "ModelOutcome",
     "Outcome",
     "Profile",
+    "StudyOutcome",
     "Table",
     "__version__",
+    "innodb",
     "simulate",
+    "store",
+    "study",
 ]
 
 __version__: str
@@ -187,6 +193,40 @@ class Candidates:
     def erases(self) -> list[int]: ...
 
 @final
+class StudyOutcome:
+    @property
+    def document(self) -> str: ...
+    @property
+    def text(self) -> str: ...
+    @property
+    def runs(self) -> Table: ...
+    @property
+    def namespaces(self) -> Table: ...
+    @property
+    def comparisons(self) -> Table: ...
+
+def study(
+    name: str,
+    options: dict[str, Any],
+    *,
+    seed: int,
+    out: str | PathLike[str],
+    overwrite: bool,
+) -> StudyOutcome: ...
+
+@final
+class ModelOutcome:
+    @property
+    def document(self) -> str: ...
+    @property
+    def runs(self) -> Table: ...
+    @property
+    def namespaces(self) -> Table: ...
+
+def innodb(options: dict[str, Any], *, seed: int) -> ModelOutcome: ...
+def store(options: dict[str, Any], *, reads: Sequence[tuple[int, int, float]], seed: int) -> ModelOutcome: ...
+
+@final
 class LiveDrive:
     def __new__(
         cls,
@@ -226,3 +266,30 @@ class LiveDrive:
     ) -> None: ...
     def smart(self) -> str: ...
     def counts(self) -> str: ...
+
+@final
+class LiveZones:
+    def __new__(cls, drive: LiveDrive, nsid: int) -> LiveZones: ...
+    @staticmethod
+    def create(
+        drive: LiveDrive,
+        size: int,
+        *,
+        block_size: int | None,
+        nvm_set: int,
+        max_active: int,
+        max_open: int,
+        areas: int,
+    ) -> int: ...
+    def shape(
+        self,
+    ) -> tuple[int, int, int, int, int | None, int | None, int, tuple[int, int, int, bool] | None]: ...
+    def report(
+        self, *, state: str | None, first: int, count: int | None
+    ) -> list[tuple[int, int, int | None, int, str, bool, bool, bool, bool, bytes | None]]: ...
+    def manage(self, action: str, zone: int | None) -> None: ...
+    def open_with_area(self, zone: int) -> None: ...
+    def flush_area(self, zone: int, to: int | None) -> int | None: ...
+    def append(self, zone: int, data: bytes | bytearray | memoryview) -> int: ...
+    def set_extension(self, zone: int, extension: bytes) -> None: ...
+    def changed(self) -> list[int] | None: ...

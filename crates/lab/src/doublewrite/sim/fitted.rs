@@ -39,9 +39,6 @@ pub(super) const ROLES: &str = "How far dram is a test: every value was chosen t
      the first fit, which was blind, showed a gain of 15.5 % with 64 connections where 35.5 % are published; their values come from nand and from the \
      class of drive.";
 
-/// Seconds for which the drive is loaded before anything is measured.
-pub(super) const AGING_SECONDS: u64 = 40;
-
 /// Pages that a transaction uses which were not used lately, about.
 pub(crate) const PAGES_PER_TRANSACTION: u64 = 40;
 

@@ -9,6 +9,7 @@ pub(crate) mod drive;
 pub(crate) mod fitted;
 pub(super) mod live;
 mod report;
+pub mod server;
 #[cfg(test)]
 mod tests;
 
@@ -38,6 +39,10 @@ use crate::{
 pub(super) const DEFAULT_PROFILE: &str = "pblaze5-910-short";
 
 const SECOND: u64 = 1_000_000_000;
+
+/// Seconds for which the drive is loaded before anything is measured, and those of a quick run.
+pub const AGING: u64 = 40;
+pub(super) const QUICK_AGING: u64 = 10;
 
 /// Windows in which a point may come to rest. The first that is settled counts, else the last.
 const WINDOWS: u64 = 4;
@@ -143,8 +148,9 @@ pub(super) fn run_on(
         variants,
         notes: Vec::new(),
     };
-    results.notes = report::notes(&results, options);
-    results.notes.push(effort(begin.elapsed()));
+    let mut notes = report::notes(&results, options);
+    notes.push(effort(begin.elapsed()));
+    results.note(notes, options.quick);
     results.write(&options.out)?;
     let page = options.out.join("report.html");
     common::write(&results, &page, report::answer(&results, options), report::sections(&results, options))?;
@@ -223,7 +229,7 @@ impl<'a> VariantDrive<'a> {
         // The state that the most connections leave is near that of the next fewer ones.
         let mut levels = options.connections.clone();
         levels.sort_unstable_by(|a, b| b.cmp(a));
-        self.load(levels.first().copied().unwrap_or(1), fitted::AGING_SECONDS, 0)?;
+        self.load(levels.first().copied().unwrap_or(1), options.aging, 0)?;
         progress.done(&format!("{variant}: preparing the drive"), "");
         for threads in levels {
             let run = self.load(threads, options.warmup, options.seconds)?;
@@ -249,6 +255,7 @@ impl<'a> VariantDrive<'a> {
             }
             _ => config.doublewrite = None,
         }
+        options.tuning.apply(&mut config);
         config
     }
 
@@ -305,7 +312,8 @@ impl<'a> VariantDrive<'a> {
         step(&mut actors, warmup)?;
         let (mut samples, mut drifts) = (Vec::new(), Vec::new());
         let mut windows = 0;
-        while windows < WINDOWS {
+        let most = if self.options.quick { 1 } else { WINDOWS };
+        while windows < most {
             windows += 1;
             actors.actor_mut(at).forget_latencies();
             samples = vec![(self.counters()?, actors.actor(at).counts())];

@@ -10,7 +10,7 @@ use crate::{
     counters::{NamespaceCounts, total, total_on_flash},
     figure::{show, show_size, show_some},
     report::{Section, Table, comparison_table, show_point},
-    results::{Point, Results, Run, median, points},
+    results::{Point, QUICK, Results, Run, median, points},
 };
 
 fn percent(ratio: f64) -> String {
@@ -235,6 +235,11 @@ pub(super) fn modelled(options: &Settings) -> &'static str {
 
 /// The answer in a few sentences, with what it is worth.
 pub(super) fn answer(results: &Results, options: &Settings) -> String {
+    let answer = found(results, options);
+    if options.quick { format!("{QUICK} {answer}") } else { answer }
+}
+
+fn found(results: &Results, options: &Settings) -> String {
     if options.like.is_some() {
         return "The model with the parameters of the live study, beside what that measured.".into();
     }

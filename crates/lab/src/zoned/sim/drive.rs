@@ -114,6 +114,17 @@ impl Chips {
         self.media
     }
 
+    /// Zones of so many dies; 0: as the profile says.
+    ///
+    /// # Errors
+    /// The dies cannot be shared among zones of so many.
+    pub(super) fn layout(&self, dies: u32) -> Result<Layout> {
+        if dies > 0 && !self.dies.is_multiple_of(dies.into()) {
+            bail!("zones of {dies} dies cannot be: the drive has {}, which so many must divide", self.dies);
+        }
+        Ok(Layout::Zones(dies))
+    }
+
     /// Dies of a zone.
     fn zone_dies(&self, layout: Layout) -> u64 {
         match layout {

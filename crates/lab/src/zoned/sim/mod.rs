@@ -5,15 +5,18 @@ mod durability;
 mod fitted;
 mod raw;
 mod rocksdb;
+pub mod store;
 
 use anyhow::Result;
 use run::Config;
 use workload::lsm::Placement;
 
+pub use self::rocksdb::Overwrites;
 use self::{
     drive::{Chips, Layout},
     raw::Raw,
     rocksdb::Database,
+    store::Tuning,
 };
 use super::{Options, Part, published, report};
 use crate::{
@@ -330,10 +333,12 @@ impl Piece {
             placement,
             filled,
             options.compaction_ns,
+            &Tuning::default(),
             seed,
             self.repetition,
         )?;
-        let mut overwrites = database.overwrite(if options.quick { 200 } else { 1000 }, control)?;
+        let mut overwrites =
+            database.overwrite(Overwrites::Keys(if options.quick { 200 } else { 1000 }), control)?;
         if self.part == Part::Placement {
             overwrites.at.insert("filled_percent".into(), self.filled.into());
         }
@@ -341,7 +346,7 @@ impl Piece {
         if self.part == Part::Rocksdb {
             let seconds = if options.quick { 1.0 } else { 20.0 };
             for limit in [0, published::WRITE_LIMIT] {
-                runs.push(database.read(limit, seconds, control)?);
+                runs.push(database.read(published::READERS, limit, seconds, control)?);
             }
         }
         Ok(runs)

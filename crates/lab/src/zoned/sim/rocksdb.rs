@@ -10,6 +10,7 @@ use workload::lsm::{
 use super::{
     drive::{Chips, Layout},
     fitted,
+    store::Tuning,
 };
 use crate::{
     control::Control,
@@ -36,6 +37,15 @@ pub(super) struct Database {
     /// Bytes that can be written to the published drive's flash until it is worn out.
     endurance: f64,
     repetition: u32,
+}
+
+/// How long keys are overwritten.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Overwrites {
+    /// Until so many records of all keys were written, in thousandths.
+    Keys(u64),
+    /// For so many seconds.
+    Seconds(f64),
 }
 
 /// What is measured between two moments.
@@ -69,12 +79,14 @@ fn config(chips: &Chips, table: u64, kilobyte: u64, seed: u64) -> Config {
 
 impl Database {
     /// An empty database on a new drive. `placement` is that of zones.
+    #[expect(clippy::too_many_arguments, reason = "each is another thing")]
     pub(super) fn new(
         chips: &Chips,
         layout: Layout,
         placement: Placement,
         filled: f64,
         kilobyte: u64,
+        tuning: &Tuning,
         seed: u64,
         repetition: u32,
     ) -> Result<Self> {
@@ -119,6 +131,7 @@ impl Database {
         {
             config.keys = (config.keys as f64 * filled) as u64;
         }
+        tuning.apply(&mut config, scaled);
         let keys = config.keys;
         let mut actors = sim.actors();
         let engine = Engine::new(config, space, block_bytes);
@@ -179,14 +192,17 @@ impl Database {
         Ok(Measured { counts: self.counts().since(counts), counted, seconds, usage })
     }
 
-    /// Fills the database at random, and overwrites it: so many records of all keys in thousandths each. The run has the figures of the overwrites.
-    pub(super) fn overwrite(&mut self, per_mille: u64, control: &Control) -> Result<Run> {
+    /// Fills the database at random, and overwrites it. The run has the figures of the overwrites.
+    pub(super) fn overwrite(&mut self, overwrites: Overwrites, control: &Control) -> Result<Run> {
         let (begin, before, counts) = (self.sim.now(), Counters::read(&mut self.host, 1)?, self.counts());
         self.write(1000, control)?;
         let fill = self.measured(&before, &counts, begin)?;
         self.actors.actor_mut(self.at).forget_latencies();
         let (begin, before, counts) = (self.sim.now(), Counters::read(&mut self.host, 1)?, self.counts());
-        self.write(per_mille, control)?;
+        match overwrites {
+            Overwrites::Keys(per_mille) => self.write(per_mille, control)?,
+            Overwrites::Seconds(seconds) => self.run(Nanos(begin.0 + nanos(seconds)), control, |_| false)?,
+        }
         let measured = self.measured(&before, &counts, begin)?;
         let mut run = self.run_of(&measured);
         run.metrics.insert("fill_ops_per_second".into(), rate(fill.counts.writes, fill.seconds));
@@ -197,13 +213,12 @@ impl Database {
         Ok(run)
     }
 
-    /// 32 threads read keys beside a writer, which is limited to so many bytes per second; 0: it is not.
-    pub(super) fn read(&mut self, limit: u64, seconds: f64, control: &Control) -> Result<Run> {
+    /// So many threads read keys beside a writer, which is limited to so many bytes per second; 0: it is not.
+    pub(super) fn read(&mut self, readers: u32, limit: u64, seconds: f64, control: &Control) -> Result<Run> {
         let now = self.sim.now().0;
         let engine = self.actors.actor_mut(self.at);
-        engine.change_load(now, |config| (config.readers, config.write_limit) = (32, limit));
-        #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
-        let time = (seconds * 1e9) as u64;
+        engine.change_load(now, |config| (config.readers, config.write_limit) = (readers, limit));
+        let time = nanos(seconds);
         // Until what was behind is done: the limited writer came after other benchmarks.
         self.run(Nanos(now + time / 2), control, |_| false)?;
         self.actors.actor_mut(self.at).forget_latencies();
@@ -266,6 +281,11 @@ impl Database {
         run.metrics.extend(counted.write_amplification().map(|wa| ("drive_write_amplification".into(), wa)));
         run
     }
+}
+
+#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a time")]
+fn nanos(seconds: f64) -> u64 {
+    (seconds * 1e9) as u64
 }
 
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
