@@ -6,7 +6,7 @@ use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
     ffi_stream::FFI_ArrowArrayStream,
 };
-use arrow_schema::ffi::FFI_ArrowSchema;
+use arrow_schema::{Schema, ffi::FFI_ArrowSchema};
 use lab::sim::{Column, Figure, FigureKind, Sheet};
 use pyo3::{
     exceptions::PyKeyError,
@@ -25,7 +25,11 @@ pub struct Table {
 impl Table {
     /// The columns of a sheet, with their types in its Parquet file. Each value may be null.
     pub fn new(sheet: &Sheet) -> PyResult<Self> {
-        let columns = sheet.columns().iter().map(|column| (&column.name, array(column), true));
+        let columns: Vec<_> = sheet.columns().iter().map(|column| (&column.name, array(column), true)).collect();
+        if columns.is_empty() {
+            // A series of which no run came to an interval.
+            return Ok(Self { batch: RecordBatch::new_empty(Schema::empty().into()) });
+        }
         Ok(Self { batch: RecordBatch::try_from_iter_with_nullable(columns).map_err(failed)? })
     }
 }

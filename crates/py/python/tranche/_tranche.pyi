@@ -4,7 +4,7 @@ from collections.abc import Sequence
 from os import PathLike
 from typing import Any, Literal, final
 
-__all__ = ["Error", "LiveDrive", "Load", "Outcome", "Profile", "Table", "__version__", "simulate"]
+__all__ = ["Error", "LiveDrive", "Load", "Outcome", "Profile", "Table", "__version__", "planned", "prepare", "simulate"]
 
 __version__: str
 
@@ -64,6 +64,7 @@ class Load:
         fold: Literal["wrap", "scatter"] = "wrap",
         devices: Sequence[tuple[str, int]] | None = None,
         action: str = "Q",
+        format: Literal["blkparse", "msr", "alibaba", "tencent", "systor", "iolog2", "iolog3", "recording"] | None = None,
     ) -> Load:
         """A block trace (docs/loads.md); gzip and Zstandard are read, too.
 
@@ -73,6 +74,7 @@ class Load:
             fold: Where addresses beyond the end of the namespace go: at the remainder, or each MiB at a place of its own.
             devices: Only these devices of the trace, each on its namespace; all without, on the namespaces in turn.
             action: Of blkparse's traces, the action that counts: ``Q`` (queued) or ``D`` (issued).
+            format: In which form it is written. Without, its first line tells.
         """
 
     @property
@@ -122,6 +124,31 @@ def simulate(
     parallel: int | None,
     interval: float | None,
 ) -> Outcome: ...
+
+def planned(
+    load: Load,
+    drive: Profile,
+    *,
+    nsid: int | None,
+    precondition: str,
+    contents: str,
+    seed: int,
+    set: Sequence[str],
+) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]], int, str | None]]:
+    """The runs of a sweep, in their order: parameters, parameters as in results, bytes of memory, and the file of a cache that has the drive."""
+
+def prepare(
+    load: Load,
+    drive: Profile,
+    *,
+    nsid: int | None,
+    precondition: str,
+    contents: str,
+    seed: int,
+    set: Sequence[str],
+    cache: str | PathLike[str],
+) -> None:
+    """Makes the preconditioned drives of a sweep in a directory, as far as they are not there."""
 
 @final
 class LiveDrive:
