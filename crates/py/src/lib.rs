@@ -2,6 +2,7 @@
 
 mod error;
 mod fault;
+mod fleet;
 mod interrupt;
 mod live;
 mod load;
@@ -19,6 +20,8 @@ use pyo3::prelude::*;
 mod _tranche {
     #[pymodule_export]
     use super::error::Error;
+    #[pymodule_export]
+    use super::fleet::{planned, prepare};
     #[pymodule_export]
     use super::live::LiveDrive;
     #[pymodule_export]

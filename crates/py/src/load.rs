@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use lab::sim::{Format, LoadFile, TraceOptions};
 use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
-use workload::trace::{Fold, Speed};
+use workload::trace::{self, Fold, Speed};
 
 use crate::error::failed;
 
@@ -40,6 +40,12 @@ fn speed(factor: f64) -> PyResult<Speed> {
     Speed::from_millionths((factor * 1e6).round() as u64).ok_or_else(wrong)
 }
 
+fn trace_format(name: &str) -> PyResult<trace::Format> {
+    let names = || trace::Format::ALL.map(trace::Format::name).join(", ");
+    let unknown = || PyValueError::new_err(format!("no format {name:?} of traces: {}", names()));
+    trace::Format::named(name).ok_or_else(unknown)
+}
+
 #[pymethods]
 impl Load {
     #[staticmethod]
@@ -62,7 +68,8 @@ impl Load {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (path, *, speed = None, depth = None, fold = "wrap", devices = None, action = 'Q'))]
+    #[pyo3(signature = (path, *, speed = None, depth = None, fold = "wrap", devices = None, action = 'Q', format = None))]
+    #[expect(clippy::too_many_arguments, reason = "options that Python names")]
     fn trace(
         path: PathBuf,
         speed: Option<f64>,
@@ -70,6 +77,7 @@ impl Load {
         fold: &str,
         devices: Option<Vec<(String, Nsid)>>,
         action: char,
+        format: Option<&str>,
     ) -> PyResult<Self> {
         let fold = match fold {
             "wrap" => Fold::Wrap,
@@ -83,10 +91,11 @@ impl Load {
             return Err(PyValueError::new_err("depth is from 1 to 1,048,576"));
         }
         let speed = speed.map(self::speed).transpose()?;
+        let format = format.map(trace_format).transpose()?;
         opened(
             path,
             Some(Format::Trace),
-            &TraceOptions { speed, depth, fold, device: devices.unwrap_or_default(), action },
+            &TraceOptions { speed, depth, fold, device: devices.unwrap_or_default(), action, format },
         )
     }
 

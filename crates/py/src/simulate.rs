@@ -30,7 +30,7 @@ pub struct Outcome {
     series: Option<Py<Table>>,
 }
 
-fn precondition(name: &str) -> PyResult<Precondition> {
+pub fn precondition(name: &str) -> PyResult<Precondition> {
     Ok(match name {
         "none" => Precondition::None,
         "fill" => Precondition::Fill,
@@ -39,7 +39,7 @@ fn precondition(name: &str) -> PyResult<Precondition> {
     })
 }
 
-fn contents(name: &str) -> PyResult<Contents> {
+pub fn contents(name: &str) -> PyResult<Contents> {
     Ok(match name {
         "none" => Contents::None,
         "memory" => Contents::Memory,

@@ -8,7 +8,9 @@ import pytest
 ROOT = Path(__file__).parents[3]
 
 
-@pytest.mark.parametrize("page", ["docs/howto/python.md", "docs/howto/policies.md", "crates/py/README.md"])
+@pytest.mark.parametrize(
+    "page", ["docs/howto/python.md", "docs/howto/policies.md", "docs/howto/fleet.md", "crates/py/README.md"]
+)
 def test_examples_run(page: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     examples = re.findall(r"^```python\n(.*?)^```$", (ROOT / page).read_text(), re.MULTILINE | re.DOTALL)

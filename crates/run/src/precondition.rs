@@ -262,6 +262,17 @@ fn settle(
     Ok(())
 }
 
+/// The name of the file in which [`preconditioned`] keeps such a drive; `None` if it keeps none.
+#[must_use]
+pub fn kept_as(config: &Config, contents: Contents, how: Precondition, seed: u64) -> Option<String> {
+    (how != Precondition::None).then(|| Checkpoint::file_name(config.clone(), contents, &past(how, seed)))
+}
+
+/// What a drive went through, in words.
+fn past(how: Precondition, seed: u64) -> String {
+    format!("{how:?} {seed}")
+}
+
 /// A preconditioned drive. The directory `cache` keeps drives by configuration, kind of preconditioning, seed, and whether there will be
 /// contents. A drive that is there is taken, and a new one is kept there for the next time. A damaged file is replaced.
 ///
@@ -278,7 +289,7 @@ pub fn preconditioned(
     cache: Option<&Path>,
     progress: &mut Progress<'_>,
 ) -> Result<(Checkpoint, Origin), CheckpointError> {
-    let past = format!("{how:?} {seed}");
+    let past = past(how, seed);
     let path = cache
         .filter(|_| how != Precondition::None)
         .map(|dir| dir.join(Checkpoint::file_name(config.clone(), contents, &past)));

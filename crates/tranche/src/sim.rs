@@ -8,7 +8,7 @@ use lab::profile;
 use lab::sim::{LoadFile, Settings, TraceOptions, usual_cache};
 use nvme::Nsid;
 use std::path::PathBuf;
-use workload::trace::{Fold, Speed};
+use workload::trace::{self, Fold, Speed};
 
 /// Where results of sweeps and time series go.
 const OUT: &str = "out/sim";
@@ -78,7 +78,7 @@ enum Format {
     Act,
     /// A configuration of Aerospike's act_index.
     ActIndex,
-    /// A block trace: blkparse, MSR Cambridge, Alibaba, fio's iolog, or a recording.
+    /// A block trace: blkparse, MSR Cambridge, Alibaba, Tencent, Systor '17, fio's iolog, or a recording.
     Trace,
 }
 
@@ -121,6 +121,10 @@ struct Trace {
     /// Traces of blkparse: the action that counts, Q (queued) or D (issued to the device)
     #[arg(long, value_name = "Q|D", default_value = "Q")]
     action: char,
+    /// Traces: in which form they are written: blkparse, msr, alibaba, tencent, systor, iolog2, iolog3 or recording
+    /// [default: the first line tells]
+    #[arg(long, value_name = "FORMAT", value_parser = trace_format)]
+    trace_format: Option<trace::Format>,
 }
 
 /// Where addresses beyond the end lie.
@@ -152,6 +156,11 @@ fn device(text: &str) -> Result<(String, Nsid), String> {
     Ok((name.to_owned(), nsid))
 }
 
+fn trace_format(text: &str) -> Result<trace::Format, String> {
+    let names = || trace::Format::ALL.map(trace::Format::name).join(", ");
+    trace::Format::named(text).ok_or_else(|| format!("there is no format {text:?}: there are {}", names()))
+}
+
 impl Trace {
     fn options(&self) -> TraceOptions {
         TraceOptions {
@@ -163,6 +172,7 @@ impl Trace {
             },
             device: self.device.clone(),
             action: self.action,
+            format: self.trace_format,
         }
     }
 }
@@ -231,5 +241,7 @@ mod tests {
         assert_eq!(device("8,0=3"), Ok(("8,0".to_owned(), 3)));
         assert_eq!(device("a=b=1"), Ok(("a=b".to_owned(), 1)));
         assert!(device("a").is_err() && device("a=x").is_err());
+        assert_eq!(trace_format("tencent"), Ok(trace::Format::Tencent));
+        assert!(trace_format("csv").unwrap_err().contains("msr, alibaba, tencent, systor"));
     }
 }

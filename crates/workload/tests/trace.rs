@@ -77,6 +77,87 @@ fn csv() {
 }
 
 #[test]
+fn tencent_and_systor() {
+    let tencent = "1538323199,105352008,584,1,1576\n1538323199,8,8,0,1577\n1538323200,0,0,0,1576\n";
+    let (events, reader) = all(tencent.as_bytes(), None);
+    let second = 1_000_000_000;
+    assert_eq!(
+        events,
+        [
+            event(1_538_323_199 * second, 0, Verb::Write, 105_352_008 * 512, 584 * 512),
+            event(1_538_323_199 * second, 1, Verb::Read, 4096, 4096),
+        ]
+    );
+    assert_eq!(reader.devices(), ["1576", "1577"]);
+    assert_eq!((reader.format(), reader.ignored(), reader.reordered()), (Format::Tencent, 1, 0));
+    let headed = format!("Timestamp,Offset,Size,IOType,VolumeID\n{tencent}");
+    assert_eq!(all(headed.as_bytes(), None).0, events);
+
+    let systor = "Timestamp,Response,IOType,LUN,Offset,Size\n1456135200.013118000,0.000806,R,4,899056122368,131072\r\n\
+                  1456135200.013120000,,,4,0,4096\n1456135200.5,0.1,W,6,512,1024\n";
+    let (events, reader) = all(systor.as_bytes(), None);
+    assert_eq!(
+        events,
+        [
+            event(1_456_135_200_013_118_000, 0, Verb::Read, 899_056_122_368, 131_072),
+            event(1_456_135_200_500_000_000, 1, Verb::Write, 512, 1024),
+        ]
+    );
+    assert_eq!(reader.devices(), ["4", "6"]);
+    assert_eq!((reader.format(), reader.ignored()), (Format::Systor, 1));
+    let bare = systor.split_once('\n').unwrap().1;
+    assert_eq!(all(bare.as_bytes(), None).0, events);
+    assert_eq!(Format::detect("1456135200.013120000,,,4,0,4096"), Some(Format::Systor));
+}
+
+#[test]
+fn a_format_is_known_by_what_only_it_has() {
+    // Device 1 reads, and a volume's time is 1: neither is the other's.
+    assert_eq!(Format::detect("1,R,0,1,1"), Some(Format::Alibaba));
+    assert_eq!(Format::detect("1,0,8,1,1"), Some(Format::Tencent));
+    assert_eq!(Format::detect("device_id,opcode,offset,length,timestamp"), Some(Format::Alibaba));
+    for format in Format::ALL {
+        assert_eq!(Format::named(format.name()), Some(format));
+    }
+    assert_eq!(Format::named("csv"), None);
+    // Who says what it is gets that, or what is wrong with it.
+    let mut forced = Reader::new(&b"1,0,8,1,1\n"[..], Some(Format::Alibaba), None).unwrap();
+    let error = forced.next_event().unwrap_err().to_string();
+    assert!(error.contains("opcode is \"0\""), "{error}");
+}
+
+/// What `tranche.fleet.samples` of the Python package writes: the same events in four forms.
+#[test]
+fn the_samples_are_of_the_same_events() {
+    let sample = |name: &str| {
+        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(name);
+        let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
+        let (events, reader) = all(&text, None);
+        (events, reader.format(), reader.devices().len())
+    };
+    let (alibaba, format, devices) = sample("alibaba.csv");
+    assert_eq!((format, devices), (Format::Alibaba, 2));
+    assert!(alibaba.len() > 50 && alibaba.iter().any(|e| e.verb == Verb::Read));
+    // Each form has its own origin and unit of time.
+    let same = |events: Vec<Event>, unit: Nanos| {
+        assert_eq!(events.len(), alibaba.len());
+        for (one, other) in events.iter().zip(&alibaba) {
+            let since = other.at - alibaba[0].at;
+            assert_eq!(*one, Event { at: events[0].at + since / unit * unit, ..*other });
+        }
+    };
+    for (name, format, unit) in [
+        ("msr.csv", Format::Msr, 1),
+        ("systor.csv", Format::Systor, 1),
+        ("tencent.csv", Format::Tencent, 1_000_000_000),
+    ] {
+        let (events, found, devices) = sample(name);
+        assert_eq!((found, devices), (format, 2), "{name}");
+        same(events, unit);
+    }
+}
+
+#[test]
 fn iologs() {
     let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n/dev/sda wait 150 0\n\
                /dev/sda read 0 512\n/dev/sda datasync 0 0\n/dev/sda trim 512 512\n/dev/sda close\n";
@@ -180,6 +261,16 @@ fn what_is_wrong_and_where() {
     alibaba(&"9".repeat(5000), &["line 2", "longer than 4096"]);
     alibaba(&format!("{},R,0,4096,1", "1".repeat(300)), &["line 2", "the device"]);
     wrong("1,hm,1,Read,0,512,1\n1,hm,1,read,0,512,1\n", &["line 2", "Read or Write"]);
+    let tencent = |line: &str, what: &[&str]| wrong(&format!("1,0,8,1,1\n{line}\n"), what);
+    tencent("1,0,8,2,1", &["line 2", "IOType is \"2\"", "0 (read) or 1 (write)"]);
+    tencent("1,0,8,R", &["line 2", "4 fields", "Timestamp,Offset,Size"]);
+    tencent("1,99999999999999999,8,1,1", &["line 2", "more than there can be"]);
+    tencent("x,0,8,1,1", &["line 2", "the time is \"x\""]);
+    tencent("1,0,8,1,a", &["line 2", "the volume"]);
+    let systor = |line: &str, what: &[&str]| wrong(&format!("1.5,0.1,R,4,0,512\n{line}\n"), what);
+    systor("1.5,0.1,read,4,0,512", &["line 2", "R, W or empty"]);
+    systor("1.5,0.1,R,4,0", &["line 2", "5 fields", "Timestamp,Response,IOType"]);
+    systor("1.5,0.1,R,a,0,512", &["line 2", "the LUN"]);
     let blkparse = |line: &str, what: &[&str]| wrong(&format!("8,0 1 1 0.5 1 Q W 0 + 8 [x]\n{line}\n"), what);
     blkparse("8;0 1 1 0.5 1 Q W 0 + 8", &["line 2", "no device", "MAJOR,MINOR"]);
     blkparse("8,0 1 1 0.1234567890 1 Q W 0 + 8", &["line 2", "nine digits"]);
@@ -357,6 +448,7 @@ proptest::proptest! {
         head in "(fio version [23] iolog\n|# tranche recording 1\n|Timestamp,a,b,c,d,e,f\n|)",
         lines in proptest::collection::vec(
             "([0-9]{1,20},[a-z]{1,3},[0-9],(Read|Write),[0-9]{1,20},[0-9]{1,10},1|[0-9]{1,3},[RW],[0-9]{1,20},[0-9]{1,10},[0-9]{1,20}|\
+             [0-9]{1,12},[0-9]{1,20},[0-9]{1,9},[01],[0-9]|[0-9]{1,12}\\.[0-9]{1,9},0,[RW]?,[0-9],[0-9]{1,20},[0-9]{1,10}|\
              8,[0-9] [0-9] [0-9] [0-9]{1,11}\\.[0-9]{1,9} 1 [QD] F?[RWDN]S? [0-9]{1,19} \\+ [0-9]{1,8} \\[x\\]|\
              ([0-9]{1,18} )?[ab] (read|write|trim|sync|wait|open) [0-9]{1,19} [0-9]{1,9}|[0-9]{1,18},[0-9],1,[RWTF],[0-9]{1,19},[0-9]{1,10})", 0..20),
         end in "(\n|)",

@@ -130,18 +130,22 @@ impl Case {
         Sim::memory(&self.config, self.contents)
     }
 
+    /// The drive as it runs: without time nothing would ever end.
+    pub fn timed(&self) -> Config {
+        let mut config = self.config.clone();
+        config.timing = true;
+        config
+    }
+
     /// Makes the run, on a drive of this cache. `share` is told, in millionths, how far it is.
     ///
     /// # Errors
     /// The drive cannot be so, the load does not fit it, or it was cancelled before the load began.
     pub fn run(&self, cache: &Cache, share: &AtomicU32, cancel: &Cancel) -> Result<RunResult> {
-        let mut config = self.config.clone();
-        // Without time nothing would ever end.
-        config.timing = true;
         let start = Instant::now();
         let prepares = if self.precondition == Precondition::None { 0 } else { PREPARATION };
         let mut prepared = 0;
-        let made = cache.drive(config, self.contents, self.precondition, self.seed, &mut |done| {
+        let made = cache.drive(self.timed(), self.contents, self.precondition, self.seed, &mut |done| {
             prepared = done.min(1000);
             share.store(prepared * (prepares / 1000), Ordering::Relaxed);
             !cancel.is_cancelled()

@@ -18,7 +18,7 @@ pub enum Format {
     Act,
     /// A configuration of Aerospike's act_index.
     ActIndex,
-    /// A block trace: blkparse, MSR Cambridge, Alibaba, fio's iolog, or a recording.
+    /// A block trace: blkparse, MSR Cambridge, Alibaba, Tencent, Systor '17, fio's iolog, or a recording.
     Trace,
 }
 

@@ -5,6 +5,7 @@
 
 mod act;
 mod agreement;
+mod ahead;
 mod cache;
 mod case;
 mod doubt;
@@ -29,15 +30,16 @@ use nvme::Nsid;
 use run::{Config, policies::Policies};
 use serde_json::{Value, json};
 
+pub use self::{
+    ahead::{Planned, planned, prepare},
+    cache::usual_cache,
+    load::{Format, LoadFile},
+    replay::TraceOptions,
+};
 pub(crate) use self::{
     cache::Cache,
     jobs::{Moved, moved, play_text},
     replay::open as open_trace,
-};
-pub use self::{
-    cache::usual_cache,
-    load::{Format, LoadFile},
-    replay::TraceOptions,
 };
 use self::{
     case::{Case, RunResult},

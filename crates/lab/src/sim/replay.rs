@@ -36,11 +36,13 @@ pub struct TraceOptions {
     pub device: Vec<(String, Nsid)>,
     /// Traces of blkparse: the action that counts, Q (queued) or D (issued to the device).
     pub action: char,
+    /// In which form it is written; `None`: its first line tells.
+    pub format: Option<Format>,
 }
 
 impl Default for TraceOptions {
     fn default() -> Self {
-        Self { speed: None, depth: None, fold: Fold::Wrap, device: Vec::new(), action: 'Q' }
+        Self { speed: None, depth: None, fold: Fold::Wrap, device: Vec::new(), action: 'Q', format: None }
     }
 }
 
@@ -132,7 +134,7 @@ pub(crate) fn open(path: &Path, cancel: &Cancel) -> Result<Box<dyn BufRead>> {
 
 impl Trace {
     fn reader(&self, cancel: &Cancel) -> Result<Reader<Box<dyn BufRead>>> {
-        Reader::new(open(&self.path, cancel)?, None, Some(self.options.action))
+        Reader::new(open(&self.path, cancel)?, self.options.format, Some(self.options.action))
             .map_err(|error| anyhow!("{}:{}: {}", self.name, error.line, error.problem))
     }
 

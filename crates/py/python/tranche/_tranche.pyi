@@ -18,6 +18,8 @@ __all__ = [
     "Table",
     "__version__",
     "innodb",
+    "planned",
+    "prepare",
     "simulate",
     "store",
     "study",
@@ -81,6 +83,7 @@ class Load:
         fold: Literal["wrap", "scatter"] = "wrap",
         devices: Sequence[tuple[str, int]] | None = None,
         action: str = "Q",
+        format: Literal["blkparse", "msr", "alibaba", "tencent", "systor", "iolog2", "iolog3", "recording"] | None = None,
     ) -> Load:
         """A block trace (docs/loads.md); gzip and Zstandard are read, too.
 
@@ -90,6 +93,7 @@ class Load:
             fold: Where addresses beyond the end of the namespace go: at the remainder, or each MiB at a place of its own.
             devices: Only these devices of the trace, each on its namespace; all without, on the namespaces in turn.
             action: Of blkparse's traces, the action that counts: ``Q`` (queued) or ``D`` (issued).
+            format: In which form it is written. Without, its first line tells.
         """
 
     @property
@@ -141,6 +145,31 @@ def simulate(
     victim: Callable[[Candidates], int | None] | None,
     placement: object | None,
 ) -> Outcome: ...
+
+def planned(
+    load: Load,
+    drive: Profile,
+    *,
+    nsid: int | None,
+    precondition: str,
+    contents: str,
+    seed: int,
+    set: Sequence[str],
+) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]], int, str | None]]:
+    """The runs of a sweep, in their order: parameters, parameters as in results, bytes of memory, and the file of a cache that has the drive."""
+
+def prepare(
+    load: Load,
+    drive: Profile,
+    *,
+    nsid: int | None,
+    precondition: str,
+    contents: str,
+    seed: int,
+    set: Sequence[str],
+    cache: str | PathLike[str],
+) -> None:
+    """Makes the preconditioned drives of a sweep in a directory, as far as they are not there."""
 
 @final
 class Candidate:

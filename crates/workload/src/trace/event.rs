@@ -14,12 +14,51 @@ pub enum Format {
     Msr,
     /// Alibaba's block traces.
     Alibaba,
+    /// Tencent's block storage.
+    Tencent,
+    /// The LUN traces of Systor '17.
+    Systor,
     /// fio's iolog, version 2.
     Iolog2,
     /// fio's iolog, version 3.
     Iolog3,
     /// What this drive records.
     Recording,
+}
+
+impl Format {
+    /// All of them.
+    pub const ALL: [Format; 8] = [
+        Format::Blkparse,
+        Format::Msr,
+        Format::Alibaba,
+        Format::Tencent,
+        Format::Systor,
+        Format::Iolog2,
+        Format::Iolog3,
+        Format::Recording,
+    ];
+
+    /// As it is written where a format is chosen.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Format::Blkparse => "blkparse",
+            Format::Msr => "msr",
+            Format::Alibaba => "alibaba",
+            Format::Tencent => "tencent",
+            Format::Systor => "systor",
+            Format::Iolog2 => "iolog2",
+            Format::Iolog3 => "iolog3",
+            Format::Recording => "recording",
+        }
+    }
+
+    /// That of this name.
+    #[must_use]
+    pub fn named(name: &str) -> Option<Format> {
+        Format::ALL.into_iter().find(|format| format.name() == name)
+    }
 }
 
 /// Something that a host did.

@@ -27,6 +27,8 @@ pub(super) fn is_head(format: Format, line: &str) -> bool {
     match format {
         Format::Msr => line.starts_with("Timestamp,"),
         Format::Alibaba => line.starts_with("device_id,"),
+        Format::Tencent => line.starts_with("Timestamp,Offset,"),
+        Format::Systor => line.starts_with("Timestamp,Response,"),
         _ => false,
     }
 }
@@ -36,6 +38,8 @@ pub(super) fn parse(format: Format, action: u8, line: &str) -> Result<Line<'_>, 
         Format::Blkparse => blkparse(action, line),
         Format::Msr => msr(line),
         Format::Alibaba => alibaba(line),
+        Format::Tencent => tencent(line),
+        Format::Systor => systor(line),
         Format::Iolog2 => iolog(None, line),
         Format::Iolog3 => {
             let (time, rest) =
@@ -120,10 +124,8 @@ fn blkparse(wanted: u8, line: &str) -> Result<Line<'_>, String> {
     if verb == Verb::Flush {
         return Ok(Line::Event { event: event(at, verb, 0, 0)?, device });
     }
-    let bytes = |sectors: u64| {
-        sectors.checked_mul(SECTOR).ok_or_else(|| format!("{sectors} sectors are more than there can be"))
-    };
-    Ok(Line::Event { event: event(at, verb, bytes(sector)?, bytes(sectors)?)?, device })
+    let (offset, bytes) = (self::sectors(sector)?, self::sectors(sectors)?);
+    Ok(Line::Event { event: event(at, verb, offset, bytes)?, device })
 }
 
 fn msr(line: &str) -> Result<Line<'_>, String> {
@@ -157,6 +159,41 @@ fn alibaba(line: &str) -> Result<Line<'_>, String> {
     let at = number("the timestamp", time)?.saturating_mul(1000);
     let event = event(at, verb, number("the offset", offset)?, number("the length", length)?)?;
     Ok(if event.bytes == 0 { Line::Ignored } else { Line::Event { event, device } })
+}
+
+/// So many sectors, in bytes.
+fn sectors(count: u64) -> Result<u64, String> {
+    count.checked_mul(SECTOR).ok_or_else(|| format!("{count} sectors are more than there can be"))
+}
+
+/// The README of Tencent's set (SNIA IOTTA, parallel traces, 27917): times are Unix seconds, offsets and sizes are sectors of 512 bytes, and
+/// the type is 0 for reads and 1 for writes.
+fn tencent(line: &str) -> Result<Line<'_>, String> {
+    let [time, offset, size, kind, volume] = fields::<5>(line, "Timestamp,Offset,Size,IOType,VolumeID")?;
+    let verb = match kind {
+        "0" => Verb::Read,
+        "1" => Verb::Write,
+        _ => return Err(format!("the IOType is {kind:?}: it is 0 (read) or 1 (write)")),
+    };
+    number("the volume", volume)?;
+    let (offset, size) = (sectors(number("the offset", offset)?)?, sectors(number("the size", size)?)?);
+    let event = event(seconds(time)?, verb, offset, size)?;
+    Ok(if event.bytes == 0 { Line::Ignored } else { Line::Event { event, device: volume } })
+}
+
+/// The README of Systor '17's set (SNIA IOTTA, block traces, 4928): times are Unix seconds with a fraction, offsets and sizes are bytes. The type
+/// is empty where no response was seen: whether such a request read or wrote is not known, so it does not count.
+fn systor(line: &str) -> Result<Line<'_>, String> {
+    let [time, _, kind, lun, offset, size] = fields::<6>(line, "Timestamp,Response,IOType,LUN,Offset,Size")?;
+    let verb = match kind {
+        "R" => Verb::Read,
+        "W" => Verb::Write,
+        "" => return Ok(Line::Ignored),
+        _ => return Err(format!("the IOType is {kind:?}: it is R, W or empty")),
+    };
+    number("the LUN", lun)?;
+    let event = event(seconds(time)?, verb, number("the offset", offset)?, number("the size", size)?)?;
+    Ok(if event.bytes == 0 { Line::Ignored } else { Line::Event { event, device: lun } })
 }
 
 fn iolog(at: Option<Nanos>, line: &str) -> Result<Line<'_>, String> {

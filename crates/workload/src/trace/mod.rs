@@ -9,6 +9,8 @@
 //! | `Blkparse` | `8,0 3 1 0.000000000 697 Q W 223490 + 8 [kjournald]` | seconds | blkparse's default output; one action of it (`Q` or `D`), the summary at its end is ignored |
 //! | `Msr` | `128166372003061629,hm,1,Read,2096128,512,6151` | 100 ns | MSR Cambridge traces: Timestamp,Hostname,DiskNumber,Type,Offset,Size,ResponseTime |
 //! | `Alibaba` | `0,R,126703661056,4096,1577808000000046` | µs | Alibaba block traces: device_id,opcode,offset,length,timestamp |
+//! | `Tencent` | `1538323199,105352008,584,1,1576` | s | Tencent's block storage (SNIA IOTTA 27917): Timestamp,Offset,Size,IOType,VolumeID; sectors of 512 bytes, 0 reads and 1 writes |
+//! | `Systor` | `1456135200.013118000,0.000806,R,4,899056122368,131072` | s | LUN traces of Systor '17 (SNIA IOTTA 4928): Timestamp,Response,IOType,LUN,Offset,Size |
 //! | `Iolog2` | `/dev/sda write 4096 8192` | waits, µs | fio's iolog version 2 |
 //! | `Iolog3` | `878 /dev/sda write 0 16384` | µs | fio's iolog version 3 |
 //! | `Recording` | `1234,1,3,W,4096,8192` | ns | [`recording`] |

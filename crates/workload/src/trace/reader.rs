@@ -38,7 +38,7 @@ impl Format {
     #[must_use]
     pub fn detect(first: &str) -> Option<Format> {
         let first = first.trim();
-        let fields = first.split(',').count();
+        let fields: Vec<&str> = first.split(',').map(str::trim).collect();
         let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
         let device = first.split_ascii_whitespace().next().unwrap_or("");
         match first {
@@ -50,9 +50,19 @@ impl Format {
             {
                 Some(Format::Blkparse)
             }
-            _ if fields == 7 => Some(Format::Msr),
-            _ if fields == 5 => Some(Format::Alibaba),
-            _ => None,
+            _ => match fields[..] {
+                [_, _, _, _, _, _, _] => Some(Format::Msr),
+                // Where Alibaba's have a letter, Tencent's have a number.
+                [time, offset, _, "0" | "1", _]
+                    if digits(offset) && time.starts_with(|c: char| c.is_ascii_digit()) =>
+                {
+                    Some(Format::Tencent)
+                }
+                ["Timestamp", "Offset", ..] if fields.len() == 5 => Some(Format::Tencent),
+                [_, _, _, _, _] => Some(Format::Alibaba),
+                [_, _, "R" | "W" | "" | "IOType", _, _, _] => Some(Format::Systor),
+                _ => None,
+            },
         }
     }
 }
@@ -135,8 +145,8 @@ impl<R: BufRead> Reader<R> {
                 Some(format) => format,
                 None => {
                     return Err(self.wrong(
-                        "this is no trace that is known: there are blkparse's text, MSR Cambridge's and Alibaba's CSV, fio's iolog \
-                         (versions 2 and 3) and recordings",
+                        "this is no trace that is known: there are blkparse's text, the CSV of MSR Cambridge, Alibaba, Tencent and \
+                         Systor '17, fio's iolog (versions 2 and 3) and recordings",
                     ));
                 }
             };
@@ -144,7 +154,7 @@ impl<R: BufRead> Reader<R> {
                 Format::Iolog2 => Some(formats::IOLOG_2),
                 Format::Iolog3 => Some(formats::IOLOG_3),
                 Format::Recording => Some(recording::HEAD),
-                Format::Blkparse | Format::Msr | Format::Alibaba => None,
+                Format::Blkparse | Format::Msr | Format::Alibaba | Format::Tencent | Format::Systor => None,
             };
             match head {
                 Some(_) if self.format == Format::Recording && found == Some(Format::Recording) => {}

@@ -1,0 +1,86 @@
+//! What `tranche.fleet` has to know before it makes runs.
+
+use std::path::PathBuf;
+
+use lab::sim::{Settings, planned as runs, prepare as prepare_drives};
+use nvme::Nsid;
+use pyo3::prelude::*;
+
+use crate::{
+    error::failed,
+    interrupt::interruptible,
+    load::Load,
+    profile::Profile,
+    simulate::{contents, precondition},
+};
+
+type Parameters = Vec<(String, String)>;
+
+/// A run: its parameters, the same as they stand in results, the bytes of memory that it takes, and the file of its preconditioned drive.
+type Planned = (Parameters, Parameters, u64, Option<String>);
+
+#[expect(clippy::too_many_arguments, reason = "options that Python names")]
+fn settings(
+    load: &Load,
+    drive: &Profile,
+    nsid: Option<Nsid>,
+    how: &str,
+    kept: &str,
+    seed: u64,
+    set: Vec<String>,
+    cache: Option<PathBuf>,
+) -> PyResult<Settings> {
+    Ok(Settings {
+        load: load.0.clone(),
+        drive: drive.name.clone(),
+        toml: drive.toml.clone(),
+        nsid,
+        precondition: precondition(how)?,
+        contents: contents(kept)?,
+        seed,
+        set,
+        out: None,
+        interval: None,
+        overwrite: lab::results::Overwrite::default(),
+        cache,
+        policies: Default::default(),
+        parallel: Some(1),
+    })
+}
+
+/// The runs of a sweep, in their order. A trace need not be there.
+#[pyfunction]
+#[pyo3(signature = (load, drive, *, nsid, precondition, contents, seed, set))]
+#[expect(clippy::too_many_arguments, reason = "options that Python names")]
+pub fn planned(
+    load: &Load,
+    drive: &Profile,
+    nsid: Option<Nsid>,
+    precondition: &str,
+    contents: &str,
+    seed: u64,
+    set: Vec<String>,
+) -> PyResult<Vec<Planned>> {
+    let settings = settings(load, drive, nsid, precondition, contents, seed, set, None)?;
+    let all = runs(&settings).map_err(failed)?;
+    Ok(all.into_iter().map(|run| (run.parameters, run.shown, run.memory, run.checkpoint)).collect())
+}
+
+/// Makes the preconditioned drives of a sweep in a directory, as far as they are not there.
+#[pyfunction]
+#[pyo3(signature = (load, drive, *, nsid, precondition, contents, seed, set, cache))]
+#[expect(clippy::too_many_arguments, reason = "options that Python names")]
+pub fn prepare(
+    py: Python<'_>,
+    load: &Load,
+    drive: &Profile,
+    nsid: Option<Nsid>,
+    precondition: &str,
+    contents: &str,
+    seed: u64,
+    set: Vec<String>,
+    cache: PathBuf,
+) -> PyResult<()> {
+    let settings = settings(load, drive, nsid, precondition, contents, seed, set, Some(cache))?;
+    interruptible(py, |control| prepare_drives(&settings, control))?.map_err(failed)
+}

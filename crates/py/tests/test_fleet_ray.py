@@ -1,0 +1,100 @@
+"""Fleets on a cluster of Ray, which is this machine."""
+
+import os
+import signal
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from test_fleet import DRIVE, LONG, OTHER, TRACES, Inline, caches, digests, rows, small
+from tranche import fleet
+
+# Ray leaves warnings behind.
+pytestmark = [pytest.mark.filterwarnings("default")]
+__all__ = ["caches"]
+
+
+def ours() -> dict[int, str]:
+    """The processes that descend from this one, with their command lines."""
+    parents: dict[int, tuple[int, str]] = {}
+    for path in Path("/proc").glob("[0-9]*"):
+        try:
+            stat = (path / "stat").read_text().rpartition(")")[2].split()
+            parents[int(path.name)] = (int(stat[1]), (path / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace"))
+        except (FileNotFoundError, ProcessLookupError):
+            continue
+
+    def descends(pid: int) -> bool:
+        while pid in parents and pid != os.getpid():
+            pid = parents[pid][0]
+        return pid == os.getpid()
+
+    return {pid: command for pid, (_, command) in parents.items() if pid != os.getpid() and descends(pid)}
+
+
+def listening(pids: set[int]) -> set[str]:
+    """The addresses on which processes listen, in hexadecimal digits as the kernel writes them."""
+    sockets = set()
+    for pid in pids:
+        for descriptor in Path(f"/proc/{pid}/fd").glob("*"):
+            try:
+                sockets.add(os.readlink(descriptor))
+            except FileNotFoundError:
+                continue
+    found = set()
+    for table in ("tcp", "tcp6"):
+        for line in Path(f"/proc/net/{table}").read_text().splitlines()[1:]:
+            fields = line.split()
+            if fields[3] == "0A" and f"socket:[{fields[9]}]" in sockets:
+                found.add(fields[1].partition(":")[0])
+    return found
+
+
+@pytest.fixture(autouse=True)
+def nothing_stays() -> Iterator[None]:
+    """All that was started has ended."""
+    yield
+    end = time.monotonic() + 30
+    while ours() and time.monotonic() < end:
+        time.sleep(0.1)
+    assert not ours()
+
+
+def test_a_worker_is_killed_in_the_middle(tmp_path: Path) -> None:
+    of = small(loads=[LONG, TRACES / "msr.csv"], drives=[DRIVE, OTHER], seeds=range(1, 5), precondition=["none", "fill"])
+    killed: list[int] = []
+    listened: set[str] = set()
+
+    def kill(progress: fleet.Progress) -> None:
+        # A task's process has its name.
+        busy = [pid for pid, command in ours().items() if command.startswith("ray::run ")]
+        if progress.done >= 3 and busy and not killed:
+            killed.append(busy[0])
+            os.kill(killed[0], signal.SIGKILL)
+            listened.update(listening({os.getpid(), *ours()}))
+            # Ray has this process in any case: here without pages, and told to send nothing.
+            for pid in (pid for pid, command in ours().items() if "dashboard/dashboard.py" in command):
+                assert "--disable-frontend" in ours()[pid]
+                assert b"RAY_USAGE_STATS_ENABLED=0" in Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+
+    found = fleet.run(of, tmp_path / "ray", fleet.RayExecutor(workers=2), progress=kill)
+    assert killed and (found.done, found.failed, found.total) == (32, 0, 32)
+    by_run = rows(tmp_path / "ray")
+    assert max(row["attempts"] for row in by_run.values()) == 2
+    # 127.0.0.1 and ::1, and its form as an IPv4 address.
+    assert listened and listened <= {"0100007F", "0" * 24 + "01000000", "0000000000000000FFFF00000100007F"}, listened
+    fleet.run(of, tmp_path / "here", Inline())
+    assert digests(tmp_path / "ray") == digests(tmp_path / "here")
+    # Nobody else did what was done: there is nothing left.
+    assert fleet.run(of, tmp_path / "ray", Inline()).done == 32
+
+
+def test_what_cannot_be_reached_is_said(tmp_path: Path) -> None:
+    with pytest.raises(ValueError, match="has its own"):
+        fleet.RayExecutor("auto", workers=2)
+    with pytest.raises(ValueError, match="queued=0"):
+        fleet.RayExecutor(queued=0)
+    with pytest.raises(fleet.FleetError, match="Ray at auto"):
+        fleet.run(small(), tmp_path, fleet.RayExecutor("auto"))
