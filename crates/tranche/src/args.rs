@@ -73,6 +73,10 @@ pub enum Command {
     /// Groups, and by namespace with latencies from log D8h of a drive like ours. On a terminal it fills the screen; elsewhere, or with
     /// --count, it prints a table for each interval, with --output json a line.
     Top(Top),
+    /// Serve the live view of a drive of another process: a page that shows what it does, and changes it
+    ///
+    /// It is a host of the drive, so the drive decides what the page may change (docs/howto/live-view.md). The drive has to be one of Tranche.
+    Ui(ServeUi),
     /// Show or change what a namespace may use: bandwidth, commands per second, its share beside others
     #[command(subcommand)]
     Quota(Quota),
@@ -595,6 +599,22 @@ pub struct Top {
     /// Print so many intervals and end
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
+    #[command(flatten)]
+    pub target: Target,
+}
+
+/// `tranche ui`.
+#[derive(Args, Debug)]
+pub struct ServeUi {
+    /// Where the page is. Where other machines can connect it needs --token; with port 0 it takes a free port
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
+    pub listen: String,
+    /// The token that the page asks for: a file with 16 to 256 letters, digits, and the signs - _ . ~
+    #[arg(long, value_name = "FILE")]
+    pub token: Option<PathBuf>,
+    /// Reports of studies that the page shows: a directory with NAME/report.html [default: out, if it is there]
+    #[arg(long, value_name = "DIR")]
+    pub studies: Option<PathBuf>,
     #[command(flatten)]
     pub target: Target,
 }

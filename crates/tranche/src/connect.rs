@@ -46,12 +46,18 @@ pub fn connect(target: &Target) -> Result<Connected> {
     connect_to(target.on(), &target.credentials)
 }
 
-/// Connects to the drive at this address.
-pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
+/// Who connects, with its keys.
+pub fn identity(credentials: &Credentials) -> Result<Identity> {
     let mut identity = Identity::new(nqn_of(credentials)?);
     identity.chap = chap(credentials)?;
     let psk = credentials.tls_psk.as_ref().filter(|secret| !secret.is_empty());
     identity.tls = psk.map(|secret| secret.read("--tls-psk")).transpose()?;
+    Ok(identity)
+}
+
+/// Connects to the drive at this address.
+pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
+    let identity = identity(credentials)?;
     let limit = Duration::from_secs(credentials.wait.into());
     let attempt = || Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity);
     host::retry(limit, attempt).map_err(|error| {

@@ -1,14 +1,28 @@
-//! The live view of a drive: what `--ui` and its companions ask for.
+//! The live view of a drive: what `tranche serve --ui` and `tranche ui` ask for.
 
+use crate::args::ServeUi;
+use crate::connect::{PATIENCE, connect, identity};
+use crate::options::Output;
+use crate::signals::asked_by;
+use crate::{print_json_line, print_text};
 use anyhow::{Context, Result, anyhow, bail};
+use host::{Host, SocketTransport, Transport};
+use nvme::NSID_ALL;
+use serde_json::json;
+use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::File;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::Ordering;
+use std::time::Duration;
 use ui::{Listener, Options, Token};
 
 /// Where reports of studies are if nothing else is said.
 const STUDIES: &str = "out";
+/// How often it looks whether it is to end.
+const LOOK: Duration = Duration::from_millis(50);
+const FAILED: &str = "cannot serve the live view";
 /// More than a token and a line end.
 const TOKEN_FILE: u64 = 4096;
 
@@ -34,7 +48,7 @@ impl LiveView {
             );
         }
         if let Some(dir) = studies.filter(|dir| !dir.is_dir()) {
-            bail!("--ui-studies: {} is no directory", dir.display());
+            bail!("the directory of reports: {} is no directory", dir.display());
         }
         let default = || Some(PathBuf::from(STUDIES)).filter(|dir| dir.is_dir());
         let studies = studies.map(Path::to_owned).or_else(default);
@@ -44,13 +58,54 @@ impl LiveView {
     /// Serves the view of a drive of this process, which hosts find at `address`.
     pub fn start(self, drive: run::Handle, address: String) -> Result<ui::Ui> {
         let options = Options { address, ..self.options };
-        ui::Ui::of_handle(self.listener, options, drive).context("cannot serve the live view")
+        ui::Ui::of_handle(self.listener, options, drive).context(FAILED)
     }
+
+    /// Serves the view of a drive that `connect` reaches, which hosts find at `address`.
+    fn start_on<T: Transport + 'static>(
+        self,
+        address: String,
+        connect: impl FnMut() -> Result<Host<T>, host::Error> + Send + 'static,
+    ) -> Result<ui::Ui> {
+        let options = Options { address, ..self.options };
+        ui::Ui::start(self.listener, options, connect).context(FAILED)
+    }
+}
+
+/// `tranche ui`: the view of a drive of another process, until a signal comes.
+pub fn serve(options: &ServeUi, output: Output) -> Result<()> {
+    let ended = asked_by(&[SIGINT, SIGTERM])?;
+    let view = LiveView::listen(&options.listen, options.token.as_deref(), options.studies.as_deref())
+        .context("choose another place with --listen, or any port that is free with --listen 127.0.0.1:0")?;
+    let mut host = connect(&options.target)?;
+    let on = options.target.on().clone();
+    if let Err(error) = host.namespace_statistics(NSID_ALL) {
+        let why = format!(
+            "{on} is no drive of Tranche: the live view needs the log Namespace Statistics (D8h), and `tranche top` does without"
+        );
+        return Err(anyhow::Error::from(error).context(why));
+    }
+    let identity = identity(&options.target.credentials)?;
+    let at = on.to_string();
+    let mut first = Some(host);
+    let again = move || match first.take() {
+        Some(host) => Ok(host),
+        None => Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity),
+    };
+    let ui = view.start_on(at, again)?;
+    match output {
+        Output::Json => print_json_line(&json!({ "ui": ui.url() }))?,
+        Output::Text => print_text(&format!("ready ui={}", ui.url()))?,
+    }
+    while !ended.load(Ordering::Relaxed) {
+        std::thread::sleep(LOOK);
+    }
+    Ok(())
 }
 
 /// Reads the file with the token. One that others can read is warned of.
 fn read_token(path: &Path) -> Result<Token> {
-    let failed = || format!("--ui-token: cannot read the file {}", path.display());
+    let failed = || format!("the token: cannot read the file {}", path.display());
     let file = File::open(path).with_context(failed)?;
     if file.metadata().is_ok_and(|meta| meta.permissions().mode() & 0o077 != 0) {
         tracing::warn!(
@@ -60,5 +115,5 @@ fn read_token(path: &Path) -> Result<Token> {
     }
     let mut text = String::new();
     file.take(TOKEN_FILE).read_to_string(&mut text).with_context(failed)?;
-    Token::new(text.trim()).map_err(|wrong| anyhow!("--ui-token: the file {}: {wrong}", path.display()))
+    Token::new(text.trim()).map_err(|wrong| anyhow!("the token in the file {}: {wrong}", path.display()))
 }

@@ -111,6 +111,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Id(target) => show::id(&target, output),
         Command::Smart(smart) => show::smart(&smart, output),
         Command::Top(options) => top::top(&options, output),
+        Command::Ui(options) => live_view::serve(&options, output),
         Command::Quota(command) => quota::quota(&command, output),
         Command::Zone(command) => zone::zone(&command, output),
         Command::Store(command) => store::store(&command, output),

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 59] = [
+const ORDER: [&str; 60] = [
     "error",
     "serve",
     "ns-list",
@@ -31,6 +31,7 @@ const ORDER: [&str; 59] = [
     "smart-ocp",
     "smart-memblaze",
     "top",
+    "ui",
     "quota",
     "zone-report",
     "zone",
@@ -78,7 +79,7 @@ const INTRODUCTION: &str = r#"# JSON that commands print
 What every command prints with `--output json`: each field with its type, its unit, and when it is absent or null. Generated from the
 [schemas](#schemas); `UPDATE=1 cargo test -p tranche` writes it anew.
 
-- A command prints one document on standard output. `tranche serve` prints its own when it is ready, and goes on. So does `tranche demo`, which prints a second one at its end.
+- A command prints one document on standard output. `tranche serve` prints its own when it is ready, and goes on. So do `tranche ui`, and `tranche demo`, which prints a second one at its end.
 - An error is [one object](#an-error) in the last line of standard error. A command whose check fails prints its document as well.
 - `tranche completions` prints a script. `--output` does not change that.
 - `results` is the file or the directory that the command has written. For people the same stands in the last line of standard error:

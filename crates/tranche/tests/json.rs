@@ -340,6 +340,8 @@ fn documents_are_as_they_are_described() {
     c.seen.extend(["cache-serve", "cache-status"].map(str::to_owned));
     // Two lines: `tests/demo.rs`.
     c.seen.extend(["demo", "demo-done"].map(str::to_owned));
+    // It goes on: `tests/ui.rs`.
+    c.seen.insert("ui".to_owned());
     assert_eq!(c.seen, schema::names().into_iter().collect());
 }
 

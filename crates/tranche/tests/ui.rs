@@ -1,12 +1,14 @@
-//! `tranche serve --ui`: the live view of a drive that is served.
+//! `tranche serve --ui`, and `tranche ui`: the live view of a drive that is served.
 
 #[path = "../../ui/tests/support/mod.rs"]
 mod ui_support;
 
 mod common;
+#[path = "common/schema.rs"]
+mod schema;
 
 use common::{Served, TRANCHE, at, text};
-use std::io::Read;
+use std::io::{BufRead, BufReader, Read};
 use std::net::TcpStream;
 use std::os::unix::fs::PermissionsExt;
 use std::path::Path;
@@ -116,4 +118,64 @@ fn beyond_loopback_the_token_of_a_file_opens_it() {
     assert!(said.contains("without TLS") && said.contains("chmod 600"), "{said}");
     assert!(!said.contains("correct-horse"), "{said}");
     assert_eq!(served.end(), Some(0));
+}
+
+/// A view of a drive of another process sees it, changes it, and finds it again when it comes back.
+#[test]
+fn a_drive_of_another_process_is_seen_and_changed() {
+    let dir = tempfile::tempdir().unwrap();
+    let drive = at(dir.path(), "drive.toml");
+    std::fs::write(&drive, DRIVE).unwrap();
+    let socket = at(dir.path(), "socket");
+    let on = format!("unix://{socket}");
+    let serve = || Served::start(&["--drive", &drive, "--unix", &socket]);
+    let served = serve();
+    let viewer = Served::run(Command::new(TRANCHE).args(["ui", "--on", &on, "--listen", "127.0.0.1:0"]));
+    let view = address(&viewer);
+    let state = ask(&view, "GET /api/state", "").json();
+    assert_eq!((&state["drive"]["address"], &state["sets"][0]["medium"]), (&on.into(), &"dram".into()));
+    let new = "{\"set\":1,\"size\":1048576,\"lba_bytes\":512,\"attach\":true}";
+    assert!(ask(&view, "POST /api/namespaces", new).json()["nsid"].as_u64().is_some());
+    // A host of the socket may cut the power, as `tranche power-cut` may.
+    assert_eq!(ask(&view, "POST /api/power-cut", "{\"off_ms\":1}").status, 200);
+    drop(served);
+    assert_eq!(ask(&view, "GET /api/state", "").status, 503);
+    std::fs::remove_file(&socket).unwrap_or_default();
+    let again = serve();
+    let state = ask(&view, "GET /api/state", "");
+    assert_eq!((state.status, state.json()["namespaces"].as_array().map(Vec::len)), (200, Some(1)));
+    viewer.signal("TERM");
+    assert_eq!(viewer.end(), Some(0));
+    drop(again);
+}
+
+#[test]
+fn a_view_of_another_process_says_where_it_is_and_what_is_wrong() {
+    let dir = tempfile::tempdir().unwrap();
+    let drive = at(dir.path(), "drive.toml");
+    std::fs::write(&drive, DRIVE).unwrap();
+    let on = format!("unix://{}", at(dir.path(), "socket"));
+    let view = |args: &[&str]| {
+        let mut command = Command::new(TRANCHE);
+        command.args(["ui", "--on", &on, "--output", "json"]).args(args);
+        command
+    };
+    let fails = |args: &[&str]| {
+        let done = view(args).output().unwrap();
+        assert!(!done.status.success() && done.stdout.is_empty());
+        text(&done.stderr)
+    };
+    assert!(fails(&["--listen", "127.0.0.1:0"]).contains("no drive at"));
+    let _served = Served::start(&["--drive", &drive, "--unix", &at(dir.path(), "socket")]);
+    assert!(fails(&["--listen", "0.0.0.0:0"]).contains("--token"));
+    assert!(fails(&["--listen", "127.0.0.1:0", "--studies", &drive]).contains("is no directory"));
+    let mut viewer = view(&["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
+    let mut line = String::new();
+    BufReader::new(viewer.stdout.take().unwrap()).read_line(&mut line).unwrap();
+    let said = serde_json::from_str(&line).unwrap();
+    schema::check("ui", &said);
+    let taken = said["ui"].as_str().unwrap().trim_start_matches("http://").trim_end_matches('/');
+    assert!(fails(&["--listen", taken]).contains("--listen"));
+    viewer.kill().unwrap();
+    viewer.wait().unwrap();
 }
