@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 59] = [
+const ORDER: [&str; 60] = [
     "error",
     "serve",
     "ns-list",
