@@ -51,7 +51,6 @@ fn settings(
 /// The runs of a sweep, in their order. A trace need not be there.
 #[pyfunction]
 #[pyo3(signature = (load, drive, *, nsid, precondition, contents, seed, set))]
-#[expect(clippy::too_many_arguments, reason = "options that Python names")]
 pub fn planned(
     load: &Load,
     drive: &Profile,

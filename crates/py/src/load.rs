@@ -69,7 +69,6 @@ impl Load {
 
     #[staticmethod]
     #[pyo3(signature = (path, *, speed = None, depth = None, fold = "wrap", devices = None, action = 'Q', format = None))]
-    #[expect(clippy::too_many_arguments, reason = "options that Python names")]
     fn trace(
         path: PathBuf,
         speed: Option<f64>,
