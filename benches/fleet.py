@@ -1,10 +1,11 @@
 #!/usr/bin/env python3
-"""How much of the workers' time a fleet gives to its runs: the sum of the runs' CPU time over workers x wall time.
+"""How much of the workers' time a fleet gives to its runs: the sum of the runs' CPU time, and of their wall time, over workers x wall time.
 
     usage: benches/fleet.py [--runs 64] [--workers 2] [--seconds 2] [--executor ray|local|both]
 
 It needs the package: target/tools/python-*/bin/python after scripts/python.sh. The drive is preconditioned, the load is random writes, and each run
-differs by its seed. The time counts from the first task on: a cluster of Ray that starts, and workers that import the package, are told beside it.
+differs by its seed. Wall time is told with the start of a cluster of Ray, and from the first task on. Where other programs use the processors, only the
+runs' wall time says something of the fleet.
 """
 
 import argparse
@@ -26,8 +27,12 @@ cell = "tlc"
 capacity = "2GiB"
 spare = "28%"
 channels = 4
-dies = 2
+dies = 8
+planes = 1
+nand_page = "16KiB"
+pages_per_block = 96
 rated_cycles = 3000
+timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s", suspend = "5us", resume = "5us", max_suspends = 8 }
 [[namespace]]
 size = "1GiB"
 attach = "all"
@@ -59,18 +64,17 @@ def main() -> None:
 
         with tempfile.TemporaryDirectory() as directory:
             executor = fleet.LocalExecutor(options.workers) if name == "local" else fleet.RayExecutor(workers=options.workers)
-            began = time.monotonic()
+            began, used = time.monotonic(), time.process_time()
             found = fleet.run(of, directory, executor, scratch=Path(directory) / "node", progress=seen)
-            wall = time.monotonic() - began
+            wall, driver = time.monotonic() - began, time.process_time() - used
             assert found.done == options.runs, found
             rows = pyarrow.parquet.read_table(Path(directory) / "runs").to_pylist()
-        whole = options.workers * wall
         cpu, task = sum(row["task_cpu_seconds"] for row in rows), sum(row["task_seconds"] for row in rows)
-        started = max(row["finished"] for row in rows).timestamp() - min(row["finished"].timestamp() - row["task_seconds"] for row in rows)
-        print(
-            f"{name:<6} wall {wall:.1f} s: runs' CPU {cpu / whole:.1%}, runs' time {task / whole:.1%}; "
-            f"from the first task to the last result {started:.1f} s: runs' CPU {cpu / (options.workers * started):.1%}"
-        )
+        since = wall if not first else wall - (first[0] - began)
+        for what, seconds in (("in all", wall), ("since the first task was given", since)):
+            whole = options.workers * seconds
+            print(f"{name:<6} {seconds:6.1f} s {what:<31} runs' CPU {cpu / whole:6.1%}, runs' time {task / whole:6.1%}")
+        print(f"{name:<6} the driver took {driver / cpu:.1%} of the runs' CPU time")
 
 
 if __name__ == "__main__":

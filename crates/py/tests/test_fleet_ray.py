@@ -8,7 +8,8 @@ from pathlib import Path
 
 import pytest
 
-from test_fleet import DRIVE, LONG, OTHER, TRACES, Inline, caches, digests, rows, small
+import tranche
+from test_fleet import DRIVE, LONG, MANY, OTHER, TRACES, Inline, caches, command, digests, rows, said, small, spec, until
 from tranche import fleet
 
 # Ray leaves warnings behind.
@@ -89,6 +90,25 @@ def test_a_worker_is_killed_in_the_middle(tmp_path: Path) -> None:
     assert digests(tmp_path / "ray") == digests(tmp_path / "here")
     # Nobody else did what was done: there is nothing left.
     assert fleet.run(of, tmp_path / "ray", Inline()).done == 32
+
+
+def test_the_head_is_killed_in_the_middle(tmp_path: Path) -> None:
+    path = spec(tmp_path, MANY)
+    (tmp_path / "job.fio").write_text(LONG.text)
+    out = tmp_path / "out"
+    # The cluster is of the driver, and ends with it.
+    driver = command("run", path, "--out", out, "--ray", "--workers", 2)
+    until(lambda: list((out / "runs").glob("*.parquet")) or driver.poll() is not None)
+    driver.send_signal(signal.SIGKILL)
+    driver.communicate()
+    early = rows(out)
+    assert 0 < len(early) < 40
+    code, text, _ = said("run", path, "--out", out, "--ray", "--workers", 2)
+    assert code == 0 and "40 of 40 runs done, 0 failed" in text
+    whole = rows(out)
+    assert early.items() <= whole.items()
+    for row in list(whole.values())[::13]:
+        assert row["digest"] == tranche.simulate(LONG.load(), tmp_path / "small.toml", seed=row["seed"]).digest
 
 
 def test_what_cannot_be_reached_is_said(tmp_path: Path) -> None:

@@ -166,7 +166,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     try:
         return {"run": _run, "status": _status, "plan": _plan, "samples": _samples}[options.command](options)
     except KeyboardInterrupt:
-        print("\ninterrupted: the same command goes on where it was", file=sys.stderr)
+        print("\ninterrupted" + (": the same command goes on where it was" if options.command == "run" else ""), file=sys.stderr)
         return 130
     except (Error, ValueError, OSError) as error:
         print(f"error: {error}", file=sys.stderr)

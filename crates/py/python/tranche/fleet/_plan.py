@@ -105,7 +105,7 @@ class Plan:
     def assumptions(self) -> tuple[str, ...]:
         """What the numbers rest on, in sentences."""
         runs = "one run" if self.runs_per_trace == 1 else f"{self.runs_per_trace} runs"
-        memory = f"A run takes about {self.memory_per_run / (1 << 30):.1f} GiB, so a node makes {self.runs_per_node} at a time."
+        memory = f"A run takes about {self.memory_per_run / (1 << 30):,.2f} GiB, so a node makes {self.runs_per_node} at a time."
         lines = [
             f"Each volume is a trace of its own, and makes {runs} on {self.drive} (precondition: {self.precondition}).",
             "The rates are those of this machine for generated samples with the mean request size of the set, 70 % writes, at their own times. "
@@ -180,7 +180,8 @@ def plan(
         drive: The drive; of several, the largest one.
         precondition: What it goes through first.
         runs_per_trace: Drives × combinations × seeds.
-        rates: For each set requests per second of a processor. Those that are missing are measured here, which takes seconds.
+        rates: For each set requests per second of a processor. Those that are missing are measured here. That takes seconds, and minutes the first
+            time that a large drive is preconditioned.
         requests: Of each sample that is measured.
         cores_per_node: Processors of a node.
         memory_per_node: Bytes; without, it is enough.

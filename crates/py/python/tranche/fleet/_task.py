@@ -134,6 +134,8 @@ def _run(task: Task) -> tuple[dict[str, Any], str | None]:
             cache=scratch.checkpoints,
             parallel=1,
             interval=task.interval,
+            victim=None,
+            placement=None,
             **_settings(task),
         )
     row = {key: values[0] for key, values in outcome.runs.to_pydict().items()}
