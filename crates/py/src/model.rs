@@ -37,7 +37,7 @@ fn outcome(
 ) -> PyResult<ModelOutcome> {
     let drives = given.end()?;
     let found = interruptible(py, |control| work(&|name| profile(&drives, name), control))?;
-    let found = std::slice::from_ref(&found.map_err(failed)?).to_vec();
+    let found = [found.map_err(failed)?];
     Ok(ModelOutcome {
         document: serde_json::to_string(&found[0]).map_err(failed)?,
         runs: Py::new(py, Table::new(&tables::runs(&found))?)?,
