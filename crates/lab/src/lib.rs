@@ -25,6 +25,19 @@ mod limits;
 pub mod machine;
 pub mod mariadb;
 mod memory;
+/// The databases that studies model, for settings of one's own.
+pub mod models {
+    pub use crate::{
+        doublewrite::sim::{
+            run_model as run_server,
+            server::{Model as Server, Tuning as ServerTuning},
+        },
+        zoned::sim::{
+            run_store,
+            store::{Model as Store, Overwrites, Reads, Space, Tuning as StoreTuning},
+        },
+    };
+}
 pub mod mounted_drive;
 pub mod namespaces;
 pub mod oltp;

@@ -11,7 +11,7 @@ use crate::{
 /// The tables of a study's results. Columns are the same in each row; what a row does not have is null.
 #[derive(Clone, Debug)]
 pub struct Tables {
-    /// A row for each run: the columns of `results.csv`.
+    /// A row for each run, with the figures of `results.csv`.
     pub runs: Sheet,
     /// A row for each namespace of each run: what the drive counted for it.
     pub namespaces: Sheet,
@@ -86,7 +86,8 @@ pub fn runs(variants: &[Variant]) -> Sheet {
     let latencies = names(variants, |run| Box::new(run.latency_ms.keys()));
     let row = |(variant, run): (&Variant, &Run)| {
         let mut figures = place(&variant.name, run.repetition, &run.at, &axes);
-        figures.push(real("seconds", Some(run.seconds)));
+        // Studies have a point of time, too, which is called `seconds`.
+        figures.push(real("measured_seconds", Some(run.seconds)));
         figures.extend(metrics.iter().map(|name| real(name, run.metrics.get(*name).copied())));
         for name in &latencies {
             for (part, get) in PARTS {
@@ -202,7 +203,7 @@ mod tests {
         let tables = Tables::new(&results());
         assert_eq!(
             tables.runs.csv(),
-            "variant,repetition,threads,seconds,lost,tps,commit_p50_ms,commit_p95_ms,commit_p99_ms\n\
+            "variant,repetition,threads,measured_seconds,lost,tps,commit_p50_ms,commit_p95_ms,commit_p99_ms\n\
              a,0,4,2,,10,,,\na,0,8,2,,20,,,\nb,0,8,2,1,5,0.5,0,0\n"
         );
         let namespaces = tables.namespaces.csv();

@@ -2,12 +2,13 @@
 
 use lab::{
     control::Control,
-    doublewrite::{Model, ServerTuning, Variant, run_model},
+    doublewrite::Variant,
+    models::{Overwrites, Reads, Server, ServerTuning, Space, Store, StoreTuning, run_server, run_store},
     results::Variant as Runs,
     tables,
-    zoned::{Overwrites, Placement, Reads, Space, StoreModel, StoreTuning, run_store},
 };
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
+use workload::lsm::Placement;
 
 use crate::{
     error::failed,
@@ -37,7 +38,7 @@ fn outcome(
 ) -> PyResult<ModelOutcome> {
     let drives = given.end()?;
     let found = interruptible(py, |control| work(&|name| profile(&drives, name), control))?;
-    let found = std::slice::from_ref(&found.map_err(failed)?).to_vec();
+    let found = [found.map_err(failed)?];
     Ok(ModelOutcome {
         document: serde_json::to_string(&found[0]).map_err(failed)?,
         runs: Py::new(py, Table::new(&tables::runs(&found))?)?,
@@ -51,7 +52,7 @@ fn outcome(
 pub fn innodb(py: Python<'_>, options: &Bound<'_, PyDict>, seed: u64) -> PyResult<ModelOutcome> {
     let mut given = Given::new("the model of InnoDB", options)?;
     let variants = Variant::ALL.map(|variant| (variant.name(), variant));
-    let mut model = Model { seed, ..Model::default() };
+    let mut model = Server { seed, ..Server::default() };
     given.one("doublewrite", &variants, &mut model.variant)?;
     given.take("connections", &mut model.connections)?;
     given.take("warehouses", &mut model.warehouses)?;
@@ -86,7 +87,7 @@ pub fn innodb(py: Python<'_>, options: &Bound<'_, PyDict>, seed: u64) -> PyResul
     given.maybe("binlog", binlog)?;
     given.maybe("doublewrite_shards", doublewrite_shards)?;
     given.maybe("processors", processors)?;
-    outcome(py, given, move |profiles, control| run_model(&model, profiles, control))
+    outcome(py, given, move |profiles, control| run_server(&model, profiles, control))
 }
 
 /// Where a store is.
@@ -106,7 +107,7 @@ pub fn store(
     seed: u64,
 ) -> PyResult<ModelOutcome> {
     let mut given = Given::new("the model of a store", options)?;
-    let mut model = StoreModel { seed, ..StoreModel::default() };
+    let mut model = Store { seed, ..Store::default() };
     let spaces = [
         ("zones", Where::Zones),
         ("conventional-7", Where::Conventional(Space::Spare7)),

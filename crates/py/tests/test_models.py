@@ -55,7 +55,8 @@ def test_a_server_is_that_of_the_study() -> None:
 
 def test_settings_change_what_they_should() -> None:
     def store(**options: Any) -> ModelRun:
-        return LsmStore(**options).run(seconds=1.0, scale=1024).overwrites
+        # Half of the keys: larger records fit, too.
+        return LsmStore(keys=1_900_000_000, **options).run(seconds=1.0, scale=1024).overwrites
 
     usual = store()
     assert usual.seconds == pytest.approx(1.0, abs=0.05)

@@ -20,10 +20,7 @@ use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use self::engine::Engine;
-pub use self::{
-    sim::server::{Model, Tuning as ServerTuning, run as run_model},
-    variants::{Family, Variant, layout},
-};
+pub use self::variants::{Family, Variant, layout};
 use crate::{
     Findings,
     control::{Control, Progress},

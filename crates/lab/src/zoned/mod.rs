@@ -7,13 +7,8 @@ mod agreement;
 pub mod live;
 pub mod published;
 mod report;
-mod sim;
+pub(crate) mod sim;
 mod tickers;
-
-pub use self::sim::{
-    Overwrites,
-    store::{Model as StoreModel, Placement, Reads, Space, Tuning as StoreTuning, run as run_store},
-};
 
 use std::path::PathBuf;
 

@@ -162,7 +162,7 @@ class Study:
     notes: tuple[str, ...]
     """Plain sentences for the reader: what the figures mean, and why they differ from published ones."""
     runs: Table = field(repr=False, compare=False)
-    """A row for each run: its variant, where in the study it is, and its metrics. The columns of results.csv."""
+    """A row for each run: its variant, where in the study it is, the seconds that were measured, and its metrics by the names of results.csv."""
     namespaces: Table = field(repr=False, compare=False)
     """A row for each namespace of each run: bytes by kind, commands and latencies, as the drive counted them."""
     comparisons: Table = field(repr=False, compare=False)

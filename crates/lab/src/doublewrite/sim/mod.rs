@@ -22,26 +22,24 @@ use anyhow::{Context, Result, bail};
 use run::sim::{Actors, Nanos, Sim, SimTransport};
 use workload::innodb::{Config, Counts, Innodb, PAGE};
 
-use self::drive::StudyVolumes;
-use super::{Settings, Variant, latencies, metrics, published, report as common, whole};
+pub(super) use self::server::{AGING, DEFAULT_PROFILE};
+use self::{drive::StudyVolumes, server::Model};
+use super::{Options, Settings, Variant, latencies, metrics, published, report as common, whole};
 use crate::{
     Findings,
     control::{self, Cancel, Control, Interrupted, Steps},
     counters::{Counters, NamespaceCounts},
     figure::{show, show_size},
+    limits::range,
     memory, parallel,
     results::{Host, Point, Results, Run},
     sim::{Cache, usual_cache},
     sweep::{Profiles, Study},
 };
 
-/// The published drive with short blocks: all of its speed, a hundredth of its capacity.
-pub(super) const DEFAULT_PROFILE: &str = "pblaze5-910-short";
-
 const SECOND: u64 = 1_000_000_000;
 
-/// Seconds for which the drive is loaded before anything is measured, and those of a quick run.
-pub const AGING: u64 = 40;
+/// Seconds for which a quick run loads the drive before anything is measured.
 pub(super) const QUICK_AGING: u64 = 10;
 
 /// Windows in which a point may come to rest. The first that is settled counts, else the last.
@@ -157,6 +155,43 @@ pub(super) fn run_on(
     let text = report::text(&results, options, &page);
     let failure = interrupted.then(|| control::PARTIAL.to_owned());
     Ok(Findings { results, written: Some(options.out.clone()), text, failure })
+}
+
+/// Runs a modelled server with settings of its own. The result is that of the study for this layout and number of connections.
+///
+/// # Errors
+/// A setting that makes no sense, a drive that is too small; an interruption.
+pub fn run_model(
+    model: &Model,
+    profiles: &Profiles<'_>,
+    control: &Control,
+) -> Result<crate::results::Variant> {
+    model.tuning.check()?;
+    range("aging", Some(model.aging), 1, 86_400)?;
+    let settings = Settings::new(&Options {
+        sim: true,
+        connections: vec![model.connections],
+        variants: vec![model.variant],
+        warehouses: Some(model.warehouses),
+        seconds: Some(model.seconds),
+        warmup: Some(model.warmup),
+        buffer_pool: Some(model.buffer_pool),
+        drive: Some(model.drive.clone()),
+        seed: model.seed,
+        ..Options::default()
+    })?;
+    let settings = Settings { aging: model.aging, tuning: model.tuning.clone(), ..settings };
+    let toml = profiles(&settings.drive)?;
+    let progress = Steps::new(control, 2);
+    let cache = Cache::new(usual_cache());
+    let drive = VariantDrive::new(&settings, &toml, model.variant, 0, &cache, control.cancel())?;
+    let mut runs = Vec::new();
+    drive.run(&progress, &mut runs)?;
+    Ok(crate::results::Variant {
+        name: model.variant.name().into(),
+        description: model.variant.description().into(),
+        runs,
+    })
 }
 
 /// What the study took of this machine.

@@ -3,17 +3,13 @@
 use anyhow::Result;
 use workload::innodb::Config;
 
-use super::{
-    super::{Options, Settings, Variant},
-    AGING, DEFAULT_PROFILE, VariantDrive,
-};
-use crate::{
-    control::{Control, Steps},
-    limits::range,
-    results,
-    sim::{Cache, usual_cache},
-    sweep::Profiles,
-};
+use crate::{doublewrite::variants::Variant, limits::range};
+
+/// The published drive with short blocks: all of its speed, a hundredth of its capacity.
+pub const DEFAULT_PROFILE: &str = "pblaze5-910-short";
+
+/// Seconds for which the drive is loaded before anything is measured.
+pub const AGING: u64 = 40;
 
 /// Settings of the modelled server that differ from those of the published one. Names of MySQL's variables stand beside each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -45,7 +41,7 @@ pub struct Tuning {
 }
 
 impl Tuning {
-    fn check(&self) -> Result<()> {
+    pub(super) fn check(&self) -> Result<()> {
         range("instances", self.instances, 1, 64)?;
         range("page_cleaners", self.page_cleaners, 1, 64)?;
         range("scan_depth", self.scan_depth, 100, 1_000_000)?;
@@ -121,37 +117,4 @@ impl Default for Model {
             seed: 1,
         }
     }
-}
-
-/// Runs a modelled server. The result is that of the study for this layout and number of connections.
-///
-/// # Errors
-/// A setting that makes no sense, a drive that is too small; an interruption.
-pub fn run(model: &Model, profiles: &Profiles<'_>, control: &Control) -> Result<results::Variant> {
-    model.tuning.check()?;
-    range("aging", Some(model.aging), 1, 86_400)?;
-    let settings = Settings::new(&Options {
-        sim: true,
-        connections: vec![model.connections],
-        variants: vec![model.variant],
-        warehouses: Some(model.warehouses),
-        seconds: Some(model.seconds),
-        warmup: Some(model.warmup),
-        buffer_pool: Some(model.buffer_pool),
-        drive: Some(model.drive.clone()),
-        seed: model.seed,
-        ..Options::default()
-    })?;
-    let settings = Settings { aging: model.aging, tuning: model.tuning.clone(), ..settings };
-    let toml = profiles(&settings.drive)?;
-    let progress = Steps::new(control, 2);
-    let cache = Cache::new(usual_cache());
-    let drive = VariantDrive::new(&settings, &toml, model.variant, 0, &cache, control.cancel())?;
-    let mut runs = Vec::new();
-    drive.run(&progress, &mut runs)?;
-    Ok(results::Variant {
-        name: model.variant.name().into(),
-        description: model.variant.description().into(),
-        runs,
-    })
 }

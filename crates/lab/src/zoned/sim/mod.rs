@@ -11,17 +11,16 @@ use anyhow::Result;
 use run::Config;
 use workload::lsm::Placement;
 
-pub use self::rocksdb::Overwrites;
 use self::{
     drive::{Chips, Layout},
     raw::Raw,
     rocksdb::Database,
-    store::Tuning,
+    store::{Model, Overwrites, Space, Tuning},
 };
 use super::{Options, Part, published, report};
 use crate::{
     Findings,
-    control::{Control, Steps},
+    control::{Control, Progress, Steps},
     figure::show,
     gather::{Gathered, gather},
     parallel,
@@ -244,6 +243,35 @@ pub(super) fn run_on(
     };
     results.note(report::notes(&results, options, chips.conventional.media()), options.quick);
     publish(results, &options.out, interrupted, report::report)
+}
+
+/// Runs a modelled store with settings of its own: a run of overwrites, and one for each of the reads. They are those of the study for the same set-up.
+///
+/// # Errors
+/// A setting that makes no sense, a drive without zones, a database that does not fit; an interruption.
+pub fn run_store(model: &Model, profiles: &Profiles<'_>, control: &Control) -> Result<Variant> {
+    model.check()?;
+    let options = Options { drive: model.drive.clone(), scale: model.scale, ..Options::default() };
+    options.check()?;
+    let toml = profiles(&model.drive)?;
+    let chips = AllChips::new(&options, &toml)?;
+    let (layout, placement, chips, about) = match model.space {
+        Space::Spare7 => (Layout::Spare7, Placement::None, &chips.conventional, "a conventional namespace"),
+        Space::Spare28 => (Layout::Spare28, Placement::None, &chips.conventional, "a conventional namespace"),
+        Space::Zones(dies, placement) => (chips.zones.layout(dies)?, placement, &chips.zones, "zones"),
+    };
+    let mut progress = Progress::new(control, 1 + model.reads.len() as u64);
+    progress.begin("filling and overwriting");
+    let (compaction, tuning, seed) = (model.compaction_ns, &model.tuning, model.seed);
+    let mut database = Database::new(chips, layout, placement, model.filled(), compaction, tuning, seed, 0)?;
+    let mut runs = vec![database.overwrite(model.overwrites, control)?];
+    progress.end("");
+    for reads in &model.reads {
+        progress.begin("reading beside writes");
+        runs.push(database.read(reads.readers, reads.write_limit, reads.seconds, control)?);
+        progress.end("");
+    }
+    Ok(Variant { name: "store".into(), description: format!("A log-structured store on {about}."), runs })
 }
 
 /// Figures that are compared, of drives and of databases.

@@ -10,7 +10,7 @@ use workload::lsm::{
 use super::{
     drive::{Chips, Layout},
     fitted,
-    store::Tuning,
+    store::{Overwrites, Tuning},
 };
 use crate::{
     control::Control,
@@ -37,15 +37,6 @@ pub(super) struct Database {
     /// Bytes that can be written to the published drive's flash until it is worn out.
     endurance: f64,
     repetition: u32,
-}
-
-/// How long keys are overwritten.
-#[derive(Clone, Copy, PartialEq, Debug)]
-pub enum Overwrites {
-    /// Until so many records of all keys were written, in thousandths.
-    Keys(u64),
-    /// For so many seconds.
-    Seconds(f64),
 }
 
 /// What is measured between two moments.

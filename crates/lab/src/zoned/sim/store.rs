@@ -1,21 +1,21 @@
 //! A modelled log-structured store with settings of its own, on zones or on a conventional namespace of the same chips: what the study runs for one of its set-ups.
 
 use anyhow::Result;
-use workload::lsm::Config;
+use workload::lsm::{Config, Placement};
 
-use super::{
-    super::{Options, published},
-    AllChips,
-    drive::{Chips, Layout},
-    rocksdb::{Database, Overwrites},
-};
 use crate::{
-    control::{Control, Progress},
     limits::range,
-    results::Variant,
-    sweep::Profiles,
+    zoned::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SCALE, published},
 };
-pub use workload::lsm::Placement;
+
+/// How long keys are overwritten.
+#[derive(Clone, Copy, PartialEq, Debug)]
+pub enum Overwrites {
+    /// Until so many records of all keys were written, in thousandths.
+    Keys(u64),
+    /// For so many seconds.
+    Seconds(f64),
+}
 
 /// What the store lies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -142,65 +142,40 @@ pub struct Model {
     pub seed: u64,
 }
 
+impl Model {
+    pub(super) fn check(&self) -> Result<()> {
+        self.tuning.check()?;
+        range("keys", Some(self.keys), 1_000_000, 1 << 40)?;
+        for reads in &self.reads {
+            range("readers", Some(reads.readers), 1, 1024)?;
+            range("seconds", Some(reads.seconds), 0.001, 86_400.0)?;
+        }
+        match self.overwrites {
+            Overwrites::Keys(per_mille) => range("overwrites in thousandths", Some(per_mille), 1, 1_000_000),
+            Overwrites::Seconds(seconds) => range("seconds", Some(seconds), 0.001, 86_400.0),
+        }
+    }
+
+    /// Keys over the published ones.
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
+    pub(super) fn filled(&self) -> f64 {
+        self.keys as f64 / published::KEYS as f64
+    }
+}
+
 impl Default for Model {
     /// The published store on zones of the published drive, overwritten once.
     fn default() -> Self {
-        let study = Options::default();
         Self {
             space: Space::Zones(0, Placement::Lifetime),
             keys: published::KEYS,
             tuning: Tuning::default(),
-            drive: study.drive,
-            scale: study.scale,
-            compaction_ns: study.compaction_ns,
+            drive: DEFAULT_PROFILE.into(),
+            scale: DEFAULT_SCALE,
+            compaction_ns: DEFAULT_COMPACTION_NS,
             overwrites: Overwrites::Keys(1000),
             reads: Vec::new(),
             seed: 1,
         }
     }
-}
-
-/// Runs a modelled store: a run of overwrites, and one for each of the reads. They are those of the study for the same set-up.
-///
-/// # Errors
-/// A setting that makes no sense, a drive without zones, a database that does not fit; an interruption.
-pub fn run(model: &Model, profiles: &Profiles<'_>, control: &Control) -> Result<Variant> {
-    model.tuning.check()?;
-    range("keys", Some(model.keys), 1_000_000, 1 << 40)?;
-    for reads in &model.reads {
-        range("readers", Some(reads.readers), 1, 1024)?;
-        range("seconds", Some(reads.seconds), 0.001, 86_400.0)?;
-    }
-    match model.overwrites {
-        Overwrites::Keys(per_mille) => range("overwrites in thousandths", Some(per_mille), 1, 1_000_000)?,
-        Overwrites::Seconds(seconds) => range("seconds", Some(seconds), 0.001, 86_400.0)?,
-    }
-    let options = Options { drive: model.drive.clone(), scale: model.scale, ..Options::default() };
-    options.check()?;
-    let toml = profiles(&model.drive)?;
-    let chips = AllChips::new(&options, &toml)?;
-    let (layout, placement, chips, about): (Layout, Placement, &Chips, _) = match model.space {
-        Space::Spare7 => (Layout::Spare7, Placement::None, &chips.conventional, "a conventional namespace"),
-        Space::Spare28 => (Layout::Spare28, Placement::None, &chips.conventional, "a conventional namespace"),
-        Space::Zones(dies, placement) => (chips.zones.layout(dies)?, placement, &chips.zones, "zones"),
-    };
-    let mut progress = Progress::new(control, 1 + model.reads.len() as u64);
-    progress.begin("filling and overwriting");
-    let filled = filled(model.keys);
-    let (tuning, seed) = (&model.tuning, model.seed);
-    let mut database = Database::new(chips, layout, placement, filled, model.compaction_ns, tuning, seed, 0)?;
-    let mut runs = vec![database.overwrite(model.overwrites, control)?];
-    progress.end("");
-    for reads in &model.reads {
-        progress.begin("reading beside writes");
-        runs.push(database.read(reads.readers, reads.write_limit, reads.seconds, control)?);
-        progress.end("");
-    }
-    Ok(Variant { name: "store".into(), description: format!("A log-structured store on {about}."), runs })
-}
-
-/// Keys over the published ones.
-#[expect(clippy::cast_precision_loss, reason = "a share")]
-fn filled(keys: u64) -> f64 {
-    keys as f64 / published::KEYS as f64
 }
