@@ -129,13 +129,11 @@ fn a_format_is_known_by_what_only_it_has() {
 /// What `tranche.fleet.samples` of the Python package writes: the same events in four forms.
 #[test]
 fn the_samples_are_of_the_same_events() {
-    let sample = |name: &str| {
-        let path = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/traces").join(name);
-        let text = std::fs::read(&path).unwrap_or_else(|error| panic!("{}: {error}", path.display()));
-        let (events, reader) = all(&text, None);
+    let sample = |text: &str| {
+        let (events, reader) = all(text.as_bytes(), None);
         (events, reader.format(), reader.devices().len())
     };
-    let (alibaba, format, devices) = sample("alibaba.csv");
+    let (alibaba, format, devices) = sample(include_str!("traces/alibaba.csv"));
     assert_eq!((format, devices), (Format::Alibaba, 2));
     assert!(alibaba.len() > 50 && alibaba.iter().any(|e| e.verb == Verb::Read));
     // Each form has its own origin and unit of time.
@@ -146,13 +144,13 @@ fn the_samples_are_of_the_same_events() {
             assert_eq!(*one, Event { at: events[0].at + since / unit * unit, ..*other });
         }
     };
-    for (name, format, unit) in [
-        ("msr.csv", Format::Msr, 1),
-        ("systor.csv", Format::Systor, 1),
-        ("tencent.csv", Format::Tencent, 1_000_000_000),
+    for (text, format, unit) in [
+        (include_str!("traces/msr.csv"), Format::Msr, 1),
+        (include_str!("traces/systor.csv"), Format::Systor, 1),
+        (include_str!("traces/tencent.csv"), Format::Tencent, 1_000_000_000),
     ] {
-        let (events, found, devices) = sample(name);
-        assert_eq!((found, devices), (format, 2), "{name}");
+        let (events, found, devices) = sample(text);
+        assert_eq!((found, devices), (format, 2));
         same(events, unit);
     }
 }
