@@ -13,7 +13,7 @@ from test_fleet import DRIVE, LONG, MANY, OTHER, TRACES, Inline, caches, command
 from tranche import fleet
 
 # Ray leaves warnings behind.
-pytestmark = [pytest.mark.filterwarnings("default")]
+pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.filterwarnings("ignore::tranche.SimulationWarning")]
 __all__ = ["caches"]
 
 

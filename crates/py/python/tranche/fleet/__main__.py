@@ -9,6 +9,7 @@ import re
 import signal
 import sys
 from collections.abc import Sequence
+from typing import NoReturn
 
 from .._tranche import Error
 from ._local import LocalExecutor
@@ -173,9 +174,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         return 1
 
 
-if __name__ == "__main__":
+def _program() -> NoReturn:
     code = main()
     sys.stdout.flush()
     sys.stderr.flush()
     # All is done and written. The threads of pyarrow now and then abort a process whose Python ends.
     os._exit(code)
+
+
+if __name__ == "__main__":
+    _program()
