@@ -174,6 +174,26 @@ impl PlacementConfig {
             (false, false) => Placement::Mixed,
         }
     }
+
+    /// How many streams a set has, those of hosts and those of collection.
+    fn streams(&self, own: &Policies, together: bool) -> Result<(u32, u32), ConfigError> {
+        let policy = own.placement(self.placement(together));
+        let handles = self.handles as usize;
+        let (hosts, relocation) = (policy.host_streams(handles), policy.relocation_streams(handles));
+        let range = |what, value: usize, rule| Err(ConfigError::Range { what, value: value as u64, rule });
+        let most = MAX_HANDLES as usize;
+        if own.placement.is_some() && (handles > 1 || together) {
+            let rule = "with a placement policy of its own a set has one handle, and no gc.together";
+            return range("placement handles", handles, rule);
+        }
+        if !(handles..=most).contains(&hosts) {
+            return range("host streams", hosts, "1 to 64, and one for each placement handle at least");
+        }
+        if !(1..=most).contains(&relocation) {
+            return range("relocation streams", relocation, "1 to 64 are possible");
+        }
+        Ok((hosts as u32, relocation as u32))
+    }
 }
 
 impl ZonesConfig {
@@ -368,10 +388,10 @@ impl Config {
                         let rule = "with gc.together there is one superblock for the host and for collection: 1 is possible";
                         return range("placement handles", placement.handles.into(), rule);
                     }
-                    let streams = policies.streams(*placement, gc.together)?;
+                    let (hosts, relocation) = placement.streams(policies, gc.together)?;
                     // Else streams with a part of a unit each could fill it.
-                    let units = u64::from(streams.hosts) * u64::from(geo.unit_pages.max(atomic));
-                    if u64::from(self.buffer_pages / self.nand_sets()) < units && streams.hosts > 1 {
+                    let units = u64::from(hosts) * u64::from(geo.unit_pages.max(atomic));
+                    if u64::from(self.buffer_pages / self.nand_sets()) < units && hosts > 1 {
                         let rule = "each NAND set's share of the write buffer must hold a program unit for each of its placement handles or host streams";
                         return range("write buffer in pages", self.buffer_pages.into(), rule);
                     }
@@ -383,7 +403,7 @@ impl Config {
                     // Those that are open, those that collection keeps free and collects ahead, and for each further host stream
                     // one in reserve, as all may need another at the same time.
                     let kept = u64::from(gc.low) + u64::from(gc.ahead);
-                    let kept = kept + u64::from(streams.hosts + streams.relocation + streams.hosts - 1);
+                    let kept = kept + u64::from(hosts + relocation + hosts - 1);
                     let needed = kept.saturating_mul(u64::from(geo.pages_per_superblock()));
                     let capacity = u64::from(*capacity_pages);
                     let spare = geo.pages().saturating_sub(capacity);

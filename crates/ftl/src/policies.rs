@@ -1,7 +1,6 @@
 //! Policies of other crates, in place of those that a configuration names.
 
-use crate::config::{ConfigError, MAX_HANDLES, PlacementConfig};
-use crate::placement::PlacementPolicy;
+use crate::placement::{Placement, PlacementPolicy};
 use crate::victim::{GcPolicy, VictimPolicy};
 use std::fmt;
 use std::sync::Arc;
@@ -14,7 +13,7 @@ use std::sync::Arc;
 pub struct Policies {
     /// Which superblock is collected next, in place of [`GcConfig::policy`](crate::GcConfig::policy).
     pub victim: Option<Arc<dyn VictimPolicy>>,
-    /// Where data go, in place of what [`PlacementConfig`] says. Then the set has one placement handle, and its streams are the policy's.
+    /// Where data go, in place of what [`PlacementConfig`](crate::PlacementConfig) says. Then the set has one placement handle, and its streams are the policy's.
     pub placement: Option<Arc<dyn PlacementPolicy>>,
 }
 
@@ -32,42 +31,13 @@ impl Policies {
         }
     }
 
-    /// The streams of a set with these policies.
-    pub(crate) fn streams(&self, named: PlacementConfig, together: bool) -> Result<Streams, ConfigError> {
-        let policy = self.placement(named, together);
-        let handles = named.handles as usize;
-        let (hosts, relocation) = (policy.host_streams(handles), policy.relocation_streams(handles));
-        let range = |what, value: usize, rule| Err(ConfigError::Range { what, value: value as u64, rule });
-        let most = MAX_HANDLES as usize;
-        if self.placement.is_some() && (handles > 1 || together) {
-            let rule = "with a placement policy of its own a set has one handle, and no gc.together";
-            return range("placement handles", handles, rule);
-        }
-        if !(handles..=most).contains(&hosts) {
-            return range("host streams", hosts, "1 to 64, and one for each placement handle at least");
-        }
-        if !(1..=most).contains(&relocation) {
-            return range("relocation streams", relocation, "1 to 64 are possible");
-        }
-        Ok(Streams { hosts: hosts as u32, relocation: relocation as u32 })
-    }
-
-    /// A new policy that places data; `together` says whether collection writes where the host does.
-    pub(crate) fn placement(&self, named: PlacementConfig, together: bool) -> Box<dyn PlacementPolicy> {
+    /// A new policy that places data.
+    pub(crate) fn placement(&self, named: Placement) -> Box<dyn PlacementPolicy> {
         match &self.placement {
             Some(own) => dyn_clone::clone_box(&**own),
-            None => named.placement(together).policy(),
+            None => named.policy(),
         }
     }
-}
-
-/// How many streams a set has.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) struct Streams {
-    /// Those that take what hosts write.
-    pub hosts: u32,
-    /// Those that take what collection moves.
-    pub relocation: u32,
 }
 
 /// Equal are those that are the same objects.

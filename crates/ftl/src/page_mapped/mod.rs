@@ -126,7 +126,8 @@ impl PageMappedSet {
         policies: Policies,
         config: &Config,
     ) -> PageMappedSet {
-        let streams = Streams::new(placement.handles as usize, policies.placement(placement, gc.together));
+        let streams =
+            Streams::new(placement.handles as usize, policies.placement(placement.placement(gc.together)));
         let flash = Flash::new(id, nand, config.durable, streams.hosts() > 1);
         let geo = flash.geo();
         let victims = policies.victim(gc.policy);
