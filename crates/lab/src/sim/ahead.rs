@@ -4,7 +4,11 @@
 use anyhow::Result;
 use run::precondition::kept_as;
 
-use super::{Settings, cache::Cache, cases};
+use super::{
+    cache::Cache,
+    case::Case,
+    settings::{Settings, cases},
+};
 use crate::control::Control;
 
 /// A run that is asked for.
@@ -25,7 +29,7 @@ pub struct Planned {
 /// # Errors
 /// As of [`simulate`](super::simulate), before it begins.
 pub fn planned(options: &Settings) -> Result<Vec<Planned>> {
-    let planned = |case: super::Case| Planned {
+    let planned = |case: Case| Planned {
         memory: case.memory(),
         checkpoint: kept_as(&case.timed(), case.contents, case.precondition, case.seed),
         shown: case.load.in_bytes(&case.parameters),

@@ -17,17 +17,16 @@ mod pool;
 mod replay;
 mod report;
 mod series;
+mod settings;
 mod tally;
 mod watch;
 
 use std::{
-    path::{Path, PathBuf},
+    path::Path,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use nvme::Nsid;
-use run::{Config, policies::Policies};
 use serde_json::{Value, json};
 
 pub use self::{
@@ -35,6 +34,7 @@ pub use self::{
     cache::usual_cache,
     load::{Format, LoadFile},
     replay::TraceOptions,
+    settings::Settings,
 };
 pub(crate) use self::{
     cache::Cache,
@@ -43,51 +43,17 @@ pub(crate) use self::{
 };
 use self::{
     case::{Case, RunResult},
-    keys::Variable,
+    settings::cases,
 };
 pub use crate::sweep::sheet::{Column, Figure, FigureKind, Sheet};
 use crate::{
     Findings, bench,
     control::{self, Control},
     figure, memory,
-    results::{Host, Overwrite},
-    sweep::{axes, no_place, settings, sheet::Row},
+    results::Host,
+    sweep::sheet::Row,
 };
 pub use run::{Precondition, sim::Contents};
-
-/// A simulation: one run, or one for each combination of what is varied.
-#[derive(Clone, Debug)]
-pub struct Settings {
-    /// What is put on the drive.
-    pub load: LoadFile,
-    /// What the drive is called, in results and messages.
-    pub drive: String,
-    /// The drive's TOML. The drive is new. Its modelled times count, even if its TOML turns timing off.
-    pub toml: String,
-    /// Namespace of everything; `None`: those that jobs name, else the first, and of other loads than fio's as many as they need.
-    pub nsid: Option<Nsid>,
-    /// What the drive goes through first.
-    pub precondition: Precondition,
-    /// Whether the drive keeps what is written to it, so that jobs may verify.
-    pub contents: Contents,
-    /// Seed of everything random, where `set` names none. Seed 1 does the I/Os that the load generator does.
-    pub seed: u64,
-    /// What is varied: `KEY=A,B,…`, once for each key (docs/sim.md).
-    pub set: Vec<String>,
-    /// Directory for results.parquet, results.json and results.csv, and series.parquet with an interval; `None`: none is written.
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
-    pub overwrite: Overwrite,
-    /// Where preconditioned drives are kept for the next time, up to 16 GiB of them ([`usual_cache`]); `None`: none is.
-    pub cache: Option<PathBuf>,
-    /// Nanoseconds of virtual time in each interval of a time series; `None`: there is none.
-    pub interval: Option<u64>,
-    /// Policies of one's own for each NVM Set on flash. With them no preconditioned drive is kept, or taken from earlier: it is what its
-    /// policies made of it.
-    pub policies: Policies,
-    /// Runs at the same time; `None`: one for each processor, as far as the drives fit in memory.
-    pub parallel: Option<usize>,
-}
 
 /// Nanoseconds of an interval, at least.
 const SHORTEST: u64 = 1000;
@@ -189,58 +155,6 @@ fn failure(mut problems: Vec<String>, interrupted: bool) -> Option<String> {
         problems.push(control::PARTIAL.to_owned());
     }
     (!problems.is_empty()).then(|| bench::lines(problems))
-}
-
-/// The runs that are asked for, each looked at as far as that can be done before it runs.
-fn cases(options: &Settings) -> Result<Vec<Case>> {
-    let axes = axes::parse(&options.set)?;
-    let toml = &options.toml;
-    let drive = || format!("the drive {}", options.drive);
-    Config::from_toml(toml).with_context(drive)?;
-    let base = Variable {
-        drive: toml::from_str(toml).with_context(drive)?,
-        load: options.load.clone(),
-        precondition: options.precondition,
-        contents: options.contents,
-        seed: options.seed,
-    };
-    let available = memory::available();
-    let mut cases = Vec::new();
-    for parameters in axes::product(&axes)? {
-        let mut variable = base.clone();
-        for (key, value) in &parameters {
-            variable.set(key, value).with_context(|| format!("--set {key}={value}"))?;
-        }
-        let described = || match parameters.is_empty() {
-            true => drive(),
-            false => settings(&parameters),
-        };
-        let toml = toml::to_string(&variable.drive).with_context(described)?;
-        let mut config = match parameters.is_empty() {
-            true => Config::from_toml(&toml).with_context(described)?,
-            false => Config::from_toml(&toml).map_err(no_place).with_context(described)?,
-        };
-        config.ftl.set_policies(&options.policies);
-        config.ftl.check().with_context(described)?;
-        let case = Case {
-            config,
-            media: media(&variable.drive),
-            tiers: variable.drive.contains_key("cache"),
-            load: variable.load,
-            nsid: options.nsid,
-            precondition: variable.precondition,
-            contents: variable.contents,
-            seed: variable.seed,
-            interval: options.interval,
-            parameters: parameters.clone(),
-        };
-        match parameters.is_empty() {
-            true => case.check(available)?,
-            false => case.check(available).with_context(described)?,
-        }
-        cases.push(case);
-    }
-    Ok(cases)
 }
 
 /// How many runs at the same time: as wanted, or one for each processor as far as memory goes.
@@ -408,11 +322,4 @@ fn write(out: &Path, options: &Settings, runs: &[(&Case, Result<RunResult>)], re
         std::fs::write(&path, content).with_context(|| format!("writing {}", path.display()))?;
     }
     Ok(())
-}
-
-/// The media of a drive's NVM Sets.
-fn media(drive: &toml::Table) -> Vec<String> {
-    let sets = drive.get("set").and_then(toml::Value::as_array).cloned().unwrap_or_default();
-    let medium = |set: toml::Value| set.get("media").and_then(toml::Value::as_str).map(str::to_owned);
-    sets.into_iter().map(|set| medium(set).unwrap_or_default()).collect()
 }
