@@ -147,7 +147,20 @@ impl Replay {
         self.devices = Some(tier.into_devices());
     }
 
+    /// Goes on until nothing is dirty, or nothing more is done about it.
+    fn clean(&mut self) {
+        let Some(tier) = &mut self.tier else { return };
+        while tier.core().status().dirty > 0 && tier.next_work() < Nanos::MAX {
+            self.now = tier.next_work().max(self.now);
+            tier.settle(self.now);
+        }
+    }
+
     fn table(&mut self, mode: Mode, policy: PolicyKind, ends: Nanos) {
+        if mode == Mode::Passthrough {
+            // The guest's cache was clean, or dm-cache would not have taken the table. Here migrations may be slower than the guest's were.
+            self.clean();
+        }
         self.close();
         self.config = Config { mode, policy, ..self.config };
         let devices = self.devices.take().expect("the devices");
