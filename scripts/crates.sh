@@ -23,8 +23,8 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 1' INT TERM
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/Cargo.toml" | head -1)
-# Dependencies within the workspace: their packages' names, and the version that a package needs beside a path.
-sed -E -e "s|^([a-z-]+) = \{ path = \"(crates/[a-z-]+)\"|\1 = { package = \"tranche-\1\", version = \"=$version\", path = \"\2\"|" -e 's/^publish = false/publish = true/' \
+# Dependencies within the workspace: their packages' names, and the version that a package needs beside a path. Examples are no packages.
+sed -E -e "s|^([a-z-]+) = \{ path = \"(crates/[a-z-]+)\"|\1 = { package = \"tranche-\1\", version = \"=$version\", path = \"\2\"|" -e 's/^publish = false/publish = true/' -e 's|, "examples/\*"||' \
     "$here/Cargo.toml" >"$work/Cargo.toml"
 cp "$here/README.md" "$here/LICENSE" "$work"
 names=
