@@ -6,47 +6,12 @@ use lab::sim::{Settings, planned as runs, prepare as prepare_drives};
 use nvme::Nsid;
 use pyo3::prelude::*;
 
-use crate::{
-    error::failed,
-    interrupt::interruptible,
-    load::Load,
-    profile::Profile,
-    simulate::{contents, precondition},
-};
+use crate::{error::failed, interrupt::interruptible, load::Load, profile::Profile, simulate::settings};
 
 type Parameters = Vec<(String, String)>;
 
 /// A run: its parameters, the same as they stand in results, the bytes of memory that it takes, and the file of its preconditioned drive.
 type Planned = (Parameters, Parameters, u64, Option<String>);
-
-#[expect(clippy::too_many_arguments, reason = "options that Python names")]
-fn settings(
-    load: &Load,
-    drive: &Profile,
-    nsid: Option<Nsid>,
-    how: &str,
-    kept: &str,
-    seed: u64,
-    set: Vec<String>,
-    cache: Option<PathBuf>,
-) -> PyResult<Settings> {
-    Ok(Settings {
-        load: load.0.clone(),
-        drive: drive.name.clone(),
-        toml: drive.toml.clone(),
-        nsid,
-        precondition: precondition(how)?,
-        contents: contents(kept)?,
-        seed,
-        set,
-        out: None,
-        interval: None,
-        overwrite: lab::results::Overwrite::default(),
-        cache,
-        policies: Default::default(),
-        parallel: Some(1),
-    })
-}
 
 /// The runs of a sweep, in their order. A trace need not be there.
 #[pyfunction]
@@ -60,7 +25,7 @@ pub fn planned(
     seed: u64,
     set: Vec<String>,
 ) -> PyResult<Vec<Planned>> {
-    let settings = settings(load, drive, nsid, precondition, contents, seed, set, None)?;
+    let settings = settings(load, drive, nsid, precondition, contents, seed, set)?;
     let all = runs(&settings).map_err(failed)?;
     Ok(all.into_iter().map(|run| (run.parameters, run.shown, run.memory, run.checkpoint)).collect())
 }
@@ -80,6 +45,7 @@ pub fn prepare(
     set: Vec<String>,
     cache: PathBuf,
 ) -> PyResult<()> {
-    let settings = settings(load, drive, nsid, precondition, contents, seed, set, Some(cache))?;
+    let settings =
+        Settings { cache: Some(cache), ..settings(load, drive, nsid, precondition, contents, seed, set)? };
     interruptible(py, |control| prepare_drives(&settings, control))?.map_err(failed)
 }

@@ -30,7 +30,7 @@ pub struct Outcome {
     series: Option<Py<Table>>,
 }
 
-pub fn precondition(name: &str) -> PyResult<Precondition> {
+fn precondition(name: &str) -> PyResult<Precondition> {
     Ok(match name {
         "none" => Precondition::None,
         "fill" => Precondition::Fill,
@@ -39,7 +39,7 @@ pub fn precondition(name: &str) -> PyResult<Precondition> {
     })
 }
 
-pub fn contents(name: &str) -> PyResult<Contents> {
+fn contents(name: &str) -> PyResult<Contents> {
     Ok(match name {
         "none" => Contents::None,
         "memory" => Contents::Memory,
@@ -62,6 +62,34 @@ fn nanos(seconds: f64) -> PyResult<u64> {
 pub enum CacheArgument {
     Usual(bool),
     Directory(PathBuf),
+}
+
+/// What is simulated: one run at a time, without files, a time series, or preconditioned drives that are kept.
+pub fn settings(
+    load: &Load,
+    drive: &Profile,
+    nsid: Option<Nsid>,
+    precondition: &str,
+    contents: &str,
+    seed: u64,
+    set: Vec<String>,
+) -> PyResult<Settings> {
+    Ok(Settings {
+        load: load.0.clone(),
+        drive: drive.name.clone(),
+        toml: drive.toml.clone(),
+        nsid,
+        precondition: self::precondition(precondition)?,
+        contents: self::contents(contents)?,
+        seed,
+        set,
+        out: None,
+        interval: None,
+        overwrite: lab::results::Overwrite::default(),
+        cache: None,
+        policies: run::policies::Policies::default(),
+        parallel: Some(1),
+    })
 }
 
 /// What `tranche sim` does, without files.
@@ -88,24 +116,15 @@ pub fn simulate(
     }
     let own = Policies::new(py, victim, placement)?;
     let settings = Settings {
-        load: load.0.clone(),
-        drive: drive.name.clone(),
-        toml: drive.toml.clone(),
-        nsid,
-        precondition: self::precondition(precondition)?,
-        contents: self::contents(contents)?,
-        seed,
-        set,
-        out: None,
         interval: interval.map(nanos).transpose()?,
         policies: own.policies.clone(),
-        overwrite: lab::results::Overwrite::default(),
         cache: match cache {
             CacheArgument::Usual(true) => usual_cache(),
             CacheArgument::Usual(false) => None,
             CacheArgument::Directory(path) => Some(path),
         },
         parallel,
+        ..settings(load, drive, nsid, precondition, contents, seed, set)?
     };
     let found = interruptible(py, |control| {
         own.cancels(control.cancel());
