@@ -29,8 +29,8 @@ const ACTIONS: [(&str, ZoneSendAction); 5] = [
     ("offline", ZoneSendAction::OFFLINE),
 ];
 
-/// A zone: its number, first block, write pointer, blocks that can be written, state, whether it has a Zone Random Write Area, whether the drive finished it, recommends to
-/// finish it, or to reset it, and its descriptor extension, if it has one.
+/// A zone: its number, first block, write pointer, blocks that can be written, and state. Then four flags: it has a Zone Random Write Area, the drive finished it,
+/// recommends to finish it, recommends to reset it. Last its descriptor extension, if it has one.
 type ZoneRow<'py> =
     (u64, u64, Option<u64>, u64, &'static str, bool, bool, bool, bool, Option<Bound<'py, PyBytes>>);
 /// What a zoned namespace is: zones, blocks from one to the next, bytes of a block, bytes of an extension, most active zones, most open ones, blocks of an append at most; and
