@@ -169,8 +169,8 @@ impl PageMappedSet {
     /// Chooses the next superblock to collect; whether there is one that gives something.
     fn choose_victim(&mut self) -> bool {
         let superblocks = self.flash.superblocks();
-        let sealed =
-            || superblocks.iter().filter(|(_, b)| b.state == SuperblockState::Sealed && b.programs == 0);
+        let is_sealed = |b: &Superblock| b.state == SuperblockState::Sealed && b.programs == 0;
+        let sealed = || superblocks.iter().filter(|(_, b)| is_sealed(b));
         let now = superblocks.sealed_count();
         // Superblocks lose usable pages with their bad blocks, and may hold more than they would take again.
         // What is moved fills whole units.
@@ -185,11 +185,16 @@ impl PageMappedSet {
         };
         let gives = |c: &Candidate| c.valid.next_multiple_of(unit) < c.usable || c.valid == 0;
         let giving = || sealed().map(candidate).filter(gives);
-        let mut victim = self.victims.choose(&mut giving());
-        if victim.is_none_or(|chosen| giving().all(|c| c.superblock != chosen)) {
-            // Hosts and collection must be able to go on.
-            let must = superblocks.free() < 2;
-            victim = must.then(|| GcPolicy::Greedy.policy().choose(&mut giving())).flatten();
+        let is_candidate = |superblock: &u32| {
+            *superblock < self.flash.geo().superblocks && {
+                let chosen = superblocks.get(*superblock);
+                is_sealed(chosen) && gives(&candidate((*superblock, chosen)))
+            }
+        };
+        let mut victim = self.victims.choose(&mut giving()).filter(is_candidate);
+        // Hosts and collection must be able to go on.
+        if victim.is_none() && superblocks.free() < 2 {
+            victim = GcPolicy::Greedy.policy().choose(&mut giving());
         }
         if !self.gc.levelled && superblocks.free() >= 2 {
             let most = superblocks.iter().map(|(_, b)| b.erases).max().unwrap_or(0);
