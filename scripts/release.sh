@@ -1,13 +1,14 @@
 #!/bin/sh
-# Makes everything of a release in out/release: the Debian package, the container image, the static program, the source, the crates, the list of what is in it (SBOM), and
-# their checksums. It publishes nothing, and sets no tag (CONTRIBUTING.md).
+# Makes everything of a release in out/release: the Debian package, the container image, the static program, the wheel of the Python package, the source, the crates, the
+# list of what is in it (SBOM), and their checksums. It publishes nothing, and sets no tag (CONTRIBUTING.md).
 #
 #   usage: scripts/release.sh [--dry-run | --snapshot] VERSION
 #
 # Before it builds, it checks that the tree is committed, that Cargo.toml and CHANGELOG.md say VERSION, and that the tag is free. --dry-run only checks, and says what would
 # be made. --snapshot goes on where a check fails: a release to try.
 #
-# The same commit gives the same files, with the same toolchain and system libraries. TRANCHE and TRANCHE_STATIC name programs that are built already, OUT another directory.
+# The same commit gives the same files, with the same toolchain and system libraries. TRANCHE and TRANCHE_STATIC name programs that are built already, TRANCHE_WHEEL a wheel,
+# OUT another directory.
 set -eu
 # What programs print is read below.
 export LC_ALL=C
@@ -48,7 +49,7 @@ tagged=$(git rev-parse -q --verify "refs/tags/v$version^{commit}" || true)
 case $mode in
 dry-run)
     [ -z "$refused" ] || fail "$version would be refused"
-    say "would make in $out: the source, tranche_$version-1_*.deb, the image and the static program, crates, SBOM, SHA256SUMS"
+    say "would make in $out: the source, tranche_$version-1_*.deb, the image and the static program, the wheel, crates, SBOM, SHA256SUMS"
     exit
     ;;
 release) [ -z "$refused" ] || fail "$version is refused; --snapshot makes it all the same, to try" ;;
@@ -87,6 +88,14 @@ install -m 755 "$TRANCHE_STATIC" "$work/tranche"
 strip --strip-unneeded "$work/tranche"
 tar --create --format ustar --mtime "@$SOURCE_DATE_EPOCH" --numeric-owner --owner 0 --group 0 --directory "$work" tranche |
     gzip -9n >"$out/$name-$architecture-linux.tar.gz"
+
+# The Python package
+
+if [ -z "${TRANCHE_WHEEL-}" ]; then
+    RUSTFLAGS=$remap scripts/python.sh --wheel "$work/wheel"
+    TRANCHE_WHEEL=$(echo "$work"/wheel/tranche-"$stated"-*.whl)
+fi
+cp "$TRANCHE_WHEEL" "$out"
 
 # Crates, as `cargo package` makes them
 
