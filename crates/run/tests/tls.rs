@@ -16,7 +16,8 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(20);
+/// Less than the 30 s after which the drive shows out who was not let in, unless told.
+const PATIENCE: Duration = Duration::from_secs(25);
 
 fn nqn(name: &str) -> Nqn {
     format!("nqn.2026-11.test:{name}").parse().unwrap()
