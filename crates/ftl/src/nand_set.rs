@@ -11,7 +11,7 @@ use crate::volume::{Extent, Volume, VolumeId, Volumes};
 use crate::write::Write;
 use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use crate::zoned::Zones;
-use media::{FaultPlan, Nanos, Slot, Spare};
+use media::{DieTimes, FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
 
 /// See the module.
@@ -196,6 +196,10 @@ impl NvmSet for NandSet {
 
     fn busy_units(&self, now: Nanos) -> Option<u32> {
         Some(self.mapped.flash().busy_dies(now))
+    }
+
+    fn unit_times(&self) -> Option<Vec<DieTimes>> {
+        Some(self.mapped.flash().die_times())
     }
 
     fn superblocks(&self, range: Range<u32>) -> Vec<SuperblockInfo> {

@@ -11,7 +11,7 @@ use crate::volume::{Extent, Volume, VolumeId};
 use crate::write::Write;
 use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use enum_dispatch::enum_dispatch;
-use media::{FaultPlan, Nanos, Slot, Spare};
+use media::{DieTimes, FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
 
 /// What a power cut leaves of a set beside its medium.
@@ -107,6 +107,11 @@ pub(crate) trait NvmSet {
 
     /// How many of its independent units ([`SetProperties::units`]) work at `now`, as far as it knows that: flash does.
     fn busy_units(&self, _now: Nanos) -> Option<u32> {
+        None
+    }
+
+    /// For how long each of its units was asked to work since the power came, as far as it knows that: flash does.
+    fn unit_times(&self) -> Option<Vec<DieTimes>> {
         None
     }
 

@@ -12,7 +12,7 @@ use crate::volume::{Extent, Volume, VolumeId};
 use crate::write::Write;
 use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use enum_dispatch::enum_dispatch;
-use media::{FaultPlan, Nanos, Slot, Spare};
+use media::{DieTimes, FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
 
 /// An NVM Set.

@@ -29,7 +29,7 @@ pub use config::ConfigError;
 pub use divide::Divisor;
 pub use fault::{FaultPlan, Faulty};
 pub use memory::{Memory, MemoryConfig, MemoryKind};
-pub use nand::{Cell, Nand, NandConfig, NandTiming, Sense};
+pub use nand::{Cell, DieTimes, Nand, NandConfig, NandTiming, Sense};
 pub use rng::Rng;
 pub use state::StateError;
 pub use time::{Events, Nanos, Timeline};

@@ -5,6 +5,7 @@ mod common;
 use common::{shape, shape_with};
 use media::Nanos;
 use nvme::log::LogId;
+use nvme::zerocopy::IntoBytes;
 use run::Precondition;
 use run::precondition::{Origin, preconditioned};
 use run::sim::{ActorTotals, Actors, Checkpoint, CheckpointError, Contents, Sim};
@@ -68,14 +69,19 @@ fn open_loop(iops: u64, seed: u64) -> Job {
     Job::of(&jobs.jobs[0], Space::new(8192, 4096), 0, 0, 0).unwrap()
 }
 
-/// Two hosts on one drive: a slow one with a fixed rate, and one that writes as fast as it can.
-fn neighbours(writer: bool) -> (ActorTotals, u64, ActorTotals) {
+/// A drive whose flash takes time.
+fn with_chips() -> Sim {
     let toml = shape_with("timing = true\nwrite_buffer = \"256KiB\"").toml.replace(
         "rated_cycles = 3000",
         r#"rated_cycles = 3000
 timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }"#,
     );
-    let sim = Sim::new(device::Config::from_toml(&toml).unwrap(), Contents::None).unwrap();
+    Sim::new(device::Config::from_toml(&toml).unwrap(), Contents::None).unwrap()
+}
+
+/// Two hosts on one drive: a slow one with a fixed rate, and one that writes as fast as it can.
+fn neighbours(writer: bool) -> (ActorTotals, u64, ActorTotals) {
+    let sim = with_chips();
     sim.run(1, &mut Mix::new(MixConfig { writes_per_mille: 1000, ..config(0, 1) }), |_| false).unwrap();
     let mut first = sim.host("nqn.2026-11.org.example:first").unwrap();
     let mut second = sim.host("nqn.2026-11.org.example:second").unwrap();
@@ -336,4 +342,65 @@ fn preconditioning_ends_when_asked() {
     let at_once = preconditioned(shape().config, Contents::None, Precondition::Fill, 1, None, &mut |_| false);
     assert!(matches!(at_once, Err(CheckpointError::Interrupted)));
     assert!(told.is_sorted() && told.last().is_some_and(|last| (300..=1000).contains(last)), "{told:?}");
+}
+
+/// A run, and what a host that only looks found between its parts.
+fn watched(looks: u64) -> (ActorTotals, Nanos, Vec<u64>) {
+    let sim = with_chips();
+    let mut host = sim.host("nqn.2026-11.org.example:load").unwrap();
+    let mut actors = sim.actors();
+    actors.add(&mut host, 1, Mix::new(config(700, 3))).unwrap();
+    let mut found = Vec::new();
+    let mut inspector = (looks > 0).then(|| sim.inspect(host.cntlid()).unwrap());
+    loop {
+        let part = 1_000_000_000_u64.checked_div(looks).map_or(Nanos::MAX, |part| sim.now() + Nanos(part));
+        let ended = actors.run_part(part, |_| false);
+        if let Some(inspector) = &mut inspector {
+            let statistics = inspector.namespace_statistics(1).unwrap();
+            found.push(statistics.host_write_commands.get());
+            inspector.smart().unwrap();
+            inspector.set_map(1).unwrap();
+            inspector.quota(1, nvme::feature::Select::CURRENT).unwrap();
+            inspector.nvm_sets().unwrap();
+        }
+        if ended {
+            return (actors.outcome(0), sim.now(), found);
+        }
+    }
+}
+
+#[test]
+fn a_run_that_is_looked_at_is_the_run_that_it_is() {
+    let (alone, end, _) = watched(0);
+    for looks in [10, 997] {
+        let (outcome, ended, found) = watched(looks);
+        assert_eq!((outcome, ended), (alone, end), "{looks} looks in a second");
+        assert!(found.len() > 3 && found.is_sorted() && found.first() < found.last(), "{found:?}");
+    }
+}
+
+#[test]
+fn who_only_looks_sees_what_hosts_are_told_and_changes_nothing() {
+    let sim = Sim::new(shape_with("timing = true").config, Contents::None).unwrap();
+    let mut host = sim.host("nqn.2026-11.org.example:host").unwrap();
+    let mut inspector = sim.inspect(host.cntlid()).unwrap();
+    assert_eq!(inspector.cntlid(), host.cntlid());
+    let now = sim.now();
+    let seen = inspector.identify_namespace(1).unwrap();
+    assert_eq!(sim.now(), now, "it takes no time");
+    assert_eq!(seen.as_bytes(), host.identify_namespace(1).unwrap().as_bytes());
+    assert_eq!(
+        inspector.identify_controller().unwrap().as_bytes(),
+        host.identify_controller().unwrap().as_bytes()
+    );
+    let refused = |error: host::Error| error.status().unwrap();
+    let create = host::namespace_create(8, 0, 1);
+    assert!(refused(inspector.create_namespace(&create).unwrap_err()).is(nvme::Status::INVALID_OPCODE));
+    assert!(refused(inspector.delete_namespace(1).unwrap_err()).is(nvme::Status::INVALID_OPCODE));
+    assert!(inspector.set_map(9).is_err(), "what the drive lacks it lacks here, too");
+    assert!(inspector.io_queue(4).is_err());
+    assert!(sim.inspect(99).is_err(), "there is no such controller");
+    // The controller is the host's, and stays.
+    drop(inspector);
+    host.identify_namespace(1).unwrap();
 }

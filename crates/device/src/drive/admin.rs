@@ -29,6 +29,28 @@ impl Drive {
         self.core.namespaces.iter().any(|(_, namespace)| namespace.zones.is_some())
     }
 
+    /// What a command of the admin queue that only looks would answer now: dword 0 of its completion, and its data. The command is not
+    /// executed: it takes no time, no queue and no link, and nothing counts it. Such are Identify, Get Features, and Get Log Page of logs
+    /// that the drive keeps ready.
+    ///
+    /// # Errors
+    /// The status with which the command would fail. Invalid Opcode for commands that do more than look.
+    pub fn inspect(&self, now: Nanos, id: ControllerId, command: &Command) -> Result<(u32, Vec<u8>), Status> {
+        let parsed = AdminCommand::parse(command)?;
+        let looked =
+            self.core.check_role(id, AdminOpcode(command.opc), &parsed).and_then(|()| match parsed {
+                AdminCommand::Identify(c) => identify::answer(&self.core, &self.identify_inputs(), id, c),
+                AdminCommand::GetFeatures(c) => self.get_features(id, c, now),
+                AdminCommand::GetLogPage(c) => self.inspect_log(id, &c, now),
+                _ => Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() }),
+            });
+        match looked.map_err(|failure| failure.status)? {
+            Reply::Done(dw0) => Ok((dw0, Vec::new())),
+            Reply::Data(data, dw0) => Ok((dw0, data)),
+            Reply::Wide(_) | Reply::Parked => Err(Status::INTERNAL_ERROR),
+        }
+    }
+
     /// Executes a command of an admin queue.
     pub(super) fn submit_admin<S: Contents>(
         &mut self,

@@ -34,34 +34,7 @@ impl Drive {
         c: GetLogPage,
         cx: &mut Cx<'_, S>,
     ) -> AdminResult {
-        if c.ot {
-            // No log has an index (LID Supported and Effects, IOS).
-            return Err(Failure::field(56));
-        }
-        if !c.offset.is_multiple_of(4) {
-            return Err(Failure::field(48));
-        }
-        let is_telemetry = [LogId::TELEMETRY_HOST, LogId::TELEMETRY_CONTROLLER].contains(&c.lid);
-        if is_telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
-            return Err(Failure::field(48));
-        }
-        if is_telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
-            return Err(Failure::field(42));
-        }
-        if c.bytes() > u64::from(self.core.config.max_transfer) {
-            return Err(Failure::field(42));
-        }
-        let length = usize::try_from(c.bytes()).map_err(|_| Failure::field(42))?;
-        let by_namespace = log_table::of(c.lid).is_some_and(|info| info.by_namespace);
-        if c.nsid != 0 && c.nsid != NSID_ALL && !by_namespace {
-            // No other log is kept by namespace.
-            return Err(Failure::field(4));
-        }
-        if let Some(owner) = Vendor::of_log(c.lid)
-            && uuid::chosen(c.uidx)?.is_some_and(|vendor| vendor != owner)
-        {
-            return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
-        }
+        let length = self.check_log(&c)?;
         match c.lid {
             // LSP bit 0: Create Telemetry Host-Initiated Data.
             LogId::TELEMETRY_HOST if c.lsp & 1 != 0 => {
@@ -90,6 +63,44 @@ impl Drive {
             self.clear_event(id, &c, cx)?;
         }
         Ok(Reply::Data(bytes, 0))
+    }
+
+    /// Looks at the fields of a Get Log Page, and says how many bytes it asks for.
+    fn check_log(&self, c: &GetLogPage) -> Result<usize, Failure> {
+        if c.ot {
+            // No log has an index (LID Supported and Effects, IOS).
+            return Err(Failure::field(56));
+        }
+        if !c.offset.is_multiple_of(4) {
+            return Err(Failure::field(48));
+        }
+        let is_telemetry = [LogId::TELEMETRY_HOST, LogId::TELEMETRY_CONTROLLER].contains(&c.lid);
+        if is_telemetry && !c.offset.is_multiple_of(TELEMETRY_BLOCK as u64) {
+            return Err(Failure::field(48));
+        }
+        if is_telemetry && !c.bytes().is_multiple_of(TELEMETRY_BLOCK as u64) {
+            return Err(Failure::field(42));
+        }
+        if c.bytes() > u64::from(self.core.config.max_transfer) {
+            return Err(Failure::field(42));
+        }
+        let by_namespace = log_table::of(c.lid).is_some_and(|info| info.by_namespace);
+        if c.nsid != 0 && c.nsid != NSID_ALL && !by_namespace {
+            // No other log is kept by namespace.
+            return Err(Failure::field(4));
+        }
+        if let Some(owner) = Vendor::of_log(c.lid)
+            && uuid::chosen(c.uidx)?.is_some_and(|vendor| vendor != owner)
+        {
+            return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() });
+        }
+        usize::try_from(c.bytes()).map_err(|_| Failure::field(42))
+    }
+
+    /// The answer of a Get Log Page that changes nothing.
+    pub(super) fn inspect_log(&self, id: ControllerId, c: &GetLogPage, now: Nanos) -> AdminResult {
+        let length = self.check_log(c)?;
+        Ok(Reply::Data(part_of(&self.log(id, c, now)?, c.offset, length)?, 0))
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.

@@ -39,7 +39,9 @@ use crate::config::PAGE;
 use crate::storage::{Record, Storage};
 use crate::volume::SetId;
 use die_queue::DieQueue;
-use media::{Divisor, Faulty, Geometry, Medium, Nand, Nanos, OpStatus, Page, Read, Slot, Spare, Unit};
+use media::{
+    DieTimes, Divisor, Faulty, Geometry, Medium, Nand, Nanos, OpStatus, Page, Read, Slot, Spare, Unit,
+};
 
 /// The flash of an NVM Set.
 #[derive(Clone)]
@@ -103,6 +105,11 @@ impl Flash {
     /// How many dies work at `now`.
     pub fn busy_dies(&self, now: Nanos) -> u32 {
         self.nand.inner().busy_dies(now)
+    }
+
+    /// What each die was asked for.
+    pub fn die_times(&self) -> Vec<DieTimes> {
+        self.nand.inner().die_times().collect()
     }
 
     /// Whether spare areas keep versions and slots, and a journal is kept.

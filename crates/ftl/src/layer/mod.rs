@@ -41,7 +41,7 @@ use crate::sets::Set;
 use crate::storage::{Io, Piece, Record, Section, Storage};
 use crate::volume::{Extent, SetId, Volume, VolumeId, VolumeStats, Volumes};
 use crate::write::Write;
-use media::{FaultPlan, Faulty, MemoryConfig, NandConfig, Nanos, Slot, Spare};
+use media::{DieTimes, FaultPlan, Faulty, MemoryConfig, NandConfig, Nanos, Slot, Spare};
 use std::ops::Range;
 
 /// The media are durable if the drive is.
@@ -659,6 +659,12 @@ impl Ftl {
     /// How many of a set's independent units work at `now`; `None` of a set that does not tell, or is not there.
     pub fn busy_units(&self, set: SetId, now: Nanos) -> Option<u32> {
         self.set(set)?.busy_units(now)
+    }
+
+    /// For how long each of a set's independent units was asked to work since the power came, in order; `None` of a set that does not tell, or
+    /// is not there.
+    pub fn unit_times(&self, set: SetId) -> Option<Vec<DieTimes>> {
+        self.set(set)?.unit_times()
     }
 
     /// Some superblocks of a set, by their numbers; those beyond the last are left out. None of a set that is written in place.

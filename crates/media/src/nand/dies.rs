@@ -22,6 +22,20 @@ struct Die {
     reads_end: Nanos,
     /// When the operation suspended last lets go of the array.
     suspended_at: Nanos,
+    /// What it was asked for since the power came.
+    times: DieTimes,
+}
+
+/// Nanoseconds for which a die was asked to work since the power came. Work counts when it is asked for, so its end may lie ahead. Time for which an
+/// operation is suspended does not count.
+#[derive(Clone, Copy, Default, PartialEq, Eq, Debug)]
+pub struct DieTimes {
+    /// Senses; those that planes do at the same time count once.
+    pub reads: u64,
+    /// Programs.
+    pub programs: u64,
+    /// Erases.
+    pub erases: u64,
 }
 
 /// All dies and channels.
@@ -159,6 +173,8 @@ impl Dies {
             chip.sense_among(now, *plane_free, span, self.rules)
         };
         *plane_free = sensed;
+        let alone = chip.reads_end.max(Nanos(sensed.0.saturating_sub(span.0)));
+        chip.times.reads += sensed.0.saturating_sub(alone.0);
         chip.reads_end = chip.reads_end.max(sensed);
         let transfer = self.transfer[count as usize];
         self.channels[self.channel_of[die as usize] as usize].reserve(now, sensed, transfer) + transfer
@@ -172,6 +188,7 @@ impl Dies {
         let arrived = channel.reserve(now, now, self.transfer_unit) + self.transfer_unit;
         let chip = &mut self.dies[die as usize];
         chip.forget_ended(now);
+        chip.times.programs += self.program.0;
         chip.append(arrived, self.program, OpKind::Program(unit))
     }
 
@@ -180,6 +197,7 @@ impl Dies {
         self.latest = now;
         let chip = &mut self.dies[die as usize];
         chip.forget_ended(now);
+        chip.times.erases += self.erase.0;
         chip.append(now, self.erase, OpKind::Erase(block))
     }
 
@@ -208,6 +226,11 @@ impl Dies {
         self.dies.iter().filter(works).count() as u32
     }
 
+    /// What each die was asked for, in order.
+    pub(super) fn times(&self) -> impl Iterator<Item = DieTimes> {
+        self.dies.iter().map(|die| die.times)
+    }
+
     /// The latest time that was seen: what ended by then did end.
     pub(super) fn latest(&self) -> Nanos {
         self.latest
@@ -218,6 +241,7 @@ impl Dies {
         for die in &mut self.dies {
             die.ops.clear();
             (die.reads_end, die.suspended_at) = (Nanos::ZERO, Nanos::ZERO);
+            die.times = DieTimes::default();
         }
         self.planes.fill(Nanos::ZERO);
         self.channels.iter_mut().for_each(Timeline::clear);

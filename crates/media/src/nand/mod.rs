@@ -11,6 +11,7 @@ mod ops;
 mod tests;
 
 pub use config::{Cell, NandConfig, NandTiming, Sense};
+pub use dies::DieTimes;
 
 use crate::Medium;
 use crate::config::ConfigError;
@@ -180,6 +181,11 @@ impl Nand {
     /// How many dies sense, program or erase at `now`, as far as that was asked for before.
     pub fn busy_dies(&self, now: Nanos) -> u32 {
         self.dies.busy(now)
+    }
+
+    /// What each die was asked for since the power came, in order.
+    pub fn die_times(&self) -> impl Iterator<Item = DieTimes> {
+        self.dies.times()
     }
 
     /// First unit of a block; the others follow at a distance of the number of dies.

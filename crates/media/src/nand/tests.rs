@@ -110,6 +110,27 @@ fn planes_of_a_die_sense_together_and_share_the_channel() {
 }
 
 #[test]
+fn what_dies_were_asked_for_is_counted() {
+    let mut nand = nand(|_| ());
+    program(&mut nand, 0, 0);
+    let times = |nand: &Nand| {
+        let us = |die: DieTimes| (die.reads / US, die.programs / US, die.erases / US);
+        nand.die_times().map(us).collect::<Vec<_>>()
+    };
+    assert_eq!(times(&nand), [(0, 1000, 0), (0, 0, 0), (0, 0, 0), (0, 0, 0)]);
+    // Planes that sense at the same time count once; a sense that begins later counts from where the other one ended.
+    read(&mut nand, 2000, 0, 1);
+    read(&mut nand, 2000, 4, 1);
+    assert_eq!(times(&nand)[0], (50, 1000, 0));
+    read(&mut nand, 2020, 4, 1);
+    assert_eq!(times(&nand)[0], (100, 1000, 0));
+    nand.erase(Nanos(3000 * US), Unit(0));
+    assert_eq!(times(&nand), [(100, 1000, 5000), (0, 0, 0), (0, 0, 0), (0, 0, 0)]);
+    nand.power_cut(Nanos(9000 * US));
+    assert_eq!(times(&nand), [(0, 0, 0); 4]);
+}
+
+#[test]
 fn page_types_have_their_own_sense_time() {
     let by_type = |c: &mut NandConfig| {
         c.timing.sense = Sense::ByPageType([40, 60, 90].map(|us| Nanos(us * US)).to_vec());

@@ -128,7 +128,18 @@ impl<A: Actor> Actors<A> {
 
     /// Runs all of them until they have ended, until the machine's time is `until`, or until `enough` says so after a
     /// completion. Whether they have ended; in the last case what is outstanding is waited for, and they have.
-    pub fn run(&mut self, until: Nanos, mut enough: impl FnMut(&Step<'_>) -> bool) -> bool {
+    pub fn run(&mut self, until: Nanos, enough: impl FnMut(&Step<'_>) -> bool) -> bool {
+        self.go(until, until == Nanos::MAX, enough)
+    }
+
+    /// As [`Actors::run`], for one part of a run without an end in time. Where nothing will ever happen again they have ended: the clock
+    /// does not go on to `until`. So it makes no difference in how many parts a run goes.
+    pub fn run_part(&mut self, until: Nanos, enough: impl FnMut(&Step<'_>) -> bool) -> bool {
+        self.go(until, true, enough)
+    }
+
+    /// `ends` says whether they have ended when nothing will ever happen again.
+    fn go(&mut self, until: Nanos, ends: bool, mut enough: impl FnMut(&Step<'_>) -> bool) -> bool {
         let world = &mut *self.world.borrow_mut();
         let now = world.clock.now();
         let mut stop = false;
@@ -190,13 +201,13 @@ impl<A: Actor> Actors<A> {
             if !alive {
                 return true;
             }
+            if next == Nanos::MAX && ends {
+                // Nothing will ever happen again: they wait for what the drive does not have.
+                return true;
+            }
             if next > until {
                 world.clock.advance(until);
                 return false;
-            }
-            if next == Nanos::MAX {
-                // Nothing will ever happen again: they wait for what the drive does not have.
-                return true;
             }
             world.clock.advance(next);
         }

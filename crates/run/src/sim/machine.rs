@@ -2,6 +2,7 @@
 
 use super::actors::{Actors, Step};
 use super::contents::Contents;
+use super::inspector::Inspector;
 use super::queue::SimTransport;
 use super::world::World;
 use crate::engine::Engine;
@@ -10,7 +11,7 @@ use crate::store::{Store, pages};
 use device::{Config, ConfigError, Drive, DriveSnapshot};
 use ftl::WriteHistory;
 use host::{Host, Identity};
-use media::Nanos;
+use media::{DieTimes, Nanos};
 use nvme::{Nqn, Nsid};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -154,6 +155,12 @@ impl Sim {
         self.drive().busy_dies(self.now())
     }
 
+    /// For how long each die of an NVM Set on flash was asked to work since the power came, in order; `None` of other sets. Not while
+    /// something runs.
+    pub fn die_times(&self, nvmsetid: u16) -> Option<Vec<DieTimes>> {
+        self.drive().die_times(nvmsetid)
+    }
+
     /// Whether what is written to it can be read.
     pub fn keeps_contents(&self) -> bool {
         self.machine.world.borrow().drives[self.number].store.keeps()
@@ -186,6 +193,17 @@ impl Sim {
     pub fn host(&self, nqn: &str) -> Result<Host<SimTransport>, host::Error> {
         let nqn = Nqn::new(nqn).map_err(|e| host::Error::Usage(format!("host NQN {nqn:?}: {e}")))?;
         Host::connect(self.transport(), &Identity::new(nqn))
+    }
+
+    /// A host that only looks, with the eyes of the controller of this identifier. What it asks takes no time and changes nothing, so that
+    /// a run that is watched is the run that it is. Not while something runs.
+    ///
+    /// # Errors
+    /// There is no such controller.
+    pub fn inspect(&self, cntlid: u16) -> Result<Host<Inspector>, host::Error> {
+        let nqn = Nqn::new(ACTOR_NQN).map_err(|e| host::Error::Usage(e.to_string()))?;
+        let inspector = Inspector::new(self.machine.world.clone(), self.number, cntlid);
+        Host::connect(inspector, &Identity::new(nqn))
     }
 
     /// No actors yet. They may be on queues of any drive of the machine.
