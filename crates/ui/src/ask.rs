@@ -1,5 +1,6 @@
 //! What a page asks of the drive, and how a request says it.
 
+use crate::pace::NewPace;
 use crate::refusal::Refusal;
 use serde::Deserialize;
 use serde::de::DeserializeOwned;
@@ -88,7 +89,7 @@ pub(crate) struct NewFault {
 struct Nothing {}
 
 /// What is asked of the drive.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Ask {
     State,
     Map { set: u16 },
@@ -101,6 +102,7 @@ pub(crate) enum Ask {
     Zone { nsid: u32, change: ZoneChange },
     PowerCut(NewPowerCut),
     Fault(NewFault),
+    Pace(NewPace),
 }
 
 impl Ask {
@@ -111,7 +113,7 @@ impl Ask {
 }
 
 /// What a request is for.
-#[derive(Clone, PartialEq, Eq, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub(crate) enum Route {
     /// A file of the page, by its path.
     Page(String),
@@ -138,6 +140,7 @@ pub(crate) enum Change {
     Zone { nsid: u32 },
     PowerCut,
     Fault,
+    Pace,
 }
 
 impl Change {
@@ -152,6 +155,7 @@ impl Change {
             Change::Zone { nsid } => Ask::Zone { nsid, change: read(body)? },
             Change::PowerCut => Ask::PowerCut(read(body)?),
             Change::Fault => Ask::Fault(read(body)?),
+            Change::Pace => Ask::Pace(read(body)?),
         })
     }
 }
@@ -230,6 +234,7 @@ pub(crate) fn route(method: &Method, path: &str, query: Option<&str>) -> Result<
         ["zones", nsid] => posts(Change::Zone { nsid: of(nsid)? }),
         ["power-cut"] => posts(Change::PowerCut),
         ["faults"] => posts(Change::Fault),
+        ["run"] => posts(Change::Pace),
         _ => Err(not_here()),
     }
 }
@@ -269,6 +274,8 @@ mod tests {
         let post = |path| route(&Method::POST, path, None);
         assert_eq!(post("/api/namespaces"), Ok(Route::Change(Change::Create)));
         assert_eq!(post("/api/namespaces/7/attach"), Ok(Route::Change(Change::Attach { nsid: 7 })));
+        assert_eq!(post("/api/run"), Ok(Route::Change(Change::Pace)));
+        assert_eq!(get("/api/run", None).unwrap_err().status, 405);
         assert_eq!(post("/api/namespaces/7/quota").unwrap_err().status, 405);
         assert_eq!(post("/api/state").unwrap_err().status, 405);
         assert_eq!(post("/").unwrap_err().status, 405);
@@ -352,12 +359,13 @@ mod tests {
             "map",
             "samples",
         ];
-        const CHANGES: [Change; 5] = [
+        const CHANGES: [Change; 6] = [
             Change::Create,
             Change::Quota { nsid: 1 },
             Change::Zone { nsid: 1 },
             Change::PowerCut,
             Change::Fault,
+            Change::Pace,
         ];
         let seed = 1;
         let mut rng = Rng::new(seed);

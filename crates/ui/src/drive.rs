@@ -2,9 +2,10 @@
 
 use crate::ask::Ask;
 use crate::refusal::{Refusal, is_lost};
-use crate::state::{INTERVAL, state};
+use crate::source::{Answer, Feed, Source};
+use crate::state::{self, INTERVAL};
 use crate::view::View;
-use crate::{change, map, sample};
+use crate::{change, map};
 use host::{Error, Transport};
 use serde_json::Value;
 use std::io;
@@ -22,17 +23,6 @@ const WAITING: usize = 32;
 const PATIENCE: Duration = Duration::from_secs(8);
 /// So many samples are taken between two looks at the state.
 const SAMPLES: u32 = 4;
-
-/// What watchers are told. What is newer replaces what is older.
-#[derive(Clone, Default, Debug)]
-pub(crate) struct Feed {
-    pub state: Option<Arc<str>>,
-    pub sample: Option<Arc<str>>,
-    /// Why the drive is away.
-    pub gone: Option<Arc<str>>,
-}
-
-type Answer = Result<Value, Refusal>;
 
 struct Job {
     ask: Ask,
@@ -61,9 +51,10 @@ impl Drive {
         })?;
         Ok((Drive { jobs, feed }, thread))
     }
+}
 
-    /// What the drive answers.
-    pub async fn ask(&self, ask: Ask) -> Answer {
+impl Source for Drive {
+    async fn ask(&self, ask: Ask) -> Answer {
         let (answer, answered) = oneshot::channel();
         let busy = |why| Refusal::new(StatusCode::SERVICE_UNAVAILABLE, why);
         match self.jobs.try_send(Job { ask, answer }) {
@@ -86,9 +77,13 @@ impl Drive {
         }
     }
 
-    /// What watchers are told from now on.
-    pub fn watch(&self) -> watch::Receiver<Feed> {
+    fn watch(&self) -> watch::Receiver<Feed> {
         self.feed.subscribe()
+    }
+
+    fn is_current(&self) -> bool {
+        // Without watchers nothing is sampled.
+        false
     }
 }
 
@@ -128,7 +123,7 @@ fn tell<T: Transport>(view: &mut View<T>, feed: &watch::Sender<Feed>, with_state
     let text = |value: Value| Arc::<str>::from(value.to_string());
     let looked = view.look(|view| {
         let state = if with_state || was_away { Some(state(view)?) } else { None };
-        Ok((state, sample::sample(view)?))
+        Ok((state, sample(view)?))
     });
     feed.send_modify(|feed| match looked {
         Ok((state, sample)) => {
@@ -142,6 +137,19 @@ fn tell<T: Transport>(view: &mut View<T>, feed: &watch::Sender<Feed>, with_state
     });
 }
 
+fn state<T: Transport>(view: &mut View<T>) -> Result<Value, Error> {
+    let address = view.address.clone();
+    state::state(&mut view.connected()?.host, &address)
+}
+
+fn sample<T: Transport>(view: &mut View<T>) -> Result<Value, Error> {
+    let at_ns = u64::try_from(view.begun.elapsed().as_nanos()).unwrap_or(u64::MAX);
+    view.connected()?;
+    // A host that is new counts from the begin.
+    let View { host: Some(connected), sampler, .. } = view else { return Ok(Value::Null) };
+    sampler.sample(&mut connected.host, at_ns)
+}
+
 /// Why the drive is away.
 fn away(error: &Error) -> String {
     match is_lost(error) {
@@ -153,7 +161,7 @@ fn away(error: &Error) -> String {
 fn carry_out<T: Transport>(view: &mut View<T>, ask: Ask) -> Answer {
     match ask {
         Ask::State => Ok(view.look(state)?),
-        Ask::Map { set } => Ok(view.look(|view| map::map(view, set))?),
+        Ask::Map { set } => Ok(view.look(|view| map::map(&mut view.connected()?.host, set))?),
         Ask::Zones { nsid } => map::zones(view, nsid),
         Ask::Create(new) => view.change(|host| change::create(host, &new)),
         Ask::Delete { nsid, force } => view.change(|host| change::delete(host, nsid, force)),
@@ -163,5 +171,9 @@ fn carry_out<T: Transport>(view: &mut View<T>, ask: Ask) -> Answer {
         Ask::Zone { nsid, change: zone } => view.change(|host| change::zone(host, nsid, &zone)),
         Ask::PowerCut(cut) => view.change(|host| change::power_cut(host, &cut)),
         Ask::Fault(fault) => view.change(|host| change::fault(host, &fault)),
+        Ask::Pace(_) => {
+            let why = "this is a drive that is served, and its time is that of the clock: only a run of tranche sim has a speed";
+            Err(Refusal::new(StatusCode::CONFLICT, why))
+        }
     }
 }

@@ -1,13 +1,13 @@
 //! The stream of samples: Server-Sent Events, as the HTML standard has them.
 
 use crate::ask::Ask;
-use crate::drive::{Drive, Feed};
+use crate::source::{Feed, Source};
 use serde_json::json;
 use std::sync::Arc;
 use std::time::Duration;
 use tokio::sync::{OwnedSemaphorePermit, mpsc};
 use tokio::time::timeout;
-use web::{Body, Bytes, Progress, stream};
+use web::{Body, Bytes, Progress, StatusCode, stream};
 
 /// After so long without news a comment is sent, so that a reader that has gone is noticed.
 const SILENCE: Duration = Duration::from_secs(2);
@@ -42,33 +42,36 @@ impl Told {
 }
 
 /// A stream for one reader, who has a `place`. It misses samples if it is slow.
-pub(crate) fn samples(drive: Drive, place: OwnedSemaphorePermit, progress: Progress) -> Body {
+pub(crate) fn samples(drive: impl Source, place: OwnedSemaphorePermit, progress: Progress) -> Body {
     let (send, pieces) = mpsc::channel(1);
     tokio::task::spawn_local(async move {
         let _place = place;
         let mut feed = drive.watch();
         let mut told = Told::default();
-        // What is remembered may be of long ago.
-        told.0.clone_from(&feed.borrow_and_update());
+        if !drive.is_current() {
+            told.0.clone_from(&feed.borrow_and_update());
+        }
         let first = match drive.ask(Ask::State).await {
             Ok(state) => event("state", &state.to_string()),
-            Err(refusal) => event("gone", &json!({ "reason": refusal.why }).to_string()),
+            Err(refusal) => {
+                let yet = refusal.status == StatusCode::TOO_EARLY;
+                event("gone", &json!({ "reason": refusal.why, "yet": yet }).to_string())
+            }
         };
-        if send.send(first).await.is_err() {
-            return;
-        }
+        let mut events = vec![first];
+        events.extend(told.news(&feed.borrow_and_update()));
         loop {
-            let events = match timeout(SILENCE, feed.changed()).await {
-                Ok(Ok(())) => told.news(&feed.borrow_and_update()),
-                // The view has ended.
-                Ok(Err(_)) => return,
-                Err(_) => vec![Bytes::from_static(b": nothing new\n\n")],
-            };
             for event in events {
                 if send.send(event).await.is_err() {
                     return;
                 }
             }
+            events = match timeout(SILENCE, feed.changed()).await {
+                Ok(Ok(())) => told.news(&feed.borrow_and_update()),
+                // The view has ended.
+                Ok(Err(_)) => return,
+                Err(_) => vec![Bytes::from_static(b": nothing new\n\n")],
+            };
         }
     });
     stream(pieces, progress)

@@ -4,6 +4,9 @@
 //! of that goes through a typed NVMe host ([`host::Host`]). So the view works on any Tranche that a host can connect to, and the drive decides what is
 //! allowed. `docs/howto/live-view.md` lists the addresses, and who may use them.
 //!
+//! A run in virtual time is shown by the same service ([`RunView`]). The thread of the run hands over what the drive is like. A page changes
+//! nothing of it but its speed.
+//!
 //! Two threads: one answers HTTP ([`web::Endpoint`]), the other talks to the drive, a command at a time. The second takes a sample twice a
 //! second while anybody watches. A slow browser holds up neither.
 
@@ -15,14 +18,19 @@ mod events;
 mod faults;
 mod guard;
 mod map;
+mod pace;
 mod refusal;
+mod run_view;
 mod sample;
 mod service;
+mod source;
 mod state;
 mod studies;
 mod view;
 
 pub use guard::Token;
+pub use pace::Speed;
+pub use run_view::{Pace, RunEnd, RunView};
 pub use service::{BODY, STREAMS};
 pub use web::Listener;
 
@@ -31,6 +39,7 @@ use guard::Guard;
 use host::{Host, Identity, Transport};
 use run::{Handle, LocalTransport};
 use service::Service;
+use source::Source;
 use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
@@ -100,6 +109,24 @@ impl Ui {
         connect: impl FnMut() -> Result<Host<T>, host::Error> + Send + 'static,
     ) -> Result<Ui, StartError> {
         check(&listener, options.token.as_ref())?;
+        let address = options.address.clone();
+        let (drive, thread) = Drive::start(move || View::new(connect, address))?;
+        let mut ui = Ui::of_source(listener, options, drive)?;
+        ui.thread = Some(thread);
+        Ok(ui)
+    }
+
+    /// Serves a view of a run in virtual time.
+    ///
+    /// # Errors
+    /// See [`StartError`].
+    pub fn of_run(listener: Listener, options: Options, run: RunView) -> Result<Ui, StartError> {
+        check(&listener, options.token.as_ref())?;
+        Ui::of_source(listener, options, run)
+    }
+
+    /// Serves a view of a source, where that is allowed.
+    fn of_source(listener: Listener, options: Options, source: impl Source) -> Result<Ui, StartError> {
         let mut random = [0; 32];
         host::fill_random(&mut random);
         let session = random.iter().fold(String::new(), |mut text, byte| {
@@ -108,12 +135,10 @@ impl Ui {
             text
         });
         let guard = Guard::new(listener.is_loopback(), options.token, session);
-        let address = options.address;
-        let (drive, thread) = Drive::start(move || View::new(connect, address))?;
-        let service = Service::new(drive, guard, Studies::new(options.studies));
+        let service = Service::new(source, guard, Studies::new(options.studies));
         let at = listener.address();
         let endpoint = web::Endpoint::start(listener, "tranche-ui", LIMITS, service)?;
-        Ok(Ui { endpoint: Some(endpoint), thread: Some(thread), address: at })
+        Ok(Ui { endpoint: Some(endpoint), thread: None, address: at })
     }
 
     /// Serves a view of a drive in this process. To the drive it is a host on the network, because it does what its clients ask.

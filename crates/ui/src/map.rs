@@ -55,8 +55,7 @@ fn used<T: Transport>(host: &mut Host<T>, set: u16) -> Result<u64, Error> {
 }
 
 /// The map of a set.
-pub(crate) fn map<T: Transport>(view: &mut View<T>, set: u16) -> Result<Value, Error> {
-    let host = &mut view.connected()?.host;
+pub(crate) fn map<T: Transport>(host: &mut Host<T>, set: u16) -> Result<Value, Error> {
     let sets = host.nvm_sets()?;
     let Some(attributes) = sets.iter().find(|found| found.nvmsetid.get() == set) else {
         let all: Vec<String> = sets.iter().map(|found| found.nvmsetid.to_string()).collect();

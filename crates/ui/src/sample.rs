@@ -1,11 +1,18 @@
 //! What changes all the time: counts of the drive and its namespaces.
 
 use crate::state::{optional, sets};
-use crate::view::{Counted, View};
-use host::{Error, Transport};
-use nvme::NSID_ALL;
+use host::{Error, Host, Transport};
 use nvme::log::{LatencyHistogram, NamespaceStatistics};
+use nvme::{NSID_ALL, Nsid};
 use serde_json::{Value, json};
+use std::collections::BTreeMap;
+
+/// Latencies of a namespace, as they were counted when the last sample was taken.
+#[derive(Clone, Copy)]
+struct Counted {
+    read: LatencyHistogram,
+    write: LatencyHistogram,
+}
 
 /// Latencies: how many commands, and percentiles of those since the sample before.
 fn latency(now: &LatencyHistogram, before: Option<&LatencyHistogram>) -> Value {
@@ -32,51 +39,64 @@ fn namespace(log: &NamespaceStatistics, before: Option<&Counted>) -> Value {
     })
 }
 
-/// A sample. Percentiles are of the time since the one before.
-pub(crate) fn sample<T: Transport>(view: &mut View<T>) -> Result<Value, Error> {
-    let begun = view.begun;
-    let host = &mut view.connected()?.host;
-    let smart = host.smart()?;
-    let (mut erased, mut collections) = (0u64, 0u64);
-    for header in sets(host)?.into_iter().filter_map(|(_, header)| header) {
-        erased += header.erases.get();
-        collections += header.collections.get();
+/// Takes samples, one after the other.
+#[derive(Default)]
+pub(crate) struct Sampler {
+    counted: BTreeMap<Nsid, Counted>,
+    /// The drive's time since power on when the last sample was taken.
+    powered_ns: u64,
+}
+
+impl Sampler {
+    /// What was counted before is no longer compared with.
+    pub fn forget(&mut self) {
+        self.counted.clear();
     }
-    let nsids = host.allocated_namespaces()?;
-    let mut logs = Vec::new();
-    for nsid in nsids {
-        // Others may delete it in between.
-        logs.extend(optional(host.namespace_statistics(nsid))?);
+
+    /// A sample. Percentiles are of the time since the one before. `at_ns` is when it is taken, since the view or the run began.
+    pub fn sample<T: Transport>(&mut self, host: &mut Host<T>, at_ns: u64) -> Result<Value, Error> {
+        let smart = host.smart()?;
+        let (mut erased, mut collections) = (0u64, 0u64);
+        for header in sets(host)?.into_iter().filter_map(|(_, header)| header) {
+            erased += header.erases.get();
+            collections += header.collections.get();
+        }
+        let nsids = host.allocated_namespaces()?;
+        let mut logs = Vec::new();
+        for nsid in nsids {
+            // Others may delete it in between.
+            logs.extend(optional(host.namespace_statistics(nsid))?);
+        }
+        // Last, so that it has all that the others have.
+        let all = host.namespace_statistics(NSID_ALL)?;
+        let powered_ns = all.time_ns.get();
+        if powered_ns < self.powered_ns {
+            // Counts began anew.
+            self.forget();
+        }
+        self.powered_ns = powered_ns;
+        let namespaces: Vec<Value> =
+            logs.iter().map(|log| namespace(log, self.counted.get(&log.nsid.get()))).collect();
+        self.counted = logs
+            .iter()
+            .map(|log| (log.nsid.get(), Counted { read: log.read_latency, write: log.write_latency }))
+            .collect();
+        Ok(json!({
+            "at_ns": at_ns,
+            "power_on_ns": powered_ns,
+            "drive": {
+                "host_read": all.host_bytes_read.get(),
+                "host_written": all.host_bytes_written.get(),
+                "media_written": all.media_bytes_written(),
+                "media_erased_blocks": erased,
+                "collections": collections,
+                "temperature_k": smart.composite_temperature.get(),
+                "spare_percent": smart.avail_spare,
+                "used_percent": smart.percentage_used,
+            },
+            "namespaces": namespaces,
+        }))
     }
-    // Last, so that it has all that the others have.
-    let all = host.namespace_statistics(NSID_ALL)?;
-    let powered_ns = all.time_ns.get();
-    if powered_ns < view.powered_ns {
-        // Counts began anew.
-        view.counted.clear();
-    }
-    view.powered_ns = powered_ns;
-    let namespaces: Vec<Value> =
-        logs.iter().map(|log| namespace(log, view.counted.get(&log.nsid.get()))).collect();
-    view.counted = logs
-        .iter()
-        .map(|log| (log.nsid.get(), Counted { read: log.read_latency, write: log.write_latency }))
-        .collect();
-    Ok(json!({
-        "at_ns": u64::try_from(begun.elapsed().as_nanos()).unwrap_or(u64::MAX),
-        "power_on_ns": powered_ns,
-        "drive": {
-            "host_read": all.host_bytes_read.get(),
-            "host_written": all.host_bytes_written.get(),
-            "media_written": all.media_bytes_written(),
-            "media_erased_blocks": erased,
-            "collections": collections,
-            "temperature_k": smart.composite_temperature.get(),
-            "spare_percent": smart.avail_spare,
-            "used_percent": smart.percentage_used,
-        },
-        "namespaces": namespaces,
-    }))
 }
 
 #[cfg(test)]

@@ -2,10 +2,10 @@
 
 use crate::ask::{Ask, Change, Route, route};
 use crate::assets::Asset;
-use crate::drive::Drive;
 use crate::events;
 use crate::guard::{Guard, Head, Verdict};
 use crate::refusal::Refusal;
+use crate::source::Source;
 use crate::studies::Studies;
 use http_body_util::{BodyExt, LengthLimitError, Limited};
 use std::sync::Arc;
@@ -30,8 +30,8 @@ const REPORT_POLICY: &str = "default-src 'none'; style-src 'unsafe-inline'; img-
 
 /// What answers.
 #[derive(Clone)]
-pub(crate) struct Service {
-    drive: Drive,
+pub(crate) struct Service<S> {
+    drive: S,
     guard: Arc<Guard>,
     studies: Studies,
     streams: Arc<Semaphore>,
@@ -64,8 +64,8 @@ async fn body(request: Request<Incoming>) -> Result<Bytes, Refusal> {
     }
 }
 
-impl Service {
-    pub fn new(drive: Drive, guard: Guard, studies: Studies) -> Service {
+impl<S: Source> Service<S> {
+    pub fn new(drive: S, guard: Guard, studies: Studies) -> Service<S> {
         Service { drive, guard: Arc::new(guard), studies, streams: Arc::new(Semaphore::new(STREAMS)) }
     }
 
@@ -135,7 +135,7 @@ impl Service {
     }
 }
 
-impl web::Service for Service {
+impl<S: Source> web::Service for Service<S> {
     async fn answer(&self, request: Request<Incoming>, progress: Progress) -> Response<Body> {
         let method = request.method().clone();
         let mut response = match self.respond(request, progress).await {

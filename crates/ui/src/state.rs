@@ -2,7 +2,6 @@
 
 use crate::faults::{FAULTS, FaultName};
 use crate::refusal::is_lost;
-use crate::view::{Connected, View};
 use host::{Error, Host, Transport};
 use nvme::feature::Select;
 use nvme::identify::{NvmSetAttributes, ascii_text};
@@ -141,8 +140,8 @@ fn lba_formats<T: Transport>(host: &mut Host<T>) -> Result<Vec<u32>, Error> {
     Ok(sizes)
 }
 
-fn of_host<T: Transport>(connected: &mut Connected<T>, address: &str) -> Result<Value, Error> {
-    let host = &mut connected.host;
+/// The state. `address` is where hosts connect, for people to read.
+pub(crate) fn state<T: Transport>(host: &mut Host<T>, address: &str) -> Result<Value, Error> {
     let controller = *host.controller();
     let logs = optional(host.supported_logs())?;
     let has = |lid: LogId| logs.as_ref().is_some_and(|logs| logs.lid[usize::from(lid.0)].lsupp());
@@ -182,11 +181,6 @@ fn of_host<T: Transport>(connected: &mut Connected<T>, address: &str) -> Result<
         "namespaces": namespaces,
         "hosts": hosts(host)?,
         "lba_formats": lba_formats(host)?,
+        "run": null,
     }))
-}
-
-/// The state.
-pub(crate) fn state<T: Transport>(view: &mut View<T>) -> Result<Value, Error> {
-    let address = view.address.clone();
-    of_host(view.connected()?, &address)
 }

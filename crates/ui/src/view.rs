@@ -1,33 +1,21 @@
 //! The view's host: what it knows of the drive, and keeps between two questions.
 
 use crate::refusal::{Refusal, is_lost};
+use crate::sample::Sampler;
 use host::{Error, Host, IoQueue, Transport};
-use nvme::Nsid;
-use nvme::log::LatencyHistogram;
-use std::collections::BTreeMap;
 use std::time::Instant;
 
 /// Entries of the queue that manages zones.
 const DEPTH: u16 = 4;
 
-/// Latencies of a namespace, as they were counted when the last sample was taken.
-#[derive(Clone, Copy)]
-pub(crate) struct Counted {
-    pub read: LatencyHistogram,
-    pub write: LatencyHistogram,
-}
-
 /// The drive as the view's host sees it.
 pub(crate) struct View<T: Transport> {
     connect: Box<dyn FnMut() -> Result<Host<T>, Error> + Send>,
-    host: Option<Connected<T>>,
+    pub host: Option<Connected<T>>,
     /// Where hosts connect.
     pub address: String,
     pub begun: Instant,
-    /// By namespace.
-    pub counted: BTreeMap<Nsid, Counted>,
-    /// The drive's time since power on when the last sample was taken.
-    pub powered_ns: u64,
+    pub sampler: Sampler,
 }
 
 /// A host with its controller.
@@ -54,8 +42,7 @@ impl<T: Transport> View<T> {
             host: None,
             address,
             begun: Instant::now(),
-            counted: BTreeMap::new(),
-            powered_ns: 0,
+            sampler: Sampler::default(),
         }
     }
 
@@ -64,7 +51,7 @@ impl<T: Transport> View<T> {
         let connected = match self.host.take() {
             Some(connected) => connected,
             None => {
-                self.counted.clear();
+                self.sampler.forget();
                 Connected { host: (self.connect)()?, queue: None }
             }
         };

@@ -85,6 +85,17 @@ export interface Host {
   view: boolean;
 }
 
+/** A run in virtual time. */
+export interface Run {
+  /** What it runs: the name of its load. */
+  load: string;
+  /** Virtual seconds for each real one, or as many as the machine can. */
+  speed: number | "max";
+  paused: boolean;
+  /** How it ended; null while it goes. */
+  end: null | "complete" | "interrupted" | "failed";
+}
+
 export interface State {
   drive: Drive;
   view: { version: string; interval_ms: number; cntlid: number };
@@ -95,6 +106,8 @@ export interface State {
   hosts: Host[];
   /** Bytes of logical blocks that a new namespace may have. */
   lba_formats: number[];
+  /** Null for a drive that is served. */
+  run: Run | null;
 }
 
 /** The count is since power on. Percentiles are of the commands that ended since the sample before, null if none did. */
@@ -122,6 +135,9 @@ export interface NamespaceSample {
   queued: number;
 }
 
+/** Nanoseconds of reads, programs and erases. */
+export type DieTimes = readonly [number, number, number];
+
 export interface DriveSample {
   host_read: number;
   host_written: number;
@@ -134,10 +150,14 @@ export interface DriveSample {
 }
 
 export interface Sample {
-  /** Since the view began. */
+  /** Since the view began; of a run since its load began, in virtual time. */
   at_ns: number;
+  /** Of a run: the share of its load that is done, 0 to 1, or null where it is not known. */
+  done?: number | null;
   /** The drive's time since power on; less than before: counts began anew. */
   power_on_ns: number;
+  /** Of a run: for how long each die was asked to read, program and erase since power on, by the set's number. */
+  dies?: Record<string, readonly DieTimes[]>;
   drive: DriveSample;
   namespaces: NamespaceSample[];
 }
@@ -276,4 +296,5 @@ export const api = {
   zone: (nsid: number, start: number, action: ZoneAction) => ask<unknown>("POST", `/api/zones/${nsid}`, { start, action }),
   powerCut: (options: { off_ms: number; no_plp: boolean }) => ask<unknown>("POST", "/api/power-cut", options),
   fault: (fault: FaultOrder) => ask<unknown>("POST", "/api/faults", fault),
+  pace: (pace: { speed?: Run["speed"]; paused?: boolean }) => ask<unknown>("POST", "/api/run", pace),
 };

@@ -1,5 +1,6 @@
 import { useEffect } from "preact/hooks";
-import { link, state } from "./live";
+import type { Run } from "./api";
+import { link, reason, state } from "./live";
 import { explanations, scheme, type Scheme } from "./prefs";
 import { Banner, Notices } from "./components/Banner";
 import { Charts } from "./components/Charts";
@@ -7,6 +8,7 @@ import { Confirm } from "./components/Confirm";
 import { Faults } from "./components/Faults";
 import { Figures } from "./components/Figures";
 import { Namespaces } from "./components/Namespaces";
+import { RunBar } from "./components/RunBar";
 import { Sets } from "./components/Sets";
 import { Studies } from "./components/Studies";
 import { Zones } from "./components/Zones";
@@ -28,6 +30,7 @@ export function App() {
         <Banner />
         {known ? (
           <>
+            <RunBar />
             <Figures />
             <div class="columns">
               <Charts />
@@ -39,7 +42,7 @@ export function App() {
             <Studies />
           </>
         ) : (
-          <p class="waiting muted">{link.value === "connecting" ? "Asking the drive what it is…" : ""}</p>
+          <p class="waiting muted">{link.value === "connecting" ? reason.value || "Asking the drive what it is…" : ""}</p>
         )}
       </main>
       <footer class="page-foot muted">
@@ -60,6 +63,12 @@ export function App() {
   );
 }
 
+/** What a run does of which samples come, or came. */
+function liveWords(run: Run | null): string {
+  if (run?.end) return run.end === "complete" ? "run over" : `run ${run.end}`;
+  return run?.paused ? "paused" : LINKS.live;
+}
+
 function Header() {
   const known = state.value;
   const zoned = known?.namespaces.some((namespace) => namespace.zoned) ?? false;
@@ -76,7 +85,7 @@ function Header() {
           {known && <span class="serial muted">{known.drive.serial}</span>}
         </h1>
         <span class={`pill ${link.value}`}>
-          <i aria-hidden="true" /> {LINKS[link.value]}
+          <i aria-hidden="true" /> {link.value === "live" ? liveWords(known?.run ?? null) : LINKS[link.value]}
         </span>
       </div>
       <nav aria-label="Parts of the page">

@@ -1,6 +1,6 @@
 // What samples say over time. Samples have counts since the start; the rates between two of them are made here.
 
-import type { NamespaceSample, Sample } from "./api";
+import type { DieTimes, NamespaceSample, Sample } from "./api";
 
 /** A value, or null where nothing can be said. */
 export type Value = number | null;
@@ -20,6 +20,20 @@ export interface Rates {
   held: Value[];
 }
 
+/** The shares of its time that a die read, programmed and erased, 0 to 1 together. */
+export interface DieShares {
+  read: number;
+  program: number;
+  erase: number;
+}
+
+/** Work counts when a die is asked for it. What lies ahead of the end of the time makes the sum more than all of it. */
+export function sharesOf(now: DieTimes, before: DieTimes, span: number): DieShares {
+  const [read, program, erase] = [0, 1, 2].map((kind) => Math.max(0, (now[kind] ?? 0) - (before[kind] ?? 0))) as [number, number, number];
+  const whole = Math.max(span, read + program + erase, 1);
+  return { read: read / whole, program: program / whole, erase: erase / whole };
+}
+
 const FIELDS = ["read", "written", "reads", "writes", "read_p50", "read_p99", "read_p999", "write_p50", "write_p99", "write_p999", "held"] as const;
 
 /** Write amplification is that of so many seconds: buffers make that of one sample jump. */
@@ -35,6 +49,7 @@ export class History {
   private readonly hostWritten: number[] = [];
   private readonly mediaWritten: number[] = [];
   private last: Sample | null = null;
+  private beforeLast: Sample | null = null;
   /** Whether there is a gap after the last sample. */
   private broken = false;
 
@@ -72,6 +87,7 @@ export class History {
       if (sample.namespaces.some((now) => now.nsid === nsid)) continue;
       for (const field of FIELDS) rates[field].push(null);
     }
+    this.beforeLast = before;
     this.last = sample;
     if (this.at.length > this.capacity) this.forget(this.at.length - this.capacity);
   }
@@ -81,13 +97,28 @@ export class History {
     const at = this.at.at(-1);
     if (at === undefined || this.broken) return;
     this.broken = true;
-    this.at.push(at + 1e-3);
+    this.at.push(at + 1e-6);
     this.hostWritten.push(NaN);
     this.mediaWritten.push(NaN);
     this.amplification.push(null);
     this.erases.push(null);
     this.collections.push(null);
     for (const rates of this.namespaces.values()) for (const field of FIELDS) rates[field].push(null);
+  }
+
+  /** What the dies of a set did between the last two samples; null where nothing is known of that. */
+  dies(set: number): DieShares[] | null {
+    const [now, before] = [this.last, this.beforeLast];
+    const [times, earlier] = [now?.dies?.[String(set)], before?.dies?.[String(set)]];
+    if (!now || !before || !times || times.length !== earlier?.length) return null;
+    const span = now.power_on_ns - before.power_on_ns;
+    return times.map((die, index) => sharesOf(die, earlier[index] ?? die, span));
+  }
+
+  /** How many seconds the last so many samples took. */
+  lasting(samples: number): number {
+    const last = this.at.length - 1;
+    return last < 0 ? 0 : (this.at[last] ?? 0) - (this.at[Math.max(0, last - samples)] ?? 0);
   }
 
   /** Where the samples of the last so many seconds begin. */
@@ -130,6 +161,7 @@ export class History {
     for (const list of [this.at, this.hostWritten, this.mediaWritten, this.amplification, this.erases, this.collections]) list.length = 0;
     this.namespaces.clear();
     this.last = null;
+    this.beforeLast = null;
   }
 }
 

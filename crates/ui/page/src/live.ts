@@ -3,6 +3,7 @@
 import { signal } from "@preact/signals";
 import { ApiError, api, type Sample, type State } from "./api";
 import { History } from "./history";
+import { span } from "./prefs";
 
 /**
  * connecting: nothing was heard yet. live: samples come. gone: the view is there, the drive is not.
@@ -18,6 +19,8 @@ const BACK_MS = 8000;
 const SILENCE_MS = 5000;
 /** How long until the page tries again where the browser does not. */
 const RETRY_MS = 2000;
+/** The status of a request that comes before there is something to see. */
+const TOO_EARLY = 425;
 
 export const state = signal<State | null>(null);
 export const link = signal<Link>("connecting");
@@ -26,6 +29,14 @@ export const back = signal(false);
 /** Raised by one for each sample: who shows the history depends on it. */
 export const tick = signal(0);
 export const history = new History(KEPT);
+/** Samples of a second. */
+const PER_SECOND = 2;
+
+/** Seconds of the drive's time that charts show. Virtual time passes fast or slowly: a run's charts show as many samples as others do. */
+export function shownSeconds(): number {
+  if (!state.value?.run) return span.value;
+  return Math.max(1e-6, history.lasting(PER_SECOND * span.value) * (1 + 1e-9));
+}
 
 let source: EventSource | null = null;
 let backTimer = 0;
@@ -36,6 +47,9 @@ export function start(): void {
   void refresh();
   listen();
   setInterval(() => {
+    // A run that is over or paused has nothing to say.
+    const run = state.value?.run;
+    if (run && (run.paused || run.end !== null)) lastHeard = performance.now();
     const interval = state.value?.view.interval_ms ?? 500;
     const silent = performance.now() - lastHeard > Math.max(SILENCE_MS, 5 * interval);
     if (link.value === "live" && silent) down("lost", "The live view has sent nothing for some seconds.");
@@ -48,6 +62,7 @@ export async function refresh(): Promise<void> {
     state.value = await api.state();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
+    if (error.status === TOO_EARLY) return wait(error.message);
     // Samples, or what the server said when the drive went, tell more.
     if (link.value === "live" || link.value === "gone") return;
     // Without an answer, or refused: it is the view that is not there, and not the drive.
@@ -73,9 +88,15 @@ function listen(): void {
   });
   source.addEventListener("state", () => {
     lastHeard = performance.now();
+    // Of a run that is over or paused no sample will come to say that all is well.
+    if (link.value === "lost") up();
     void refresh();
   });
-  source.addEventListener("gone", (event) => down("gone", wordsOf((event as MessageEvent<string>).data)));
+  source.addEventListener("gone", (event) => {
+    const told = (event as MessageEvent<string>).data;
+    if (isEarly(told)) wait(wordsOf(told));
+    else down("gone", wordsOf(told));
+  });
   source.addEventListener("error", () => {
     down("lost", "The live view cannot be reached. Does tranche still run?");
     // After an answer that is no stream the browser does not try again by itself.
@@ -109,6 +130,22 @@ function wordsOf(data: string): string {
     // No reason was given.
   }
   return "";
+}
+
+/** Whether the drive is not there yet, but will be. */
+function isEarly(data: string): boolean {
+  try {
+    const told: unknown = JSON.parse(data);
+    return typeof told === "object" && told !== null && "yet" in told && told.yet === true;
+  } catch {
+    return false;
+  }
+}
+
+/** There is nothing to see yet. */
+function wait(words: string): void {
+  link.value = "connecting";
+  reason.value = words;
 }
 
 function down(how: "gone" | "lost", words: string): void {

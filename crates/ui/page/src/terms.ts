@@ -24,6 +24,10 @@ export const TERMS = {
   },
   wear: { name: "Wear", text: "Flash endures a limited number of erases. The drive spreads them, so that no superblock wears out long before the others." },
   spare: { name: "Spare", text: "What is left of the blocks that replace bad ones. At 0 % the set can only be read." },
+  virtualTime: {
+    name: "Virtual time",
+    text: "The time of a simulated drive and of its load. It passes as fast as somebody wants it to, or as the machine can simulate. What comes of the run is the same at every speed.",
+  },
   throughput: { name: "Throughput", text: "Bytes that hosts read and write per second." },
   iops: { name: "IOPS", text: "Commands that the drive completes per second, whatever their size." },
   latency: { name: "Latency", text: "Time from a command's arrival at the drive to its completion, in the drive's own time. The host's part of the way is not in it." },

@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import type { Sample } from "../src/api";
-import { History } from "../src/history";
+import { History, sharesOf } from "../src/history";
 
 /** A sample after so many half seconds, with counts of namespace 1 and of the drive. */
 function sample(step: number, written: number, options: { media?: number; on?: number; nsids?: number[]; p99?: number | null } = {}): Sample {
@@ -64,5 +64,31 @@ describe("History", () => {
     history.push(sample(9, 1));
     history.push(sample(1, 1));
     expect(history.at).toEqual([0.5]);
+  });
+});
+
+describe("dies", () => {
+  const of = (step: number, dies: [number, number, number][]): Sample => ({ ...sample(step, step), dies: { "1": dies } });
+
+  it("are shares of the time between two samples", () => {
+    const history = new History(10);
+    history.push(of(1, [[0, 0, 0], [5, 5, 5]]));
+    expect(history.dies(1)).toBeNull();
+    history.push(of(2, [[1e8, 2e8, 0], [5, 5, 5]]));
+    expect(history.dies(1)).toEqual([{ read: 0.2, program: 0.4, erase: 0 }, { read: 0, program: 0, erase: 0 }]);
+    expect(history.dies(2)).toBeNull();
+  });
+
+  it("are busy all of the time at most, however much they were asked for", () => {
+    expect(sharesOf([10, 30, 0], [0, 0, 0], 10)).toEqual({ read: 0.25, program: 0.75, erase: 0 });
+    expect(sharesOf([0, 0, 0], [9, 9, 9], 10)).toEqual({ read: 0, program: 0, erase: 0 });
+  });
+
+  it("say nothing after a gap or a loss of power", () => {
+    const history = new History(10);
+    history.push(of(1, [[0, 0, 0]]));
+    history.gap();
+    history.push(of(2, [[9, 0, 0]]));
+    expect(history.dies(1)).toBeNull();
   });
 });

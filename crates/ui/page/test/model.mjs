@@ -181,6 +181,7 @@ export class Model {
         { cntlid: 2, nqn: "nqn.host", origin: "network", view: false },
       ],
       lba_formats: [512, 4096],
+      run: null,
     };
   }
 

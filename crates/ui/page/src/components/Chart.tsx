@@ -1,7 +1,8 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { history, tick } from "../live";
-import { colour, palette, span } from "../prefs";
+import { history, shownSeconds, state, tick } from "../live";
+import { colour, palette } from "../prefs";
+import { time } from "../units";
 import type { Value } from "../history";
 import type { TermId } from "../terms";
 import { Term } from "./Term";
@@ -42,7 +43,7 @@ export function Chart({ title, note, lines, format, logarithmic = false, floor, 
   const [cursor, setCursor] = useState<number | null>(null);
   const redraw = tick.value;
   const colours = palette.value;
-  const seconds = span.value;
+  const seconds = shownSeconds();
 
   useLayoutEffect(() => {
     const frame = box.current;
@@ -152,6 +153,9 @@ function words(value: Value, format: (value: number) => string): string {
 
 /** Seconds as people say them. */
 export function age(seconds: number): string {
+  // Virtual time may pass slowly.
+  if (state.value?.run && seconds > 0 && seconds < 120) return time(seconds * 1e9);
+  if (seconds >= 7200) return `${Math.round(seconds / 3600)} h`;
   return seconds >= 120 ? `${Math.round(seconds / 60)} min` : `${Math.round(seconds)} s`;
 }
 
@@ -165,7 +169,7 @@ export function Stroke({ colour: name, dash }: { colour: string; dash: readonly 
 }
 
 function dataOf(lines: readonly Line[]): uPlot.AlignedData {
-  const first = history.since(span.value);
+  const first = history.since(shownSeconds());
   return [history.at.slice(first), ...lines.map((line) => line.values.slice(first))] as uPlot.AlignedData;
 }
 
@@ -196,7 +200,7 @@ function options({ lines, format, logarithmic, floor, reference, width, setCurso
       y: false,
     },
     scales: {
-      x: { time: false, range: () => [now() - span.value, now()] },
+      x: { time: false, range: () => [now() - shownSeconds(), now()] },
       y: logarithmic
         ? { distr: 3, range: (_, least, most) => decades(least, most, floor) }
         : { range: (_, __, most) => [0, Math.max(floor, (most ?? 0) * 1.08)] },
@@ -209,7 +213,7 @@ function options({ lines, format, logarithmic, floor, reference, width, setCurso
         font,
         size: 24,
         splits: (self) => ages(self, now()),
-        values: (_, splits) => splits.map((at) => (now() - at < 0.01 ? "now" : `−${age(now() - at)}`)),
+        values: (_, splits) => splits.map((at) => (now() - at < shownSeconds() / 1000 ? "now" : `−${age(now() - at)}`)),
       },
       {
         stroke: ink,
@@ -260,10 +264,17 @@ function powers(least: number, most: number): number[] {
 /** Round ages for the axis, as many as there is room for. */
 function ages(self: uPlot, now: number): number[] {
   const room = Math.max(2, Math.floor(self.width / 90));
-  const step = [5, 10, 15, 30, 60, 120, 180, 300].find((length) => span.value / length <= room) ?? 300;
+  const seconds = shownSeconds();
+  const step = state.value?.run ? decimal(seconds / room) : ([5, 10, 15, 30, 60, 120, 180, 300].find((length) => seconds / length <= room) ?? 300);
   const found: number[] = [];
-  for (let old = Math.floor(span.value / step) * step; old >= 0; old -= step) found.push(now - old);
+  for (let many = Math.floor(seconds / step); many >= 0; many -= 1) found.push(now - many * step);
   return found;
+}
+
+/** The least of 1, 2 and 5 times a power of ten that is no less. */
+function decimal(least: number): number {
+  const power = Math.pow(10, Math.floor(Math.log10(least)));
+  return power * ([1, 2, 5].find((factor) => factor * power >= least) ?? 10);
 }
 
 function across(self: uPlot, value: number): void {

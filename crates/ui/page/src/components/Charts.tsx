@@ -14,6 +14,12 @@ const SPANS = [
   [300, "5 min"],
   [900, "15 min"],
 ] as const;
+/** The same for a run, whose time passes at another speed: two samples of a second. */
+const SAMPLES = [
+  [60, "120 samples"],
+  [300, "600"],
+  [900, "1,800"],
+] as const;
 const DIRECTIONS: readonly [Direction, string][] = [
   ["both", "Both"],
   ["read", "Reads"],
@@ -62,7 +68,7 @@ export function Charts() {
         <div class="controls">
           <Choice label="Commands" options={DIRECTIONS} value={way} onChange={(value) => (direction.value = value)} />
           <Choice label="Latency" options={PERCENTILES} value={percentile.value} onChange={(value) => (percentile.value = value)} />
-          <Choice label="Time" options={SPANS} value={span.value as 60 | 300 | 900} onChange={(value) => (span.value = value)} />
+          <Choice label="Time" options={state.value?.run ? SAMPLES : SPANS} value={span.value as 60 | 300 | 900} onChange={(value) => (span.value = value)} />
         </div>
       </div>
       <Explain ids={["throughput", "iops", "latency", "percentile", "amplification"]} />

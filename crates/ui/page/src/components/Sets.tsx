@@ -5,6 +5,7 @@ import { lineOf } from "../prefs";
 import { bytes, permille, whole } from "../units";
 import { CellMap, Legend, type Cell } from "./CellMap";
 import { Choice, placeOf } from "./Charts";
+import { Dies } from "./Dies";
 import { Explain, Term } from "./Term";
 
 export const MEDIA = { nand: "NAND flash", dram: "DRAM", pmem: "Persistent memory", disk: "Hard disk" } as const;
@@ -86,6 +87,7 @@ function SetCard({ set }: { set: NvmSet }) {
         </p>
       </header>
       <Allocation set={set} />
+      <Dies set={set} />
       {error !== "" && <p class="inline-error">{error}</p>}
       {map && ("superblocks" in map ? <Flash map={map} set={set} /> : <Use map={map} />)}
     </article>
