@@ -19,6 +19,7 @@ use super::{
     cache::Cache,
     jobs::{self, LoadResult},
     load::{LoadFile, LoadForm, without_contents},
+    onlook::{Onlooker, Stage},
     series::Series,
     watch::{WHOLE, Watch},
 };
@@ -137,17 +138,26 @@ impl Case {
         config
     }
 
-    /// Makes the run, on a drive of this cache. `share` is told, in millionths, how far it is.
+    /// Makes the run, on a drive of this cache. `share` is told, in millionths, how far it is. Somebody may look on.
     ///
     /// # Errors
     /// The drive cannot be so, the load does not fit it, or it was cancelled before the load began.
-    pub fn run(&self, cache: &Cache, share: &AtomicU32, cancel: &Cancel) -> Result<RunResult> {
+    pub fn run(
+        &self,
+        cache: &Cache,
+        share: &AtomicU32,
+        cancel: &Cancel,
+        onlooker: Option<&dyn Onlooker>,
+    ) -> Result<RunResult> {
         let start = Instant::now();
         let prepares = if self.precondition == Precondition::None { 0 } else { PREPARATION };
         let mut prepared = 0;
         let made = cache.drive(self.timed(), self.contents, self.precondition, self.seed, &mut |done| {
             prepared = done.min(1000);
             share.store(prepared * (prepares / 1000), Ordering::Relaxed);
+            if let Some(onlooker) = onlooker {
+                onlooker.prepares(prepared);
+            }
             !cancel.is_cancelled()
         });
         cancel.check().with_context(|| match self.precondition {
@@ -160,7 +170,8 @@ impl Case {
         let before = self.sample(&mut host)?;
         let (time, start, cpu) = (sim.now(), Instant::now(), cpu_time());
         let series = self.interval.map(|interval| Series::new(interval, &sim)).transpose()?;
-        let mut watch = Watch::new(share, prepares, cancel).with_series(series);
+        let stage = onlooker.map(|onlooker| Stage::new(onlooker, &sim, host.cntlid())).transpose()?;
+        let mut watch = Watch::new(share, prepares, cancel).with_series(series).with_stage(stage);
         let played = match &self.load.form {
             LoadForm::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
             LoadForm::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
@@ -172,6 +183,7 @@ impl Case {
         let (wall, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
         let simulated = Duration::from_nanos(sim.now().since(time).0);
         let series = watch.end_series(&sim)?;
+        watch.end_stage(&sim)?;
         let after = self.sample(&mut host)?;
         let mut namespaces = Vec::new();
         for ((nsid, set, earlier), (same, _, later)) in before.namespaces.iter().zip(&after.namespaces) {

@@ -13,6 +13,7 @@ mod figures;
 mod jobs;
 mod keys;
 mod load;
+mod onlook;
 mod pool;
 mod replay;
 mod report;
@@ -33,6 +34,7 @@ pub use self::{
     ahead::{Planned, planned, prepare},
     cache::usual_cache,
     load::{Format, LoadFile},
+    onlook::{Dies, Onlooker, Pace},
     replay::TraceOptions,
     settings::Settings,
 };
@@ -53,7 +55,10 @@ use crate::{
     results::Host,
     sweep::sheet::Row,
 };
-pub use run::{Precondition, sim::Contents};
+pub use run::{
+    Precondition,
+    sim::{Contents, DieTimes, Inspector, Nanos},
+};
 
 /// Nanoseconds of an interval, at least.
 const SHORTEST: u64 = 1000;
@@ -74,7 +79,19 @@ pub struct Simulated {
 /// # Errors
 /// As of [`simulate`].
 pub fn run(options: &Settings, control: &Control) -> Result<Findings<Value>> {
-    let Findings { results, written, text, failure } = simulate(options, control)?;
+    run_before(options, control, None)
+}
+
+/// As [`run`], while somebody looks on, if there is somebody. What comes of the run is the same.
+///
+/// # Errors
+/// As of [`simulate`]; somebody looks on, and several runs are asked for.
+pub fn run_before(
+    options: &Settings,
+    control: &Control,
+    onlooker: Option<&dyn Onlooker>,
+) -> Result<Findings<Value>> {
+    let Findings { results, written, text, failure } = simulate_before(options, control, onlooker)?;
     Ok(Findings { results: results.document, written, text, failure })
 }
 
@@ -84,11 +101,22 @@ pub fn run(options: &Settings, control: &Control) -> Result<Findings<Value>> {
 /// The drive or the load makes no sense, or they do not fit each other; an interruption before there was anything to report. What goes
 /// wrong with requests is the outcome's failure, beside the results.
 pub fn simulate(options: &Settings, control: &Control) -> Result<Findings<Simulated>> {
+    simulate_before(options, control, None)
+}
+
+fn simulate_before(
+    options: &Settings,
+    control: &Control,
+    onlooker: Option<&dyn Onlooker>,
+) -> Result<Findings<Simulated>> {
     let out = options.out.as_deref();
     if options.interval.is_some_and(|interval| interval < SHORTEST) {
         bail!("an interval of the time series is a microsecond or more");
     }
     let cases = cases(options)?;
+    if onlooker.is_some() && cases.len() != 1 {
+        bail!("one run at a time can be looked at, and {} are asked for", cases.len());
+    }
     if let Some(out) = out {
         options.overwrite.check(out)?;
     }
@@ -98,7 +126,7 @@ pub fn simulate(options: &Settings, control: &Control) -> Result<Findings<Simula
     }
     let began = Instant::now();
     let cache = Cache::new(options.cache.clone().filter(|_| options.policies.is_empty()));
-    let ran = pool::run(&cases, &cache, threads, control);
+    let ran = pool::run(&cases, &cache, threads, control, onlooker);
     let elapsed = began.elapsed();
     let runs: Vec<(&Case, Result<RunResult>)> =
         cases.iter().zip(ran).filter_map(|(case, ran)| Some((case, ran?))).collect();

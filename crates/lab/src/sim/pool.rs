@@ -14,6 +14,7 @@ use anyhow::{Result, anyhow};
 use super::{
     cache::Cache,
     case::{Case, RunResult},
+    onlook::Onlooker,
     watch::WHOLE,
 };
 use crate::control::{Control, Event, Parts};
@@ -22,12 +23,13 @@ use crate::control::{Control, Event, Parts};
 const TOLD: Duration = Duration::from_millis(200);
 
 /// Makes all runs, `threads` of them at the same time. What came of them is in their order; `None` for those that were not begun
-/// before it was cancelled.
+/// before it was cancelled. Somebody may look on.
 pub(super) fn run(
     cases: &[Case],
     cache: &Cache,
     threads: usize,
     control: &Control,
+    onlooker: Option<&dyn Onlooker>,
 ) -> Vec<Option<Result<RunResult>>> {
     let of = cases.len();
     let progress = control.begin(Parts::Runs(of));
@@ -40,7 +42,7 @@ pub(super) fn run(
         while !control.is_cancelled() {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(index) else { return };
-            let ran = case.run(cache, &shares[index], control.cancel());
+            let ran = case.run(cache, &shares[index], control.cancel(), onlooker);
             if let Ok(mut place) = places[index].lock() {
                 *place = Some(ran);
             }

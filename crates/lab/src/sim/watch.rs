@@ -1,13 +1,16 @@
 //! What is looked at while a load runs: how far it is, what fails, whether it was cancelled.
 
-use std::sync::atomic::{AtomicU32, Ordering};
+use std::{
+    sync::atomic::{AtomicU32, Ordering},
+    time::Instant,
+};
 
 use anyhow::{Result, bail};
 use nvme::Status;
 use run::sim::{Actors, Nanos, Sim, Step};
 use workload::{Actor, Request, Verb};
 
-use super::series::Series;
+use super::{onlook::Stage, series::Series};
 use crate::{bench::progress::Goal, control::Cancel, sweep::sheet::NamedFigure as Column};
 
 /// Completions between two looks.
@@ -34,6 +37,7 @@ pub(crate) struct Watch<'a> {
     interrupted: bool,
     cancel: &'a Cancel,
     series: Option<Series>,
+    stage: Option<Stage<'a>>,
 }
 
 /// All of it.
@@ -57,12 +61,26 @@ impl<'a> Watch<'a> {
             interrupted: false,
             cancel,
             series: None,
+            stage: None,
         }
     }
 
     /// It also collects what happens in each interval.
     pub(super) fn with_series(self, series: Option<Series>) -> Self {
         Self { series, ..self }
+    }
+
+    /// Somebody looks on.
+    pub(super) fn with_stage(self, stage: Option<Stage<'a>>) -> Self {
+        Self { stage, ..self }
+    }
+
+    /// The load is over: who looks on sees its end.
+    ///
+    /// # Errors
+    /// The drive cannot be shown.
+    pub(super) fn end_stage(&mut self, sim: &Sim) -> Result<()> {
+        self.stage.take().map_or(Ok(()), |stage| stage.end(sim, self.interrupted))
     }
 
     /// What happened in each interval, if that was collected.
@@ -77,7 +95,7 @@ impl<'a> Watch<'a> {
     /// is told each that ended. Whether they have ended.
     ///
     /// # Errors
-    /// There were too many intervals.
+    /// There were too many intervals, or who looks on cannot see the drive.
     pub(super) fn run<A: Actor>(
         &mut self,
         actors: &mut Actors<A>,
@@ -89,7 +107,9 @@ impl<'a> Watch<'a> {
         loop {
             let mut series = self.series.take();
             let part = series.as_ref().map_or(until, |series| until.min(series.next()));
-            let ended = actors.run(part, |step| {
+            let part = self.stage.as_ref().map_or(part, |stage| part.min(stage.next()));
+            let begin = self.stage.is_some().then(Instant::now);
+            let ended = actors.run_part(part, |step| {
                 let block = bytes(step);
                 if let Some(series) = &mut series {
                     series.step(step, u64::from(step.request.blocks) * block);
@@ -101,6 +121,15 @@ impl<'a> Watch<'a> {
                 series.look(sim)?;
             }
             self.series = series;
+            if let Some(begin) = begin {
+                let (took, done) = (begin.elapsed(), self.tell_share(sim.now()));
+                if let Some(stage) = &mut self.stage {
+                    stage.look(sim, took, done, self.cancel)?;
+                }
+                if !ended && self.cancel.is_cancelled() {
+                    (self.interrupted, enough) = (true, true);
+                }
+            }
             if ended || sim.now() >= until {
                 return Ok(ended);
             }
@@ -136,13 +165,19 @@ impl<'a> Watch<'a> {
         self.still = if now == self.last { self.still + LOOK } else { 0 };
         self.last = now;
         self.interrupted |= self.cancel.is_cancelled();
+        self.tell_share(now);
+        self.interrupted || self.stands_still()
+    }
+
+    /// Tells how far the run is, and returns the share of the load that is done, 0 to 1.
+    fn tell_share(&self, now: Nanos) -> f64 {
         #[expect(clippy::cast_precision_loss, reason = "for reading")]
         let seconds = now.since(self.start).0 as f64 / 1e9;
         let shares = self.goals.iter().zip(&self.bytes).map(|((goal, _), bytes)| goal.share(seconds, *bytes));
         let share = (self.phase + shares.fold(1.0, f64::min)) / self.phases;
         let left = f64::from(WHOLE.saturating_sub(self.before));
         self.share.store(self.before + (share * left) as u32, Ordering::Relaxed);
-        self.interrupted || self.stands_still()
+        share
     }
 
     /// Whether time does not pass.
