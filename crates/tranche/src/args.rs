@@ -3,6 +3,7 @@
 use crate::cache_tier::Cache;
 use crate::fault::Fault;
 use crate::key::MakeKey;
+use crate::live_view::ServeUi;
 use crate::options::{FuseIo, Output, Target};
 use crate::quota::Quota;
 use crate::secret::Secret;
@@ -599,22 +600,6 @@ pub struct Top {
     /// Print so many intervals and end
     #[arg(long, value_name = "N")]
     pub count: Option<u64>,
-    #[command(flatten)]
-    pub target: Target,
-}
-
-/// `tranche ui`.
-#[derive(Args, Debug)]
-pub struct ServeUi {
-    /// Where the page is. Where other machines can connect it needs --token; with port 0 it takes a free port
-    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
-    pub listen: String,
-    /// The token that the page asks for: a file with 16 to 256 letters, digits, and the signs - _ . ~
-    #[arg(long, value_name = "FILE")]
-    pub token: Option<PathBuf>,
-    /// Reports of studies that the page shows: a directory with NAME/report.html [default: out, if it is there]
-    #[arg(long, value_name = "DIR")]
-    pub studies: Option<PathBuf>,
     #[command(flatten)]
     pub target: Target,
 }

@@ -1,11 +1,11 @@
-//! The live view of a drive: what `tranche serve --ui` and `tranche ui` ask for.
+//! The live view of a drive: what `tranche serve --ui` and `tranche ui` ask for. `sim_view` has what is the run's of `tranche sim --ui`.
 
-use crate::args::ServeUi;
 use crate::connect::{PATIENCE, connect, identity};
-use crate::options::Output;
+use crate::options::{Output, Target};
 use crate::signals::asked_by;
 use crate::{print_json_line, print_text};
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
 use host::{Host, SocketTransport, Transport};
 use nvme::NSID_ALL;
 use serde_json::json;
@@ -25,6 +25,22 @@ const LOOK: Duration = Duration::from_millis(50);
 const FAILED: &str = "cannot serve the live view";
 /// More than a token and a line end.
 const TOKEN_FILE: u64 = 4096;
+
+/// `tranche ui`.
+#[derive(Args, Debug)]
+pub struct ServeUi {
+    /// Where the page is. Where other machines can connect it needs --token; with port 0 it takes a free port
+    #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
+    pub listen: String,
+    /// The token that the page asks for: a file with 16 to 256 letters, digits, and the signs - _ . ~
+    #[arg(long, value_name = "FILE")]
+    pub token: Option<PathBuf>,
+    /// Reports of studies that the page shows: a directory with NAME/report.html [default: out, if it is there]
+    #[arg(long, value_name = "DIR")]
+    pub studies: Option<PathBuf>,
+    #[command(flatten)]
+    pub target: Target,
+}
 
 /// A view that is listened for, before there is a drive.
 #[derive(Debug)]
@@ -59,6 +75,11 @@ impl LiveView {
     pub fn start(self, drive: run::Handle, address: String) -> Result<ui::Ui> {
         let options = Options { address, ..self.options };
         ui::Ui::of_handle(self.listener, options, drive).context(FAILED)
+    }
+
+    /// Serves the view of a run in virtual time.
+    pub fn start_run(self, run: ui::RunView) -> Result<ui::Ui> {
+        ui::Ui::of_run(self.listener, self.options, run).context(FAILED)
     }
 
     /// Serves the view of a drive that `connect` reaches, which hosts find at `address`.

@@ -44,6 +44,7 @@ mod served_tiers;
 mod show;
 mod signals;
 mod sim;
+mod sim_view;
 mod store;
 mod studies;
 mod table;
@@ -127,7 +128,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Completions { shell } => completions(shell),
         Command::Man { dir } => man(&dir, output),
         Command::Bench(bench) => print_outcome(output, &bench::bench(&bench)?),
-        Command::Sim(options) => print_outcome(output, &sim::sim(&options)?),
+        Command::Sim(options) => sim::sim(&options, output),
         Command::Profile(command) => profiles::profile(&command, output),
         Command::Study(study) => print_outcome(output, &studies::study(study)?),
         Command::Compare(options) => print_outcome(output, &studies::compare(*options)?),

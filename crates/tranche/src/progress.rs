@@ -39,7 +39,7 @@ pub fn control() -> Result<Control> {
 }
 
 /// A line on standard error, unless only errors are said there.
-fn say(line: &str) {
+pub fn say(line: &str) {
     if !is_silent() {
         eprintln!("{line}");
     }

@@ -1,7 +1,7 @@
 //! `tranche sim`.
 
-use crate::options::Overwrite;
-use crate::progress;
+use crate::options::{Output, Overwrite};
+use crate::sim_view::{self, View};
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use lab::profile;
@@ -64,6 +64,9 @@ pub struct Options {
     /// Runs at the same time [default: one for each processor, as far as the drives fit in memory]
     #[arg(long, alias = "threads", value_name = "N", value_parser = clap::value_parser!(u16).range(1..=1024))]
     parallel: Option<u16>,
+    /// Whether the run is shown while it goes.
+    #[command(flatten)]
+    view: View,
     /// What is only for traces.
     #[command(flatten)]
     trace: Trace,
@@ -220,10 +223,10 @@ impl Options {
 }
 
 /// Runs a load in virtual time.
-pub fn sim(options: &Options) -> Result<lab::Findings<serde_json::Value>> {
+pub fn sim(options: &Options, output: Output) -> Result<()> {
     // What it reads may be a pipe that nobody writes to: until then the first signal ends the process.
     let settings = options.settings()?;
-    lab::sim::run(&settings, &progress::control()?)
+    sim_view::run(&settings, options.load.display().to_string(), &options.view, output)
 }
 
 #[cfg(test)]
