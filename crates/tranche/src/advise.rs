@@ -12,11 +12,11 @@ use std::time::Duration;
 /// Options of `tranche advise`.
 #[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// The configuration of the server (my.cnf, with all that it includes), and with --sample the block device that its data is on
-    #[arg(value_name = "MY.CNF|DEVICE", required = true, num_args = 1..=2)]
+    /// The configuration of the server (my.cnf or postgresql.conf, with all that it includes), and with --sample the block device that its data is on
+    #[arg(value_name = "CONFIGURATION|DEVICE", required = true, num_args = 1..=2)]
     paths: Vec<PathBuf>,
-    /// The server, with the release series whose defaults hold: mysql, percona or mariadb, as in mariadb-10.11 [default: told by groups and names
-    /// of the files; mysql-8.4 or mariadb-11.8]
+    /// The server, with the release series whose defaults hold: mysql, percona, mariadb or postgresql, as in mariadb-10.11 or postgresql-15
+    /// [default: told by the files and their names; mysql-8.4, mariadb-11.8 or postgresql-18]
     #[arg(long, value_name = "NAME[-SERIES]")]
     server: Option<Server>,
     /// Make the load as heavy as what the device does for so long. Only counters of the kernel are read

@@ -117,10 +117,10 @@ pub enum Command {
     Study(crate::studies::Study),
     /// Run any command on several layouts of a drive, interleaved, and compare
     Compare(Box<crate::studies::Compare>),
-    /// Read the configuration of a MySQL or MariaDB server, simulate other layouts of its drive, and say what they would gain
+    /// Read the configuration of a MySQL, MariaDB or PostgreSQL server, simulate other layouts of its drive, and say what they would gain
     ///
-    /// Layouts: the doublewrite buffer in the drive's memory, and none on a drive that writes pages atomically. Each is simulated with several seeds, on the model
-    /// of InnoDB and a drive of your choice. Nothing is written to any device.
+    /// Layouts: the doublewrite buffer or PostgreSQL's log in the drive's memory, and neither copies nor full-page images on a drive that writes pages atomically.
+    /// Each is simulated with several seeds, on the model of InnoDB or of PostgreSQL and a drive of your choice. Nothing is written to any device.
     Advise(Box<crate::advise::Options>),
     /// Say what this machine can do, and what mends the rest
     Doctor(Doctor),

@@ -69,6 +69,45 @@ fn a_configuration_is_read_and_layouts_are_simulated() {
 }
 
 #[test]
+fn a_configuration_of_postgresql_is_read_and_layouts_are_simulated() {
+    let dir = directory();
+    let file = |name: &str, text: &str| {
+        let path = dir.path().join(name);
+        std::fs::create_dir_all(path.parent().unwrap()).unwrap();
+        std::fs::write(path, text).unwrap();
+    };
+    file(
+        "pg/postgresql.conf",
+        "shared_buffers = 32MB\t# small\ninclude_dir = 'conf.d'\nmax_wal_size = 1GB\n",
+    );
+    file("pg/conf.d/10.conf", "Checkpoint_Timeout '90s'\nfull_page_writes = true\n");
+    file("pg/postgresql.auto.conf", "# by ALTER SYSTEM\nmax_wal_size = '64MB'\n");
+    file("pg/PG_VERSION", "15\n");
+    let output = advise(dir.path(), &[&["pg/postgresql.conf"], &SHORT[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    let row = |name: &str| {
+        let row = said.lines().find(|line| line.starts_with(name));
+        row.unwrap_or_else(|| panic!("{name}: {said}")).to_owned()
+    };
+    assert!(
+        row("PostgreSQL 15").contains("PG_VERSION") && row("shared_buffers").contains("postgresql.conf:1")
+    );
+    assert!(row("checkpoint_timeout").contains("90 s") && row("checkpoint_timeout").contains("10.conf:1"));
+    assert!(
+        row("max_wal_size").contains("64.0 MiB") && row("max_wal_size").contains("auto.conf:2"),
+        "{said}"
+    );
+    assert!(row("wal_compression").contains("default of PostgreSQL 15"), "{said}");
+    for name in ["configured  ", "wal  ", "atomic  "] {
+        assert!(row(name).contains(" to "), "{said}");
+    }
+    for words in ["full_page_writes = off", "ln -s /mnt/wal/pg_wal", "Not simulated:", "tranche compare"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn mistakes_are_told_with_their_place() {
     let dir = directory();
     let refused = |args: &[&str], code: i32| {
@@ -86,6 +125,9 @@ fn mistakes_are_told_with_their_place() {
     assert!(refused(&["my.cnf", "--sample", "1s", "--recording", "x"], 2).contains("cannot be used with"));
     assert!(refused(&["my.cnf", "--server", "mysql-5.6"], 2).contains("8.0 and later"));
     assert!(refused(&["my.cnf", "--dataset", "1TiB"], 1).contains("does not fit"));
-    std::fs::write(dir.path().join("postgresql.conf"), "shared_buffers = 1GB\n").unwrap();
-    assert!(refused(&["postgresql.conf"], 1).contains("PostgreSQL"));
+    std::fs::write(dir.path().join("postgresql.conf"), "port = 5432\nshared_buffers = 1G\n").unwrap();
+    let wrong = refused(&["postgresql.conf"], 1);
+    assert!(wrong.contains("postgresql.conf:2: shared_buffers = \"1G\"") && wrong.contains("GB"), "{wrong}");
+    assert!(refused(&["postgresql.conf", "--server", "mysql"], 1).contains("--server says MySQL"));
+    assert!(refused(&["postgresql.conf", "--server", "postgresql-12"], 2).contains("13 to 18"));
 }

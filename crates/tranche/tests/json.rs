@@ -303,6 +303,10 @@ fn of_advice(c: &mut Checked) {
     };
     assert!(c.good("advise", &of(&[]))["load"]["measured"].is_null());
     assert!(c.good("advise", &of(&["--recording", "t.csv"]))["load"]["measured"].is_object());
+    c.file("postgresql.conf", "shared_buffers = 32MB\nmax_wal_size = 64MB\nfull_page_writes = off\n");
+    let mut postgresql = of(&[]);
+    postgresql[1] = "postgresql.conf";
+    assert_eq!(c.good("advise", &postgresql)["server"], "PostgreSQL 18");
     c.bad(2, &of(&["--sample", "1s"]));
     c.bad(2, &of(&["--server", "oracle"]));
     c.bad(1, &["advise", "none.cnf"]);

@@ -12,15 +12,17 @@
 //! - [`fio`]: jobs of fio's job files,
 //! - [`act`]: the loads of Aerospike's certification tool,
 //! - [`trace`]: block traces,
-//! - [`innodb`]: a database server,
+//! - [`innodb`] and [`postgresql`]: database servers,
 //! - [`lsm`]: a log-structured database.
 
 pub mod act;
+mod database;
 pub mod executor;
 pub mod fio;
 pub mod innodb;
 pub mod lsm;
 mod mix;
+pub mod postgresql;
 pub mod trace;
 
 pub use blockdev::{Nanos, Verb, ZoneAction};

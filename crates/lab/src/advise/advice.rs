@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{innodb::Row, layouts::Excluded, rates::Rates, simulate::Found};
+use super::{family::Row, layouts::Excluded, rates::Rates, simulate::Found};
 
 /// The load that was simulated.
 #[derive(Clone, PartialEq, Debug, Serialize)]
@@ -13,7 +13,7 @@ pub struct Loaded {
     pub connections: u32,
     /// Bytes of the database.
     pub dataset_bytes: u64,
-    /// The pool, the database and the log are divided by this in the model.
+    /// The pool, the database and the log are divided by this in the model, and PostgreSQL's checkpoint_timeout.
     pub scale: u64,
     /// Processors of the server.
     pub processors: u32,

@@ -1,25 +1,27 @@
 //! The simulated drive with the modelled server on it: one layout, one seed.
 //!
 //! The drive has the profile's chips with shorter blocks ([`run::Config::shortened`]), so that its garbage collection is steady within seconds of virtual time. The
-//! server's buffer pool, its database and its redo log are made smaller together where they are large.
+//! server's buffer pool, its database and its log are made smaller together where they are large.
+//!
+//! A load that depends on how long ago the last checkpoint began is measured over whole checkpoints, from the begin of one to the begin of another.
 
 use anyhow::{Context, Result, bail, ensure};
 use host::Host;
 use run::{
-    Config, Precondition,
+    Precondition,
     sim::{Actors, Contents, Nanos, Sim, SimTransport},
 };
-use toml::{Table, Value};
-use workload::innodb::{self, Counts, Doublewrite, Innodb, PAGE, Volume};
+use workload::innodb::Volume;
 
-use super::innodb::Database;
+use super::{
+    drive::Drive,
+    family::{Database, Done, Model},
+    layouts::Arrangement,
+    load::Load,
+};
 use crate::{
     control::Cancel,
     counters::{Counters, NamespaceCounts, total, total_on_flash},
-    doublewrite::{
-        Variant,
-        sim::{drive as study_drive, fitted},
-    },
     results::Percentiles,
     sim::Cache,
 };
@@ -29,47 +31,10 @@ const SECOND: u64 = 1_000_000_000;
 const SHORT: u64 = 16 << 30;
 /// Bytes of the drive that the database takes at least, if there is so much: otherwise its pages and logs would be overwritten in the write buffer.
 const LEAST: u64 = 8 << 30;
-/// The most pages of the pool: a larger one, its database and its log are made smaller together.
-const FRAMES: u64 = 128 << 10;
-/// Bytes of a namespace for one shard of the doublewrite buffer, with what its file system takes.
-const SHARD: u64 = 120 * PAGE + (1 << 20);
-
-/// Where the doublewrite buffer is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Place {
-    /// Beside the data.
-    Flash,
-    /// On a namespace in the drive's memory.
-    Dram,
-    /// Nowhere.
-    None,
-}
-
-/// What is put on the drive.
-#[derive(Clone, Copy, Debug)]
-pub struct Load {
-    /// Connections, without time to think.
-    pub connections: u32,
-    /// Bytes of the database.
-    pub dataset: u64,
-    /// Processors that the server has.
-    pub processors: u32,
-    /// Seconds before the measurement.
-    pub warmup: u64,
-    /// Measured seconds.
-    pub seconds: u64,
-}
-
-/// The drive that is modelled.
-#[derive(Clone, Debug)]
-pub struct Drive {
-    /// Its name, or file.
-    pub name: String,
-    /// Its TOML.
-    pub profile: Table,
-    /// Percent of it that hold data.
-    pub full: u32,
-}
+/// A simulation of whole checkpoints looks in such steps whether another has begun.
+const STEP: u64 = SECOND / 10;
+/// It waits for the begin of a checkpoint for so many times the measured time at most.
+const LONGEST: u64 = 6;
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -88,120 +53,8 @@ pub struct Measured {
     pub written: f64,
     /// How far throughput still moved within the window, in percent.
     pub drift: f64,
-}
-
-impl Drive {
-    /// The drive of a variant: all that is there but the namespace of copies and atomicity is the same.
-    ///
-    /// # Errors
-    /// It has no NAND, or cannot be as its TOML says.
-    pub fn config(&self, atomic: bool, shards: u32) -> Result<Config> {
-        let variant = if atomic { Variant::Atomic } else { Variant::Dram };
-        let mut table = study_drive::toml(&self.profile, variant, &self.name)?;
-        let copies = u64::from(shards.max(1)).saturating_mul(SHARD).div_ceil(1 << 20) << 20;
-        let sets = table.get_mut("set").and_then(Value::as_array_mut).context("the drive has no NVM Set")?;
-        if let Some(Value::Table(dram)) = sets.get_mut(1) {
-            dram.insert("capacity".into(), format!("{}MiB", copies.max(64 << 20) >> 20).into());
-        }
-        let namespaces =
-            table.get_mut("namespace").and_then(Value::as_array_mut).context("the drive has no namespace")?;
-        for (namespace, bytes) in namespaces.iter_mut().zip([None, Some(copies)]) {
-            let namespace = namespace.as_table_mut().context("a namespace is no table")?;
-            let size = namespace.get("size").and_then(Value::as_str).context("a namespace has no size")?;
-            let whole = units::parse_size(size)
-                .map_err(|wrong| anyhow::anyhow!("the size of a namespace: {wrong}"))?;
-            let bytes = bytes.unwrap_or(whole / 100 * u64::from(self.full));
-            namespace.insert("size".into(), format!("{}MiB", (bytes >> 20).max(1)).into());
-        }
-        Ok(Config::from_toml(&toml::to_string(&table)?)?)
-    }
-
-    /// Bytes of its first namespace, and that its flash can take: rated cycles times raw capacity. None if cycles are not said.
-    ///
-    /// # Errors
-    /// Like [`Drive::config`].
-    pub fn sizes(&self) -> Result<(u64, Option<u128>)> {
-        let config = self.config(false, 1)?;
-        let raw = config.ftl.sets.first().context("the drive has no NVM Set")?.properties().raw_pages;
-        let sets = self.profile.get("set").and_then(Value::as_array);
-        let cycles = sets.and_then(|sets| sets.first()?.get("rated_cycles")?.as_integer());
-        let endurance = cycles
-            .and_then(|cycles| u128::try_from(cycles).ok())
-            .map(|cycles| u128::from(raw) * 4096 * cycles);
-        Ok((config.namespaces.first().context("the drive has no namespace")?.bytes, endurance))
-    }
-
-    /// Whether what is written at once is atomic in pages of InnoDB.
-    pub fn is_atomic(&self) -> bool {
-        let drive = self.profile.get("drive").and_then(Value::as_table);
-        let unit = drive.and_then(|drive| drive.get("atomic_write")?.as_str());
-        unit.and_then(|unit| units::parse_size(unit).ok()).is_some_and(|unit| unit >= PAGE)
-    }
-
-    /// Whether memory keeps its content in a power cut.
-    pub fn is_protected(&self) -> bool {
-        let drive = self.profile.get("drive").and_then(Value::as_table);
-        drive.and_then(|drive| drive.get("power_loss_protection")?.as_bool()).unwrap_or(true)
-    }
-}
-
-/// How much smaller the server's memory, database and log are in the model.
-pub fn divisor(database: &Database) -> u64 {
-    (database.pool / PAGE).div_ceil(FRAMES).max(1)
-}
-
-/// Warehouses of a database of so many bytes.
-///
-/// # Errors
-/// The model refuses it.
-fn warehouses(config: &innodb::Config, dataset: u64) -> Result<u32> {
-    let pages = |warehouses| {
-        let small = innodb::Config { warehouses, pool_pages: 1024, ..config.clone() };
-        Innodb::new(small).map(|model| model.data_pages()).context("the drive has no room for the logs")
-    };
-    let each = ((pages(200)? - pages(100)?) / 100).max(1);
-    let fixed = pages(100)?.saturating_sub(each * 100);
-    let count = (dataset / PAGE).saturating_sub(fixed) / each;
-    Ok(u32::try_from(count).unwrap_or(u32::MAX).clamp(1, 100_000))
-}
-
-/// The modelled server.
-fn config(
-    database: &Database,
-    load: &Load,
-    place: Place,
-    volumes: [Volume; 2],
-    seed: u64,
-) -> Result<innodb::Config> {
-    let smaller = divisor(database);
-    let [data, copies] = volumes;
-    let fitted = fitted::config(load.connections, data, seed);
-    let scan = u64::from(database.scan_depth) / smaller;
-    let mut config = innodb::Config {
-        filled: 1000,
-        pool_pages: u32::try_from(database.pool / smaller / PAGE).unwrap_or(u32::MAX),
-        instances: database.instances,
-        page_cleaners: database.page_cleaners,
-        scan_depth: u32::try_from(scan.max(256)).unwrap_or(u32::MAX),
-        io_capacity: database.io_capacity,
-        io_capacity_max: database.io_capacity_max,
-        dirty_low: database.dirty_low,
-        dirty_high: database.dirty_high,
-        redo_capacity: (database.redo / smaller).max(4 << 20),
-        binlog_change: if database.binlog { fitted.binlog_change } else { 0 },
-        journal_times: database.journal_times,
-        cores: load.processors,
-        flush_at_commit: database.flush_at_commit,
-        doublewrite: (place != Place::None).then_some(Doublewrite {
-            namespace: u16::from(place == Place::Dram),
-            shards: database.shards,
-            command: 124 << 10,
-        }),
-        copies: (place == Place::Dram).then_some(copies),
-        ..fitted
-    };
-    config.warehouses = warehouses(&config, load.dataset / smaller)?;
-    Ok(config)
+    /// Whole checkpoints that the window consists of, if the load depends on them; 0: one took too long.
+    pub cycles: Option<u64>,
 }
 
 /// A drive with the server's host connected to it.
@@ -218,8 +71,14 @@ impl Bed {
     ///
     /// # Errors
     /// The drive cannot be so; an interruption.
-    pub fn new(drive: &Drive, atomic: bool, shards: u32, cache: &Cache, cancel: &Cancel) -> Result<Self> {
-        let whole = drive.config(atomic, shards)?;
+    pub fn new(
+        drive: &Drive,
+        database: &dyn Database,
+        atomic: bool,
+        cache: &Cache,
+        cancel: &Cancel,
+    ) -> Result<Self> {
+        let whole = drive.config(atomic.then(|| database.page()), database.memory())?;
         let full = whole.namespaces.first().context("the drive has no namespace")?.bytes;
         let config = whole.shortened(SHORT).unwrap_or(whole);
         let made =
@@ -232,8 +91,8 @@ impl Bed {
             Ok(Volume { blocks: namespace.blocks, block_bytes: namespace.block_size })
         };
         let data = volume(1)?;
-        let (copies, nsids): (_, &[u32]) = if atomic { (data, &[1]) } else { (volume(2)?, &[1, 2]) };
-        Ok(Self { sim, host, volumes: [data, copies], nsids, full })
+        let (memory, nsids): (_, &[u32]) = if atomic { (data, &[1]) } else { (volume(2)?, &[1, 2]) };
+        Ok(Self { sim, host, volumes: [data, memory], nsids, full })
     }
 
     /// The part of the drive that the database is on: as large beside it as it is beside the whole drive, but not too small.
@@ -263,54 +122,136 @@ impl Bed {
     /// The database does not fit, a command failed, or an interruption.
     pub fn run(
         &mut self,
-        database: &Database,
+        database: &dyn Database,
         load: &Load,
-        place: Place,
+        arrangement: Arrangement,
         seed: u64,
         cancel: &Cancel,
     ) -> Result<Measured> {
-        ensure!(place != Place::Dram || self.nsids.len() > 1, "the drive has no DRAM namespace");
+        ensure!(!arrangement.memory || self.nsids.len() > 1, "the drive has no DRAM namespace");
         let volumes = [self.data(load.dataset), self.volumes[1]];
-        let config = config(database, load, place, volumes, seed)?;
-        let pages = u64::from(config.pool_pages);
-        let mut model =
-            Innodb::new(config).context("the drive has no room for the logs and the doublewrite buffer")?;
-        model.warm(pages / fitted::PAGES_PER_TRANSACTION * 4, fitted::interval(load.connections));
-        let mut actors: Actors<Innodb> = self.sim.actors();
+        let model = database.model(load, arrangement, volumes, seed)?;
+        let mut actors: Actors<Box<dyn Model>> = self.sim.actors();
         let at = actors.add_over(&mut self.host, self.nsids, model)?;
-        let begin = self.sim.now();
-        let mut seconds = 0;
-        let mut step = |actors: &mut Actors<Innodb>, count: u64| -> Result<Counts> {
-            for _ in 0..count {
-                seconds += 1;
-                actors.run(begin + Nanos(seconds * SECOND), |_| false);
-                cancel.check()?;
-            }
-            let counts = actors.actor(at).counts();
-            ensure!(counts.failed == 0, "{} commands failed", counts.failed);
-            Ok(counts)
+        let mut course = Course {
+            begin: self.sim.now(),
+            passed: 0,
+            longest: load.seconds * LONGEST * SECOND,
+            actors: &mut actors,
+            at,
+            cancel,
         };
-        step(&mut actors, load.warmup)?;
-        actors.actor_mut(at).forget_latencies();
-        let before = (self.counters()?, actors.actor(at).counts());
-        let half = load.seconds / 2;
-        let middle = step(&mut actors, half)?;
-        let last = step(&mut actors, load.seconds - half)?;
+        let mut done = course.step(load.warmup * SECOND)?;
+        if done.cycles.is_some() {
+            done = course.next_cycle()?;
+        }
+        course.actors.actor_mut(at).forget_latencies();
+        let before = (self.counters()?, done);
+        let window = match done.cycles {
+            None => course.halves(load.seconds, &done)?,
+            Some(_) => course.cycles(load.seconds, &done)?,
+        };
         let after = self.counters()?;
         let commits = actors.actor(at).commits();
-        let commit = (database.flush_at_commit && !commits.is_empty()).then(|| Percentiles::of(commits, 1e3));
+        let commit =
+            (database.waits_at_commit() && !commits.is_empty()).then(|| Percentiles::of(commits, 1e3));
         actors.actor_mut(at).stop();
         actors.run(Nanos::MAX, |_| false);
-        measured(&before, (&after, &middle, &last), load, commit)
+        measured(&before, &after, &window, commit)
     }
 }
 
-/// What happened between two moments.
-#[expect(clippy::cast_precision_loss, reason = "for reading")]
+/// A simulation on its way.
+struct Course<'a> {
+    begin: Nanos,
+    /// Nanoseconds since then.
+    passed: u64,
+    /// It waits for a checkpoint for so many of them at most.
+    longest: u64,
+    actors: &'a mut Actors<Box<dyn Model>>,
+    at: usize,
+    cancel: &'a Cancel,
+}
+
+/// What happened in the measured time.
+struct Window {
+    last: Done,
+    seconds: f64,
+    drift: f64,
+    cycles: Option<u64>,
+}
+
+impl Course<'_> {
+    /// Lets so much time pass; what the model has done by then.
+    fn step(&mut self, time: u64) -> Result<Done> {
+        let end = self.passed + time;
+        while self.passed < end {
+            self.passed = (self.passed + SECOND).min(end);
+            self.actors.run(self.begin + Nanos(self.passed), |_| false);
+            self.cancel.check()?;
+        }
+        let done = self.actors.actor(self.at).done();
+        ensure!(done.failed == 0, "{} commands failed", done.failed);
+        Ok(done)
+    }
+
+    /// Goes on until another checkpoint begins, or for too long.
+    fn next_cycle(&mut self) -> Result<Done> {
+        let (first, end) = (self.step(0)?, self.passed + self.longest);
+        loop {
+            let done = self.step(STEP)?;
+            if done.cycles != first.cycles || self.passed >= end {
+                return Ok(done);
+            }
+        }
+    }
+
+    /// So many seconds.
+    fn halves(&mut self, seconds: u64, before: &Done) -> Result<Window> {
+        let half = seconds / 2;
+        let middle = self.step(half * SECOND)?;
+        let last = self.step((seconds - half) * SECOND)?;
+        let first = (middle.transactions - before.transactions) as f64;
+        let second = (last.transactions - middle.transactions) as f64;
+        let rates = (first / (half.max(1) as f64), second / (seconds - half).max(1) as f64);
+        let drift = if half == 0 { 0.0 } else { (rates.1 / rates.0.max(1e-9) - 1.0) * 100.0 };
+        Ok(Window { last, seconds: seconds as f64, drift, cycles: None })
+    }
+
+    /// As many whole checkpoints as take so many seconds or more. The drift is that of the later half of them from the other. Where one takes too long, there
+    /// are none.
+    fn cycles(&mut self, seconds: u64, before: &Done) -> Result<Window> {
+        let mut marks = vec![(self.passed, *before)];
+        let rate = |marks: &[(u64, Done)], from: usize, to: usize| {
+            let (from, to) = (marks[from], marks[to]);
+            (to.1.transactions - from.1.transactions) as f64 / ((to.0 - from.0).max(1) as f64)
+        };
+        loop {
+            let last = self.next_cycle()?;
+            let is_whole = last.cycles != marks[marks.len() - 1].1.cycles;
+            marks.push((self.passed, last));
+            let time = self.passed - marks[0].0;
+            if is_whole && time < seconds * SECOND {
+                continue;
+            }
+            let count = marks.len() - 1;
+            let drift = match count {
+                1 => 0.0,
+                _ => {
+                    let (early, late) = (rate(&marks, 0, count / 2), rate(&marks, count / 2, count));
+                    (late / early.max(1e-18) - 1.0) * 100.0
+                }
+            };
+            let cycles = Some(if is_whole { count as u64 } else { 0 });
+            return Ok(Window { last, seconds: time as f64 / 1e9, drift, cycles });
+        }
+    }
+}
+
 fn measured(
-    before: &(Vec<NamespaceCounts>, Counts),
-    (after, middle, last): (&[NamespaceCounts], &Counts, &Counts),
-    load: &Load,
+    before: &(Vec<NamespaceCounts>, Done),
+    after: &[NamespaceCounts],
+    window: &Window,
     commit: Option<Percentiles>,
 ) -> Result<Measured> {
     let since = |(before, after): (&NamespaceCounts, &NamespaceCounts)| NamespaceCounts {
@@ -318,14 +259,10 @@ fn measured(
         ..after.clone()
     };
     let namespaces: Vec<_> = before.0.iter().zip(after).map(since).collect();
-    let sum = |counts: &Counts, from: &Counts| counts.since(from).transactions.iter().sum::<u64>() as f64;
-    let (transactions, seconds) = (sum(last, &before.1), load.seconds as f64);
+    let (transactions, seconds) = ((window.last.transactions - before.1.transactions) as f64, window.seconds);
     if transactions < 1.0 {
         bail!("no transaction ended in {seconds} s");
     }
-    let half = load.seconds / 2;
-    let (first, second) = (sum(middle, &before.1), sum(last, middle));
-    let rates = (first / (half.max(1) as f64), second / (load.seconds - half).max(1) as f64);
     let (all, flash) = (total(&namespaces), total_on_flash(&namespaces));
     Ok(Measured {
         tps: transactions / seconds,
@@ -334,6 +271,7 @@ fn measured(
         host_bytes: flash.host_bytes_written as f64 / transactions,
         write_amplification: flash.write_amplification().unwrap_or(0.0),
         written: all.host_bytes_written as f64 / seconds,
-        drift: if half == 0 { 0.0 } else { (rates.1 / rates.0.max(1e-9) - 1.0) * 100.0 },
+        drift: window.drift,
+        cycles: window.cycles,
     })
 }

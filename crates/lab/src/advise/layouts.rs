@@ -1,13 +1,17 @@
-//! Which layouts there are for a configuration, and how one gets there.
+//! Layouts: what all servers share.
 
 use serde::Serialize;
 
-use super::{
-    bed::{Drive, Place},
-    innodb::Database,
-    server::Kind,
-};
-use crate::figure::show_size;
+/// How the server lies on the drive.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Arrangement {
+    /// Whether pages are written twice, so that torn ones are mended: to the doublewrite buffer, or as full-page images to the log.
+    pub twice: bool,
+    /// Whether what is written first (the doublewrite buffer, or the log) is on a namespace in the drive's memory.
+    pub memory: bool,
+    /// Whether the drive writes pages atomically.
+    pub atomic: bool,
+}
 
 /// A layout that is simulated.
 #[derive(Clone, Debug)]
@@ -16,10 +20,8 @@ pub struct Plan {
     pub name: &'static str,
     /// What it is, in a sentence.
     pub description: String,
-    /// Where the doublewrite buffer is.
-    pub place: Place,
-    /// Whether the drive writes pages atomically.
-    pub atomic: bool,
+    /// How the server lies on the drive.
+    pub arrangement: Arrangement,
     /// Whether a power cut leaves no torn page that nothing mends.
     pub safe: bool,
     /// What must hold for it.
@@ -37,229 +39,41 @@ pub struct Excluded {
     pub why: String,
 }
 
-/// What is not simulated, and why.
-pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {
-    let mut excluded = Vec::new();
-    if !database.doublewrite && drive.is_atomic() {
-        excluded.push(Excluded { name: "atomic", why: "it is what is configured: the drive writes 16 KiB atomically, and the doublewrite buffer is off".into() });
-    }
-    excluded.extend([
-        Excluded {
-            name: "zones",
-            why: "InnoDB overwrites its pages in place, and a zone is written in order only. Zones take another engine, such as MyRocks: tranche study zoned".into(),
-        },
-        Excluded {
-            name: "cache",
-            why: "a cache tier is for data on a hard disk, and this drive is flash: tranche study oltp has the database on a disk with a cache".into(),
-        },
-        Excluded {
-            name: "quota",
-            why: "a quota helps against a neighbour on the same drive, whose load a configuration does not tell: tranche study quota".into(),
-        },
-    ]);
-    excluded
-}
-
-/// The layouts that are simulated; what is configured is the first.
-pub fn plans(database: &Database, drive: &Drive) -> Vec<Plan> {
-    let mut plans = vec![configured(database, drive)];
-    if !database.doublewrite {
-        plans.push(beside(database));
-    }
-    plans.push(dram(database, drive));
-    if database.doublewrite || !drive.is_atomic() {
-        plans.push(atomic(database, drive));
-    }
-    plans
-}
-
-fn configured(database: &Database, drive: &Drive) -> Plan {
-    let safe = database.doublewrite || drive.is_atomic();
-    let description = match database.doublewrite {
-        true => "As configured: the doublewrite buffer beside the data.",
-        false => "As configured: no doublewrite buffer.",
-    };
-    let mut warnings = Vec::new();
-    if !safe {
-        warnings.push("A power cut may tear a page of 16 KiB, and nothing mends it: the doublewrite buffer is off, and this drive does not write 16 KiB atomically.".into());
-    }
-    let place = if database.doublewrite { Place::Flash } else { Place::None };
-    Plan {
-        name: "configured",
-        description: description.into(),
-        place,
-        atomic: drive.is_atomic(),
-        safe,
-        warnings,
-        steps: Vec::new(),
-    }
-}
-
-fn beside(database: &Database) -> Plan {
-    Plan {
-        name: "doublewrite",
-        description: "The doublewrite buffer on, beside the data.".into(),
-        place: Place::Flash,
-        atomic: false,
-        safe: true,
-        warnings: Vec::new(),
-        steps: vec![format!("[{}]\ninnodb_doublewrite = ON", group(database)), "Restart the server.".into()],
-    }
-}
-
-/// The group for lines of a configuration.
-fn group(database: &Database) -> &'static str {
-    match database.server.kind {
-        Kind::MySql => "mysqld",
-        Kind::MariaDb => "mariadb",
-    }
-}
-
-/// Bytes of a namespace for the doublewrite buffer: its shards with 128 pages each and a file system, or the system tablespace of 12 MiB.
-fn copies(database: &Database) -> u64 {
-    match database.server.kind {
-        Kind::MySql => (u64::from(database.shards) * (128 * workload::innodb::PAGE) + (16 << 20))
-            .next_multiple_of(16 << 20),
-        Kind::MariaDb => 16 << 20,
+impl Excluded {
+    /// Layouts that are about something else than one server on flash.
+    pub fn usual() -> [Self; 2] {
+        [
+            Self {
+                name: "cache",
+                why: "a cache tier is for data on a hard disk, and this drive is flash: tranche study oltp has the database on a disk with a cache".into(),
+            },
+            Self {
+                name: "quota",
+                why: "a quota helps against a neighbour on the same drive, whose load a configuration does not tell: tranche study quota".into(),
+            },
+        ]
     }
 }
 
 /// An NVM Set of memory, in a drive's TOML.
-fn memory(size: &str) -> String {
+pub fn memory(size: &str) -> String {
     format!("[[set]]\nmedia = \"dram\"\ncapacity = \"{size}\"")
 }
 
-fn dram(database: &Database, drive: &Drive) -> Plan {
-    let size = copies(database).max(32 << 20);
-    let text = show_size(size).replace(".0 ", "").replace(' ', "");
-    let group = group(database);
-    let mut steps = vec![
-        format!("On a real drive: a namespace of {text} in its power-protected memory."),
-        format!("To try it here, in the drive's TOML:\n{}", memory(&text)),
-        format!(
-            "tranche ns create --nvm-set 2 --size {text} --lba 4096, and tranche ns attach (docs/drive-toml.md)"
-        ),
-    ];
-    match database.server.kind {
-        Kind::MySql => steps.extend([
-            "mkfs.ext4 on that namespace, and mount it at /mnt/dwb, owned by the server's user.".into(),
-            format!("[{group}]\ninnodb_doublewrite = ON\ninnodb_doublewrite_dir = /mnt/dwb"),
-            "Restart the server; it makes its doublewrite files there.".into(),
-        ]),
-        Kind::MariaDb => steps.extend([
-            "The doublewrite buffer of MariaDB is in the system tablespace (ibdata1), which must move. It needs \
-             innodb_file_per_table, undo logs of their own (innodb_undo_tablespaces), and an ibdata1 that fits. One that has \
-             grown needs a new data directory from a dump."
-                .into(),
-            "With the server stopped, move ibdata1 to a file system on that namespace, mounted at /mnt/dwb, owned by the server's \
-             user. innodb_data_file_path stays as it is."
-                .into(),
-            format!("[{group}]\ninnodb_doublewrite = ON\ninnodb_data_home_dir = /mnt/dwb"),
-            "Start the server (docs/howto/sysbench.md has the same on the bare device).".into(),
-        ]),
-    }
-    let mut warnings = vec![
-        "The memory must keep its content in a power cut (capacitors). Without that, all copies are lost in the moment in \
-         which they are needed, and the layout is unsafe."
-            .to_owned(),
-    ];
-    if !drive.is_protected() {
-        warnings.push("This drive's memory is not protected (power_loss_protection = false).".into());
-    }
-    Plan {
-        name: "dram",
-        description: "The doublewrite buffer on a namespace in the drive's protected memory.".into(),
-        place: Place::Dram,
-        atomic: false,
-        safe: drive.is_protected(),
-        warnings,
-        steps,
-    }
-}
-
-fn atomic(database: &Database, drive: &Drive) -> Plan {
-    let mut steps = vec!["Ask the drive: nvme id-ns shows nawupf, or nvme id-ctrl awupf, in blocks less one: with blocks of 4 KiB it must be 3 or more, with 512 bytes 31 or more.".to_owned()];
-    if !drive.is_atomic() {
-        steps.push("To try it here, in the drive's TOML:\n[drive]\natomic_write = \"16KiB\"".into());
-    }
-    steps.extend([
-        "The file system must place pages of 16 KiB whole and aligned: mkfs.xfs -d su=16k,sw=1,extszinherit=4 (docs/studies/powercut.md). A partition must begin at a multiple of 16 KiB.".into(),
-        format!("[{}]\ninnodb_flush_method = O_DIRECT\ninnodb_doublewrite = OFF", group(database)),
-        "Restart the server. tranche study powercut shows with a real server that pages stay whole.".into(),
-    ]);
-    Plan {
-        name: "atomic",
-        description: "No doublewrite buffer, on a drive that writes 16 KiB atomically.".into(),
-        place: Place::None,
-        atomic: true,
-        safe: true,
-        warnings: vec!["Without the guarantee of the drive, and of each layer between (file system, RAID, LVM), a power cut tears pages and nothing mends them.".into()],
-        steps,
-    }
+/// A size as the drive's TOML and its command line take it.
+pub fn size(bytes: u64) -> String {
+    crate::figure::show_size(bytes).replace(".0 ", "").replace(' ', "")
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{advise::settings::Settings, profile};
-
-    fn drive(atomic: &str, protected: bool) -> Drive {
-        let mut profile = profile::table("pblaze5-910-short").unwrap();
-        let table = profile["drive"].as_table_mut().unwrap();
-        table.insert("atomic_write".into(), atomic.into());
-        table.insert("power_loss_protection".into(), protected.into());
-        Drive { name: "own.toml".into(), profile, full: 90 }
-    }
-
-    fn database(server: &str, doublewrite: bool) -> Database {
-        let read = Database::read(&Settings::default(), server.parse().unwrap()).unwrap();
-        Database { doublewrite, ..read }
-    }
-
-    #[test]
-    fn what_applies_depends_on_configuration_and_drive() {
-        let names = |doublewrite, atomic| -> Vec<_> {
-            plans(&database("mysql", doublewrite), &drive(atomic, true))
-                .iter()
-                .map(|p| (p.name, p.safe))
-                .collect()
-        };
-        assert_eq!(names(true, "4KiB"), [("configured", true), ("dram", true), ("atomic", true)]);
-        assert_eq!(names(true, "16KiB"), [("configured", true), ("dram", true), ("atomic", true)]);
-        assert_eq!(
-            names(false, "4KiB"),
-            [("configured", false), ("doublewrite", true), ("dram", true), ("atomic", true)]
-        );
-        assert_eq!(names(false, "32KiB"), [("configured", true), ("doublewrite", true), ("dram", true)]);
-        assert_eq!(excluded(&database("mysql", false), &drive("32KiB", true))[0].name, "atomic");
-        assert_eq!(excluded(&database("mysql", true), &drive("32KiB", true)).len(), 3);
-    }
-
-    #[test]
-    fn memory_that_forgets_is_not_safe() {
-        let plans = plans(&database("mysql", true), &drive("4KiB", false));
-        assert!(!plans[1].safe && plans[1].warnings.len() == 2);
-    }
+    use crate::profile;
 
     #[test]
     fn lines_for_a_drive_are_read_by_it() {
         let text = format!("{}\n{}", profile::read("pblaze5-910-short").unwrap(), memory("48MiB"));
         assert_eq!(run::Config::from_toml(&text).unwrap().ftl.sets.len(), 2);
-        let steps = plans(&database("mysql", true), &drive("4KiB", true))[1].steps.join("\n");
-        assert!(steps.contains(&memory("32MiB")), "{steps}");
-    }
-
-    #[test]
-    fn steps_are_those_of_the_server() {
-        let steps = |server| plans(&database(server, true), &drive("4KiB", true))[1].steps.join("\n");
-        assert!(
-            steps("mysql").contains("innodb_doublewrite_dir = /mnt/dwb") && steps("mysql").contains("32MiB"),
-            "{}",
-            steps("mysql")
-        );
-        assert!(
-            !steps("mariadb").contains("innodb_doublewrite_dir")
-                && steps("mariadb").contains("innodb_data_home_dir")
-        );
+        assert_eq!(size(48 << 20), "48MiB");
     }
 }

@@ -1,11 +1,18 @@
-//! Directories of configuration files.
+//! Files of configurations, and directories of them.
 
 use std::{
     fs,
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
+
+use super::settings::place;
+
+/// Files within files, as the servers allow.
+pub const DEEPEST: u32 = 10;
+/// The longest file that is read, in bytes.
+const LONGEST: u64 = 4 << 20;
 
 /// The files of a directory whose names end so, by name; hidden ones are left out.
 ///
@@ -24,4 +31,25 @@ pub fn files(path: &Path, ending: &str) -> Result<Vec<PathBuf>> {
     }
     found.sort();
     Ok(found)
+}
+
+/// Which line includes a file, for messages.
+pub fn at_include(path: &Path, line: u32) -> String {
+    format!("included by {}", place(path, line))
+}
+
+/// The bytes of a file.
+///
+/// # Errors
+/// It cannot be read, or is longer than 4 MiB.
+pub fn content(path: &Path) -> Result<Vec<u8>> {
+    use std::io::Read as _;
+    let failed = || format!("cannot read {}", path.display());
+    let mut bytes = Vec::new();
+    let file = fs::File::open(path).with_context(failed)?;
+    file.take(LONGEST + 1).read_to_end(&mut bytes).with_context(failed)?;
+    if bytes.len() as u64 > LONGEST {
+        bail!("{} is longer than {} MiB: it is no configuration", path.display(), LONGEST >> 20);
+    }
+    Ok(bytes)
 }

@@ -1,14 +1,19 @@
 //! `tranche advise`: what other layouts of the same drive would buy a database, from its configuration.
 //!
-//! The configuration says how the server uses its drive ([`innodb`]). The layouts that apply ([`layouts`]) are simulated with several seeds
-//! ([`simulate`], on the model of [`workload::innodb`]). The load is a generic one, or one as heavy as a sample or a recording ([`rates`]). Nothing is written to any device.
+//! The configuration says how the server uses its drive. What differs between servers is a [`family::Database`]: [`innodb`] and [`postgresql`]. The [`layouts`] that
+//! apply are simulated with several seeds ([`simulate`], on the models of [`workload`]). The load is a generic one, or one as heavy as a sample or a
+//! recording ([`rates`]). Nothing is written to any device.
 
 mod advice;
 mod bed;
+mod detect;
+mod drive;
+mod family;
 mod innodb;
 mod layouts;
 mod listing;
-mod option_file;
+mod load;
+mod postgresql;
 mod rates;
 mod report;
 mod server;
@@ -21,16 +26,14 @@ use anyhow::{Result, bail, ensure};
 
 pub use self::{
     advice::{Advice, Loaded, Modelled, Recommendation},
-    innodb::Row,
+    family::Row,
     layouts::Excluded,
     rates::Rates,
     server::Server,
     simulate::Found,
 };
 use self::{
-    bed::{Bed, Drive, Load},
-    innodb::Database,
-    rates::Kernel,
+    bed::Bed, drive::Drive, family::Database, layouts::Arrangement, load::Load, rates::Kernel,
     simulate::Setting,
 };
 use crate::{
@@ -115,13 +118,14 @@ impl Options {
 /// A configuration, drive, device or recording that cannot be read, with its place; a drive that is too small; an interruption.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     options.check()?;
-    let read = server::read(&options.configuration, options.server)?;
-    let database = Database::read(&read.settings, read.server)?;
+    let read = detect::read(&options.configuration, options.server)?;
+    let database = &*read.database;
+    let words = database.words();
     let drive =
         Drive { name: options.drive.clone(), profile: profile::table(&options.drive)?, full: options.full };
     let (full_bytes, endurance) = drive.sizes()?;
     let cache = Cache::new(options.cache.clone());
-    let dataset = options.dataset.unwrap_or_else(|| database.pool.saturating_mul(POOLS).min(full_bytes));
+    let dataset = options.dataset.unwrap_or_else(|| database.pool().saturating_mul(POOLS).min(full_bytes));
     ensure!(
         dataset <= full_bytes,
         "the database of {} does not fit on {} % of the drive {:?}: name a smaller --dataset, a larger --drive or more of --full",
@@ -141,20 +145,14 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
         warmup: options.warmup,
         seconds: options.seconds,
     };
-    let plans = layouts::plans(&database, &drive);
-    let first = plans.first().map_or((bed::Place::Flash, false), |plan| (plan.place, plan.atomic));
+    let plans = database.plans(&drive);
+    let Some(first) = plans.first().map(|plan| plan.arrangement) else { bail!("there is no layout") };
     if let (Some(rates), None) = (&measured, options.connections) {
-        let mut bed = Bed::new(&drive, first.1, database.shards, &cache, control.cancel())?;
-        load.connections = calibrate(&mut bed, &database, &load, first.0, rates, options.seed, control)?;
+        let mut bed = Bed::new(&drive, database, first.atomic, &cache, control.cancel())?;
+        load.connections = calibrate(&mut bed, database, &load, first, rates, options.seed, control)?;
     }
-    let setting = Setting {
-        database: &database,
-        drive: &drive,
-        load,
-        seed: options.seed,
-        seeds: options.seeds,
-        cache: &cache,
-    };
+    let setting =
+        Setting { database, drive: &drive, load, seed: options.seed, seeds: options.seeds, cache: &cache };
     let runs = simulate::all(&setting, &plans, control)?;
     let Some(configured) = runs.first() else { bail!("there is no layout") };
     let of = |figure: &dyn Fn(&bed::Measured) -> f64| {
@@ -167,10 +165,10 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
         plans.iter().zip(&runs).map(|(plan, runs)| simulate::found(plan, runs, configured, endurance, work));
     let found = found.collect::<Result<Vec<_>>>()?;
     let loaded = Loaded {
-        description: description(&load, measured.as_ref()),
+        description: description(words.model, &load, measured.as_ref()),
         connections: load.connections,
         dataset_bytes: dataset,
-        scale: bed::divisor(&database),
+        scale: database.divisor(),
         processors: load.processors,
         seconds: load.seconds,
         seeds: options.seeds,
@@ -183,29 +181,32 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
         name: options.drive.clone(),
         full_bytes,
         full_percent: options.full,
-        fitted: study_drive::is_published(&options.drive),
+        fitted: words.fitted.is_some() && study_drive::is_published(&options.drive),
     };
-    let uncertainty = report::uncertainty(&database, &loaded, &modelled, &found);
+    let is_cut = |runs: &[bed::Measured]| runs.iter().any(|run| run.cycles == Some(0));
+    let cut: Vec<_> =
+        plans.iter().zip(&runs).filter(|(_, runs)| is_cut(runs)).map(|(plan, _)| plan.name).collect();
+    let uncertainty = report::uncertainty(database, &loaded, &modelled, &found, &cut);
     let advice = Advice {
         server: read.server.to_string(),
         server_told_by: read.told_by,
-        files: read.settings.files.iter().map(|file| file.display().to_string()).collect(),
-        settings: database.rows.clone(),
+        files: read.files.iter().map(|file| file.display().to_string()).collect(),
+        settings: database.rows().to_vec(),
         defaults_source: read.server.kind.source(),
         recommended: report::recommended(&found, report::is_light(&loaded)),
         load: loaded,
         drive: modelled,
-        excluded: layouts::excluded(&database, &drive),
+        excluded: database.excluded(&drive),
         layouts: found,
         uncertainty,
     };
-    let text = report::text(&advice);
+    let text = report::text(&advice, words.confirm);
     Ok(Findings { results: advice, written: None, text, failure: None })
 }
 
-fn description(load: &Load, measured: Option<&Rates>) -> String {
+fn description(model: &str, load: &Load, measured: Option<&Rates>) -> String {
     let generic = format!(
-        "TPC-C-like transactions of the model of InnoDB, without pause; connections: {}",
+        "TPC-C-like transactions of the model of {model}, without pause; connections: {}",
         load.connections
     );
     match measured {
@@ -217,9 +218,9 @@ fn description(load: &Load, measured: Option<&Rates>) -> String {
 /// The number of connections that writes about as much as was measured. Each is tried for some seconds, the fewest first.
 fn calibrate(
     bed: &mut Bed,
-    database: &Database,
+    database: &dyn Database,
     load: &Load,
-    place: bed::Place,
+    arrangement: Arrangement,
     rates: &Rates,
     seed: u64,
     control: &Control,
@@ -230,7 +231,7 @@ fn calibrate(
     for connections in LEVELS {
         progress.begin(&format!("{connections} connections"));
         let trial = Load { connections, warmup: TRIAL.0, seconds: TRIAL.1, ..*load };
-        let written = bed.run(database, &trial, place, seed, control.cancel())?.written;
+        let written = bed.run(database, &trial, arrangement, seed, control.cancel())?.written;
         progress.end(&format!(
             "{} MB/s written, {} measured",
             show(written / 1e6),

@@ -4,7 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     advice::{Advice, Loaded, Modelled, Recommendation},
-    innodb::Database,
+    family::Database,
     simulate::Found,
 };
 use crate::{
@@ -69,17 +69,21 @@ pub fn is_light(load: &Loaded) -> bool {
     load.written_over_measured.is_some_and(|ratio| ratio > HEAVIER)
 }
 
-/// What the figures do not tell.
-pub fn uncertainty(database: &Database, load: &Loaded, drive: &Modelled, found: &[Found]) -> Vec<String> {
+/// What the figures do not tell. `cut`: layouts whose checkpoints take longer than the simulation.
+pub fn uncertainty(
+    database: &dyn Database,
+    load: &Loaded,
+    drive: &Modelled,
+    found: &[Found],
+    cut: &[&str],
+) -> Vec<String> {
+    let words = database.words();
     let mut all = Vec::new();
     all.push(format!(
         "Ranges are over the seeds of the load ({}). They say nothing of how far the model is from your server.",
         load.seeds
     ));
-    all.push(match drive.fitted {
-        true => "The model was fitted to published results of Percona Server 8.0.15 under tpcc-mysql on this drive (docs/studies/doublewrite.md says which values). With other servers, loads and settings it is not fitted to anything.".into(),
-        false => "The model of the server was fitted to published results on another drive (docs/studies/doublewrite.md). This drive has its own figures, and the two together are fitted to nothing.".into(),
-    });
+    all.push(words.fitted.filter(|_| drive.fitted).unwrap_or(words.not_fitted).into());
     all.push(match &load.measured {
         None => "The load is a generic one. Its share of writes, its skew and its pauses are TPC-C's, and a gain holds for it alone. A server that waits for something else than its drive gains nothing. --sample and --recording take the weight of your own.".into(),
         Some(_) => "Of the measured load only bytes written in a second count. Its mix, skew and pauses are TPC-C's.".into(),
@@ -94,7 +98,10 @@ pub fn uncertainty(database: &Database, load: &Loaded, drive: &Modelled, found: 
         all.push(format!("The model writes {} times what was measured: {why}. Gains of throughput are those of the model's load; years count with the measured weight.", show(ratio)));
     }
     if load.scale > 1 {
-        all.push(format!("Buffer pool, database and redo log are divided by {} in the model, so that a simulation takes seconds.", load.scale));
+        all.push(format!(
+            "{} are divided by {} in the model, so that a simulation takes seconds.",
+            words.scaled, load.scale
+        ));
     }
     all.push(
         "A short --warmup understates gains: garbage collection is not yet in the state that the load makes."
@@ -106,11 +113,14 @@ pub fn uncertainty(database: &Database, load: &Loaded, drive: &Modelled, found: 
     if !moving.is_empty() {
         all.push(format!("Throughput still moved by more than {MOVES} % within the window of: {}. Longer --warmup and --seconds settle it.", moving.join(", ")));
     }
-    if !database.flush_at_commit {
+    if !cut.is_empty() {
+        all.push(format!("A checkpoint takes longer than the simulation lasts, with: {}. Full-page images are most right after its begin and fade. So the figures there are those of a part of it, and not of the whole. Longer --seconds settle it.", cut.join(", ")));
+    }
+    if !database.waits_at_commit() {
         all.push("Commits do not wait for the log, so there is no latency of commits.".into());
     }
-    all.extend(database.left_out.iter().map(|what| format!("Left out: {what}.")));
-    all.push("Locks, the change buffer, purge and reading ahead are not modelled.".into());
+    all.extend(database.left_out().iter().map(|what| format!("Left out: {what}.")));
+    all.push(words.not_modelled.into());
     all
 }
 
@@ -144,8 +154,8 @@ fn table(advice: &Advice) -> String {
     terminal::table(Look { rule: true, text: 1, indent: 0 }, &head.map(str::to_owned), &rows)
 }
 
-/// The whole report.
-pub fn text(advice: &Advice) -> String {
+/// The whole report. `confirm`: what confirms a gain.
+pub fn text(advice: &Advice, confirm: &str) -> String {
     let mut out = String::new();
     let files = match &advice.files[..] {
         [one] => one.clone(),
@@ -217,7 +227,7 @@ pub fn text(advice: &Advice) -> String {
     for line in &advice.uncertainty {
         let _ = writeln!(out, "- {line}");
     }
-    out += "Confirm it with a real server before you change one: tranche study doublewrite --live.";
+    let _ = write!(out, "Confirm it with a real server before you change one: {confirm}.");
     out
 }
 

@@ -4,9 +4,11 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 use super::{
-    bed::{Bed, Drive, Load, Measured},
-    innodb::Database,
+    bed::{Bed, Measured},
+    drive::Drive,
+    family::Database,
     layouts::Plan,
+    load::Load,
 };
 use crate::{
     control::{Control, Steps},
@@ -53,7 +55,7 @@ pub struct Found {
 /// What all simulations have in common.
 pub struct Setting<'a> {
     /// The configuration.
-    pub database: &'a Database,
+    pub database: &'a dyn Database,
     /// The drive.
     pub drive: &'a Drive,
     /// The load.
@@ -77,10 +79,10 @@ pub fn all(setting: &Setting<'_>, plans: &[Plan], control: &Control) -> Result<V
     let done = parallel::map(control, &pieces, |&(plan, number)| -> Result<Measured> {
         control.check()?;
         let plan = &plans[plan];
-        let mut bed =
-            Bed::new(setting.drive, plan.atomic, setting.database.shards, setting.cache, control.cancel())?;
+        let atomic = plan.arrangement.atomic;
+        let mut bed = Bed::new(setting.drive, setting.database, atomic, setting.cache, control.cancel())?;
         let seed = setting.seed.wrapping_add(u64::from(number));
-        let measured = bed.run(setting.database, &setting.load, plan.place, seed, control.cancel())?;
+        let measured = bed.run(setting.database, &setting.load, plan.arrangement, seed, control.cancel())?;
         let step = format!("{}, seed {seed}", plan.name);
         let said = format!(
             "{} transactions/s, {} of NAND writes each",

@@ -136,3 +136,63 @@ fn what_makes_no_sense_is_refused() {
     assert!(refused(Options { drive: "cheetah-15k7-300g".into(), ..usual.clone() }).contains("no NAND"));
     assert!(refused(Options { connections: Some(0), ..usual }).contains("--connections"));
 }
+
+/// Options for a configuration of PostgreSQL. Its log fills within a second of the simulation, so that there are whole checkpoints.
+fn postgresql(dir: &Path, lines: &str) -> Options {
+    let usual = options(dir, CONFIGURATION);
+    let configuration = dir.join("postgresql.conf");
+    let text = format!("shared_buffers = 64MB\nmax_wal_size = 64MB\n{lines}");
+    std::fs::write(&configuration, text).unwrap();
+    Options { configuration, ..usual }
+}
+
+#[test]
+fn the_log_in_memory_and_atomic_writes_are_simulated_for_postgresql() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = postgresql(dir.path(), "");
+    let (advice, text) = advise(&options);
+    let names: Vec<_> = advice.layouts.iter().map(|layout| (layout.name, layout.safe)).collect();
+    assert_eq!(names, [("configured", true), ("wal", true), ("atomic", true)]);
+    let [configured, wal, atomic] = &advice.layouts[..] else { panic!() };
+    assert!(configured.transactions_per_second.low > 0.0 && configured.commit_p99_ms.is_some());
+    // Most of what is written is the log, and most of that are whole pages.
+    for layout in [wal, atomic] {
+        assert!(layout.nand_bytes_ratio.high < 0.8, "{layout:?}");
+        assert!(layout.years.unwrap().median > configured.years.unwrap().median, "{layout:?}");
+    }
+    assert!(!advice.recommended.is_empty() && advice.excluded.len() == 3 && !advice.drive.fitted);
+    for words in [
+        "PostgreSQL 18",
+        "postgresql.conf:1",
+        "default of PostgreSQL 18",
+        "ln -s /mnt/wal/pg_wal",
+        "full_page_writes = off",
+        "layouts/postgresql-atomic.toml",
+    ] {
+        assert!(text.contains(words), "{words:?} is not in {text}");
+    }
+    assert!(!text.contains("InnoDB") && !text.contains("doublewrite"), "{text}");
+    assert_eq!(advise(&options).0, advice, "the same seed gives the same advice");
+}
+
+#[test]
+fn full_page_writes_off_is_told_to_be_unsafe() {
+    let dir = tempfile::tempdir().unwrap();
+    let one = Options { seeds: 1, ..postgresql(dir.path(), "full_page_writes = off\n") };
+    let (advice, text) = advise(&one);
+    let names: Vec<_> = advice.layouts.iter().map(|layout| (layout.name, layout.safe)).collect();
+    assert_eq!(names, [("configured", false), ("fpw", true), ("wal", true), ("atomic", true)]);
+    assert!(text.contains("Warning: A power cut may tear a page") && advice.recommended.len() == 3, "{text}");
+    let nand = |at: usize| advice.layouts[at].nand_bytes_ratio.median;
+    assert!(nand(1) > 1.3 && (0.9..1.1).contains(&nand(3)), "{} {}", nand(1), nand(3));
+}
+
+#[test]
+fn a_checkpoint_that_is_longer_than_the_simulation_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = postgresql(dir.path(), "max_wal_size = 1TB\ncheckpoint_timeout = 1d\n");
+    let few = Options { connections: Some(1), seeds: 1, ..options };
+    let (advice, _) = advise(&few);
+    let told = advice.uncertainty.iter().find(|line| line.contains("checkpoint takes longer")).unwrap();
+    assert!(told.contains("configured, ") && told.contains("atomic"), "{told}");
+}

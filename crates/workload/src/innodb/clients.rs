@@ -1,9 +1,8 @@
 //! What the connections run: TPC-C, or sysbench's OLTP test.
 
-use super::config::{Config, Schema};
+use super::config::Config;
 use super::sysbench::Sysbench;
-use super::tables::Tables;
-use super::tpcc::{Terminals, TransactionPlan};
+use crate::database::{Mixture, Schema, Tables, Terminals, TransactionPlan};
 
 /// Draws transactions.
 pub(super) enum Clients {
@@ -14,7 +13,16 @@ pub(super) enum Clients {
 impl Clients {
     pub(super) fn new(config: &Config, tables: Tables) -> Clients {
         match config.schema {
-            Schema::TpccMysql | Schema::Live => Clients::Tpcc(Terminals::new(config, tables)),
+            Schema::TpccMysql | Schema::Live => {
+                let mixture = Mixture {
+                    warehouses: config.warehouses,
+                    mix: config.mix,
+                    stock_statements: config.stock_statements,
+                    stray: config.stray,
+                    seed: config.seed,
+                };
+                Clients::Tpcc(Terminals::new(&mixture, tables))
+            }
             Schema::Sysbench { rows } => Clients::Sysbench(Sysbench::new(config, rows, tables)),
         }
     }

@@ -1,33 +1,12 @@
 //! What the model is told: the database, the server, its settings and where its files lie.
 
-use crate::Nanos;
+use crate::{
+    Nanos,
+    database::{Schema, Volume},
+};
 
 /// Bytes of an InnoDB page (`innodb_page_size`, MySQL 8.0 manual, "InnoDB Startup Options").
 pub const PAGE: u64 = 16 << 10;
-
-/// A namespace that files lie on.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Volume {
-    /// Logical blocks.
-    pub blocks: u64,
-    /// Bytes of a logical block: a divisor of 4,096.
-    pub block_bytes: u32,
-}
-
-/// Which tables and indexes there are, and how large their rows are.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Schema {
-    /// tpcc-mysql's tables with the indexes that its `add_fkey_idx.sql` makes; bytes of a row are the published sizes of the
-    /// tables' files over the rows of 28,000 warehouses.
-    TpccMysql,
-    /// The tables of the live study, without those indexes; bytes of a row as its schema makes them.
-    Live,
-    /// The table of sysbench 0.4 with so many rows, and its index, in one shared tablespace. Connections run its OLTP test.
-    Sysbench {
-        /// Rows.
-        rows: u64,
-    },
-}
 
 /// Where pages are copied before they are written in place.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -42,13 +42,12 @@ mod pool;
 mod server;
 mod space;
 mod sysbench;
-mod tables;
 #[cfg(test)]
 mod tests;
-mod tpcc;
 
-pub use config::{Config, Doublewrite, PAGE, Schema, Volume};
+pub use config::{Config, Doublewrite, PAGE};
 pub use counts::Counts;
 pub use server::Innodb;
-pub use space::{Area, Areas};
-pub use tpcc::TransactionKind;
+pub use space::Areas;
+
+pub use crate::database::{Area, Schema, TransactionKind, Volume};

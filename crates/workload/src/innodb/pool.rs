@@ -450,7 +450,7 @@ impl Pool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::innodb::config::Volume;
+    use crate::database::Volume;
 
     fn pool(pages: u32) -> Pool {
         let config = Config::published(1, Volume { blocks: 1 << 30, block_bytes: 4096 }, 3);

@@ -9,9 +9,8 @@ use super::flush::{Batch, Flusher, Phase, Shard};
 use super::journal::{File, Journal, Waiter};
 use super::log::{Log, SECOND, in_blocks, pressure};
 use super::pool::{NONE, Pool};
-use super::space::{Area, Areas, BlockRange};
-use super::tables::{TABLESPACES, Tables};
-use super::tpcc::TransactionPlan;
+use super::space::Areas;
+use crate::database::{Area, BlockRange, Storage, TABLESPACES, Tables, TransactionPlan};
 use crate::{Actor, Nanos, Next, Request, Verb};
 use hdrhistogram::Histogram;
 use std::cmp::Reverse;
@@ -114,7 +113,7 @@ pub struct Innodb {
 impl Innodb {
     /// The model; `None` if the namespaces are too small for its files.
     pub fn new(config: Config) -> Option<Innodb> {
-        let tables = Tables::new(&config);
+        let tables = Tables::new(config.schema, config.warehouses, Storage::Clustered);
         let areas = Areas::new(&config, tables.pages())?;
         let pool = Pool::new(&config);
         let instances = pool.instances();

@@ -1,40 +1,7 @@
 //! Where files lie on the namespaces.
 
-use super::config::{Config, PAGE, Volume};
-
-/// A run of logical blocks of one namespace.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Area {
-    /// The namespace, as the actor counts them.
-    pub namespace: u16,
-    /// Its first byte.
-    pub start: u64,
-    /// Its length in bytes.
-    pub bytes: u64,
-    /// Bytes of a logical block.
-    pub block_bytes: u64,
-}
-
-/// Blocks of a request.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct BlockRange {
-    pub(super) namespace: u16,
-    pub(super) lba: u64,
-    pub(super) blocks: u32,
-}
-
-impl Area {
-    /// Bytes from here on, folded into the area; `at` and `bytes` are multiples of 4,096.
-    pub(super) fn place(&self, at: u64, bytes: u64) -> BlockRange {
-        let room = self.bytes.saturating_sub(bytes) / 4096 + 1;
-        let start = self.start + at / 4096 % room * 4096;
-        BlockRange {
-            namespace: self.namespace,
-            lba: start / self.block_bytes,
-            blocks: u32::try_from(bytes / self.block_bytes).unwrap_or(u32::MAX),
-        }
-    }
-}
+use super::config::{Config, PAGE};
+use crate::database::Area;
 
 /// The areas of all files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -59,11 +26,9 @@ const LOG_SHARE: u64 = 64;
 impl Areas {
     /// Lays them out; `None` if the namespace is too small.
     pub(super) fn new(config: &Config, pages: u64) -> Option<Areas> {
-        let of = |v: Volume| v.blocks.saturating_mul(v.block_bytes.into());
-        let total = (u128::from(of(config.data)) * u128::from(config.filled.min(1000)) / 1000) as u64;
+        let total = (u128::from(config.data.bytes()) * u128::from(config.filled.min(1000)) / 1000) as u64;
         let block_bytes = u64::from(config.data.block_bytes);
-        let valid = |v: Volume| v.block_bytes >= 512 && 4096 % v.block_bytes == 0;
-        if !valid(config.data) {
+        if !config.data.is_valid() {
             return None;
         }
         let mut at = 0;
@@ -81,10 +46,10 @@ impl Areas {
                 let bytes = u64::from(doublewrite.shards.max(1)) * u64::from(config.batch) * PAGE;
                 match (doublewrite.namespace, config.copies) {
                     (0, _) => (Some(area(&mut at, bytes)), None),
-                    (1, Some(volume)) if valid(volume) && of(volume) >= bytes => {
+                    (1, Some(volume)) if volume.is_valid() && volume.bytes() >= bytes => {
                         let copies =
                             Area { namespace: 1, start: 0, bytes, block_bytes: volume.block_bytes.into() };
-                        let rest = (of(volume) - bytes) / PAGE * PAGE;
+                        let rest = (volume.bytes() - bytes) / PAGE * PAGE;
                         let journal = Area { start: bytes, bytes: rest, ..copies };
                         (Some(copies), (rest >= 1 << 20).then_some(journal))
                     }

@@ -1,9 +1,10 @@
 //! The OLTP test of sysbench 0.4 (`oltp`, mode `complex`), as the pages that it uses, in order.
 
 use super::config::Config;
-use super::tables::{Tables, Tree};
-use super::tpcc::{LeafUse, TransactionPlan};
-use crate::Rng;
+use crate::{
+    Rng,
+    database::{LeafUse, Tables, TransactionPlan, Tree},
+};
 
 /// Statements of a transaction that read one row (`oltp-point-selects`).
 const POINT_SELECTS: u64 = 10;
@@ -43,7 +44,7 @@ impl Sysbench {
     }
 
     fn use_leaf(&self, work: &mut TransactionPlan, tree: Tree, row: u64, change: bool, statements: u32) {
-        work.uses.push(LeafUse { path: self.tables.path(tree, row), change, statements });
+        work.uses.push(LeafUse::new(self.tables.path(tree, row), change, statements));
     }
 
     /// A change of a row and its undo record.
@@ -68,7 +69,7 @@ impl Sysbench {
             for row in (0..RANGE).step_by(20).chain([RANGE - 1]) {
                 let path = self.tables.path(Tree::Sbtest, (first + row).min(self.rows - 1));
                 if last.replace(path) != Some(path) {
-                    work.uses.push(LeafUse { path, change: false, statements: u32::from(row == 0) });
+                    work.uses.push(LeafUse::new(path, false, u32::from(row == 0)));
                 }
             }
         }
@@ -91,15 +92,17 @@ impl Sysbench {
 
 #[cfg(test)]
 mod tests {
-    use super::super::config::{Config, PAGE, Schema, Volume};
+    use super::super::{Config, PAGE, Schema, Volume};
     use super::*;
+    use crate::database::Storage;
 
     fn with_rows(rows: u64) -> Sysbench {
         let config = Config {
             schema: Schema::Sysbench { rows },
             ..Config::published(1, Volume { blocks: 1 << 30, block_bytes: 4096 }, 3)
         };
-        Sysbench::new(&config, rows, Tables::new(&config))
+        let tables = Tables::new(config.schema, config.warehouses, Storage::Clustered);
+        Sysbench::new(&config, rows, tables)
     }
 
     #[test]

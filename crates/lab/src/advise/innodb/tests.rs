@@ -1,7 +1,8 @@
 //! Configurations like those that packages install.
 
-use super::*;
-use crate::advise::server;
+use super::{database::Database, groups::read};
+use crate::advise::settings::Settings;
+use anyhow::Result;
 
 fn database(files: &[(&str, &str)]) -> Result<Database> {
     let dir = tempfile::tempdir().unwrap();
@@ -10,7 +11,7 @@ fn database(files: &[(&str, &str)]) -> Result<Database> {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let read = server::read(&dir.path().join(files[0].0), None)?;
+    let read = read(&dir.path().join(files[0].0), None)?;
     Database::read(&read.settings, read.server)
 }
 

@@ -4,8 +4,7 @@ use super::super::flush::Phase;
 use super::super::journal::{Commit, File, Waiter};
 use super::super::log::Step;
 use super::{Innodb, Purpose};
-use crate::Nanos;
-use crate::innodb::space::Area;
+use crate::{Nanos, database::Area};
 
 /// A block of the file system.
 const BLOCK: u64 = 4096;

@@ -3,19 +3,14 @@
 //! The grammar is that of the MySQL 8.4 manual, "Using Option Files", and of mysys' `my_default.c`: groups in brackets, `name`, `name=value` with quotes
 //! and escapes, comments with `#` or `;`, `!include FILE`, `!includedir DIRECTORY`.
 
-use std::{
-    fs,
-    path::{Path, PathBuf},
-};
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
 
-use super::settings::{Setting, Settings, place};
-
-/// Files within files, as the servers allow.
-const DEEPEST: u32 = 10;
-/// The longest file that is read, in bytes.
-const LONGEST: u64 = 4 << 20;
+use crate::advise::{
+    listing::{self, DEEPEST, at_include, content},
+    settings::{Setting, Settings, place},
+};
 
 /// What a line says.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -169,33 +164,15 @@ fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-fn at_include(path: &Path, line: u32) -> String {
-    format!("included by {}", place(path, line))
-}
-
-/// The bytes of a file.
-///
-/// # Errors
-/// It cannot be read, or is longer than 4 MiB.
-pub fn content(path: &Path) -> Result<Vec<u8>> {
-    use std::io::Read as _;
-    let failed = || format!("cannot read {}", path.display());
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).with_context(failed)?;
-    file.take(LONGEST + 1).read_to_end(&mut bytes).with_context(failed)?;
-    if bytes.len() as u64 > LONGEST {
-        bail!("{} is longer than {} MiB: it is no configuration", path.display(), LONGEST >> 20);
-    }
-    Ok(bytes)
-}
-
 /// The files of a directory that `!includedir` reads: those that end with `.cnf`, by name, as MariaDB does. MySQL promises no order.
 fn directory(path: &Path) -> Result<Vec<PathBuf>> {
-    super::listing::files(path, "cnf")
+    listing::files(path, "cnf")
 }
 
 #[cfg(test)]
 mod tests {
+    use std::fs;
+
     use super::*;
 
     fn said(text: &str) -> Vec<Line> {

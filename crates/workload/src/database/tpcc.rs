@@ -1,6 +1,5 @@
 //! The five transactions of TPC-C (revision 5.11, clauses 2.4 to 2.8) as the pages that they use, in order.
 
-use super::config::Config;
 use super::tables::{
     CUSTOMERS, DISTRICTS, ITEMS, LINES, NEW_ORDERS, ORDERS, Path, Tables, Tree, UNDELIVERED,
 };
@@ -22,7 +21,7 @@ pub enum TransactionKind {
 }
 
 impl TransactionKind {
-    /// All, in the order of [`Config::mix`].
+    /// All, in the order of `mix` in a model's configuration.
     pub const ALL: [TransactionKind; 5] = [
         TransactionKind::NewOrder,
         TransactionKind::Payment,
@@ -46,22 +45,48 @@ impl TransactionKind {
 
 /// A use of a leaf.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) struct LeafUse {
-    pub(super) path: Path,
+pub(crate) struct LeafUse {
+    pub(crate) path: Path,
     /// Whether a row on it is changed, inserted or deleted.
-    pub(super) change: bool,
+    pub(crate) change: bool,
+    /// Whether it is a new row of a table, so that its index changes, too.
+    pub(crate) insert: bool,
+    /// Rows that are changed there at once.
+    pub(crate) rows: u32,
     /// Statements that begin with it.
-    pub(super) statements: u32,
+    pub(crate) statements: u32,
+}
+
+impl LeafUse {
+    /// A use of one row that is there.
+    pub(crate) fn new(path: Path, change: bool, statements: u32) -> LeafUse {
+        LeafUse { path, change, insert: false, rows: 1, statements }
+    }
+}
+
+/// What is drawn.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct Mixture {
+    /// Warehouses.
+    pub(crate) warehouses: u32,
+    /// Shares of the transactions, in the order of [`TransactionKind::ALL`].
+    pub(crate) mix: [u32; 5],
+    /// Statements of a stock-level transaction for each item that it counts.
+    pub(crate) stock_statements: u32,
+    /// In so many of 1,000 statements a further page of the same table is read.
+    pub(crate) stray: u32,
+    /// Seed of every choice.
+    pub(crate) seed: u64,
 }
 
 /// A transaction.
 #[derive(Clone, Default, Debug)]
-pub(super) struct TransactionPlan {
-    pub(super) uses: Vec<LeafUse>,
+pub(crate) struct TransactionPlan {
+    pub(crate) uses: Vec<LeafUse>,
     /// Whether it ends with a rollback, as one new order in 100 does (clause 2.4.1.4).
-    pub(super) rollback: bool,
+    pub(crate) rollback: bool,
     /// Rows that the binary log has.
-    pub(super) logged: u32,
+    pub(crate) logged: u32,
 }
 
 /// The constants C of the non-uniform numbers (clause 2.1.6.1) are drawn once.
@@ -72,7 +97,7 @@ struct Constants {
 }
 
 /// Draws transactions and keeps count of what districts have.
-pub(super) struct Terminals {
+pub(crate) struct Terminals {
     rng: Rng,
     constants: Constants,
     warehouses: u64,
@@ -89,7 +114,7 @@ pub(super) struct Terminals {
 }
 
 impl Terminals {
-    pub(super) fn new(config: &Config, tables: Tables) -> Terminals {
+    pub(crate) fn new(config: &Mixture, tables: Tables) -> Terminals {
         let mut rng = Rng::new(config.seed ^ 0x7063_632D_6D79);
         let constants = Constants { customer: rng.below(1024), item: rng.below(8192), name: rng.below(256) };
         let warehouses = u64::from(config.warehouses.max(1));
@@ -109,7 +134,7 @@ impl Terminals {
     }
 
     /// The tablespace that a page is in.
-    pub(super) fn tablespace(&self, page: u64) -> usize {
+    pub(crate) fn tablespace(&self, page: u64) -> usize {
         self.tables.tablespace(page)
     }
 
@@ -123,7 +148,7 @@ impl Terminals {
     }
 
     /// The next transaction, in `work`.
-    pub(super) fn draw(&mut self, work: &mut TransactionPlan) -> TransactionKind {
+    pub(crate) fn draw(&mut self, work: &mut TransactionPlan) -> TransactionKind {
         work.uses.clear();
         (work.rollback, work.logged) = (false, 0);
         let total: u64 = self.mix.iter().map(|&share| u64::from(share)).sum();
@@ -148,23 +173,33 @@ impl Terminals {
 
     fn read(&mut self, work: &mut TransactionPlan, tree: Tree, row: u64, statements: u32) {
         self.stray(work, tree, statements);
-        work.uses.push(LeafUse { path: self.tables.path(tree, row), change: false, statements });
+        work.uses.push(LeafUse::new(self.tables.path(tree, row), false, statements));
     }
 
     /// A page beside that of the row.
     fn stray(&mut self, work: &mut TransactionPlan, tree: Tree, statements: u32) {
         if self.stray > 0 && statements > 0 && self.rng.below(1000) < self.stray {
             let path = self.tables.path(tree, self.rng.next_u64() >> 8);
-            work.uses.push(LeafUse { path, change: false, statements: 0 });
+            work.uses.push(LeafUse::new(path, false, 0));
         }
     }
 
     /// A change and its undo record.
     fn change(&mut self, work: &mut TransactionPlan, tree: Tree, row: u64, statements: u32) {
+        self.modify(work, tree, row, statements, false);
+    }
+
+    /// A new row and its undo record.
+    fn insert(&mut self, work: &mut TransactionPlan, tree: Tree, row: u64, statements: u32) {
+        self.modify(work, tree, row, statements, true);
+    }
+
+    fn modify(&mut self, work: &mut TransactionPlan, tree: Tree, row: u64, statements: u32, insert: bool) {
         if !self.tables.has(tree) {
             return;
         }
-        work.uses.push(LeafUse { path: self.tables.path(tree, row), change: true, statements });
+        let path = self.tables.path(tree, row);
+        work.uses.push(LeafUse { insert, ..LeafUse::new(path, true, statements) });
         // Changes of secondary indexes have no undo record of their own.
         if !matches!(
             tree,
@@ -172,11 +207,9 @@ impl Terminals {
         ) {
             work.logged += 1;
             self.undo += 1;
-            work.uses.push(LeafUse {
-                path: self.tables.path(Tree::Undo, self.undo),
-                change: true,
-                statements: 0,
-            });
+            if self.tables.has(Tree::Undo) {
+                work.uses.push(LeafUse::new(self.tables.path(Tree::Undo, self.undo), true, 0));
+            }
         }
     }
 
@@ -228,9 +261,9 @@ impl Terminals {
         if !work.rollback {
             *next += 1;
         }
-        self.change(work, Tree::Orders, district * ORDERS + order % ORDERS, 1);
+        self.insert(work, Tree::Orders, district * ORDERS + order % ORDERS, 1);
         self.change(work, Tree::OrdersCustomer, (district * CUSTOMERS + customer) * ORDERS / CUSTOMERS, 0);
-        self.change(work, Tree::NewOrders, district * NEW_ORDERS + order % NEW_ORDERS, 1);
+        self.insert(work, Tree::NewOrders, district * NEW_ORDERS + order % NEW_ORDERS, 1);
         let lines = 5 + self.rng.below(11);
         for line in 0..lines {
             let item = Self::nurand(&mut self.rng, 8191, self.constants.item, ITEMS);
@@ -243,7 +276,7 @@ impl Terminals {
             self.read(work, Tree::Stock, stock, 1);
             self.change(work, Tree::Stock, stock, 1);
             let slot = (district * ORDERS + order % ORDERS) * LINES + line % LINES;
-            self.change(work, Tree::OrderLine, slot, 1);
+            self.insert(work, Tree::OrderLine, slot, 1);
             let entries = DISTRICTS * ORDERS * LINES / ITEMS;
             self.change(work, Tree::OrderLineStock, stock * entries, 0);
         }
@@ -261,7 +294,7 @@ impl Terminals {
         let customer = self.customer(work, of);
         self.change(work, Tree::Customer, of * CUSTOMERS + customer, 1);
         self.history += 1;
-        self.change(work, Tree::History, self.history, 1);
+        self.insert(work, Tree::History, self.history, 1);
         self.change(work, Tree::HistoryCustomer, (of * CUSTOMERS + customer) * ORDERS / CUSTOMERS, 0);
         self.change(work, Tree::HistoryDistrict, district * ORDERS + CUSTOMERS, 0);
     }
@@ -290,8 +323,10 @@ impl Terminals {
             let slot = district * ORDERS + order % ORDERS;
             self.read(work, Tree::Orders, slot, 1);
             self.change(work, Tree::Orders, slot, 1);
+            let at = work.uses.len();
             self.change(work, Tree::OrderLine, slot * LINES, 1);
             // Each line of the order is changed.
+            work.uses[at].rows = LINES as u32;
             work.logged += LINES as u32 - 1;
             self.read(work, Tree::OrderLine, slot * LINES, 1);
             let customer = self.rng.below(CUSTOMERS);
@@ -310,11 +345,7 @@ impl Terminals {
             for row in [slot, slot + LINES - 1] {
                 let path = self.tables.path(Tree::OrderLine, row);
                 if last.replace(path) != Some(path) {
-                    work.uses.push(LeafUse {
-                        path,
-                        change: false,
-                        statements: u32::from(order + 20 == next),
-                    });
+                    work.uses.push(LeafUse::new(path, false, u32::from(order + 20 == next)));
                 }
             }
         }
@@ -330,12 +361,13 @@ impl Terminals {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::innodb::config::Volume;
+    use crate::database::{Schema, Storage};
     use std::collections::BTreeMap;
 
     fn terminals() -> Terminals {
-        let config = Config::published(1, Volume { blocks: 1 << 30, block_bytes: 4096 }, 3);
-        Terminals::new(&config, Tables::new(&config))
+        let mixture =
+            Mixture { warehouses: 28_000, mix: [10, 10, 1, 1, 1], stock_statements: 1, stray: 0, seed: 3 };
+        Terminals::new(&mixture, Tables::new(Schema::TpccMysql, 28_000, Storage::Clustered))
     }
 
     #[test]

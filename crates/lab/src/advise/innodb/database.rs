@@ -1,29 +1,17 @@
 //! What a configuration means for InnoDB, and so for the drive.
 
 use anyhow::Result;
-use serde::Serialize;
 use workload::innodb::PAGE;
 
-use super::{
-    server::{Kind, Server},
-    settings::{Setting, Settings, number},
+use super::values::{number, switch};
+use crate::{
+    advise::{
+        family::Row,
+        server::{Kind, Server},
+        settings::{Setting, Settings},
+    },
+    figure::show_size,
 };
-use crate::figure::show_size;
-
-/// A setting that matters, as the report shows it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
-pub struct Row {
-    /// Its name.
-    pub name: String,
-    /// Its value.
-    pub value: String,
-    /// `FILE:LINE`, or which default it is.
-    pub from: String,
-    /// Whether it is a default, and not from a file.
-    pub default: bool,
-    /// What it means for the drive.
-    pub meaning: String,
-}
 
 /// How a server uses its drive.
 #[derive(Clone, PartialEq, Debug)]
@@ -73,14 +61,7 @@ struct Reader<'a> {
 
 impl Reader<'_> {
     fn row(&mut self, name: &str, value: String, from: Option<&Setting>, meaning: impl Into<String>) {
-        let server = self.server;
-        self.rows.push(Row {
-            name: name.to_owned(),
-            value,
-            from: from.map_or_else(|| format!("default of {server}"), Setting::place),
-            default: from.is_none(),
-            meaning: meaning.into(),
-        });
+        self.rows.push(Row::new(self.server, name, value, from, meaning));
     }
 
     /// A number between bounds.
@@ -176,7 +157,7 @@ fn doublewrite(r: &mut Reader<'_>) -> Result<bool> {
     };
     let word = setting.value.as_deref().unwrap_or("ON");
     let mariadb = r.server.kind == Kind::MariaDb;
-    let (on, meaning) = match (word.to_ascii_lowercase().as_str(), super::settings::switch(Some(word))) {
+    let (on, meaning) = match (word.to_ascii_lowercase().as_str(), switch(Some(word))) {
         ("detect_and_recover", _) if !mariadb => (true, "each page is written twice"),
         ("detect_only", _) if !mariadb => {
             (false, "only metadata goes to the doublewrite buffer: torn pages are found and not mended")
@@ -448,6 +429,3 @@ fn dirty(r: &mut Reader<'_>, low: u32) -> Result<(u32, u32)> {
     );
     Ok((if low == 0 { high } else { low }, high))
 }
-
-#[cfg(test)]
-mod tests;

@@ -1,0 +1,77 @@
+//! The drive that is modelled.
+
+use anyhow::{Context, Result};
+use run::Config;
+use toml::{Table, Value};
+
+use crate::doublewrite::{Variant, sim::drive as study_drive};
+
+/// The drive that is modelled.
+#[derive(Clone, Debug)]
+pub struct Drive {
+    /// Its name, or file.
+    pub name: String,
+    /// Its TOML.
+    pub profile: Table,
+    /// Percent of it that hold data.
+    pub full: u32,
+}
+
+impl Drive {
+    /// The drive of a layout: one that writes so many bytes atomically, or one with a namespace of so many bytes in memory. All else is the same.
+    ///
+    /// # Errors
+    /// It has no NAND, or cannot be as its TOML says.
+    pub fn config(&self, atomic: Option<u64>, memory: u64) -> Result<Config> {
+        let variant = if atomic.is_some() { Variant::Atomic } else { Variant::Dram };
+        let mut table = study_drive::toml(&self.profile, variant, &self.name)?;
+        if let Some(bytes) = atomic {
+            let drive =
+                table.get_mut("drive").and_then(Value::as_table_mut).context("there is no [drive]")?;
+            drive.insert("atomic_write".into(), format!("{}KiB", bytes >> 10).into());
+        }
+        let sets = table.get_mut("set").and_then(Value::as_array_mut).context("the drive has no NVM Set")?;
+        if let Some(Value::Table(dram)) = sets.get_mut(1) {
+            dram.insert("capacity".into(), format!("{}MiB", memory.max(64 << 20) >> 20).into());
+        }
+        let namespaces =
+            table.get_mut("namespace").and_then(Value::as_array_mut).context("the drive has no namespace")?;
+        for (namespace, bytes) in namespaces.iter_mut().zip([None, Some(memory)]) {
+            let namespace = namespace.as_table_mut().context("a namespace is no table")?;
+            let size = namespace.get("size").and_then(Value::as_str).context("a namespace has no size")?;
+            let whole = units::parse_size(size)
+                .map_err(|wrong| anyhow::anyhow!("the size of a namespace: {wrong}"))?;
+            let bytes = bytes.unwrap_or(whole / 100 * u64::from(self.full));
+            namespace.insert("size".into(), format!("{}MiB", (bytes >> 20).max(1)).into());
+        }
+        Ok(Config::from_toml(&toml::to_string(&table)?)?)
+    }
+
+    /// Bytes of its first namespace, and that its flash can take: rated cycles times raw capacity. None if cycles are not said.
+    ///
+    /// # Errors
+    /// Like [`Drive::config`].
+    pub fn sizes(&self) -> Result<(u64, Option<u128>)> {
+        let config = self.config(None, 1 << 20)?;
+        let raw = config.ftl.sets.first().context("the drive has no NVM Set")?.properties().raw_pages;
+        let sets = self.profile.get("set").and_then(Value::as_array);
+        let cycles = sets.and_then(|sets| sets.first()?.get("rated_cycles")?.as_integer());
+        let endurance = cycles
+            .and_then(|cycles| u128::try_from(cycles).ok())
+            .map(|cycles| u128::from(raw) * 4096 * cycles);
+        Ok((config.namespaces.first().context("the drive has no namespace")?.bytes, endurance))
+    }
+
+    /// Whether so many bytes are written atomically.
+    pub fn is_atomic(&self, page: u64) -> bool {
+        let drive = self.profile.get("drive").and_then(Value::as_table);
+        let unit = drive.and_then(|drive| drive.get("atomic_write")?.as_str());
+        unit.and_then(|unit| units::parse_size(unit).ok()).is_some_and(|unit| unit >= page)
+    }
+
+    /// Whether memory keeps its content in a power cut.
+    pub fn is_protected(&self) -> bool {
+        let drive = self.profile.get("drive").and_then(Value::as_table);
+        drive.and_then(|drive| drive.get("power_loss_protection")?.as_bool()).unwrap_or(true)
+    }
+}

@@ -1,0 +1,101 @@
+//! MySQL, Percona Server and MariaDB: their configurations, and the model of InnoDB.
+
+mod database;
+mod groups;
+mod layouts;
+mod model;
+mod option_file;
+mod values;
+
+use std::path::Path;
+
+use anyhow::Result;
+use workload::innodb::{PAGE, Volume};
+
+use self::database::Database;
+use super::{
+    drive::Drive,
+    family::{self, Configuration, Model, Row, Words},
+    layouts::{Arrangement, Excluded, Plan},
+    load::Load,
+    server::Server,
+};
+
+/// Reads a configuration. Without a server its groups and file names tell.
+///
+/// # Errors
+/// It cannot be read, makes no sense, or has nothing for a server; a value that matters cannot be read, with its place.
+pub fn read(path: &Path, server: Option<Server>) -> Result<Configuration> {
+    let read = groups::read(path, server)?;
+    let database = Database::read(&read.settings, read.server)?;
+    Ok(Configuration {
+        server: read.server,
+        told_by: read.told_by,
+        files: read.settings.files,
+        database: Box::new(database),
+    })
+}
+
+impl family::Database for Database {
+    fn rows(&self) -> &[Row] {
+        &self.rows
+    }
+
+    fn left_out(&self) -> &[String] {
+        &self.left_out
+    }
+
+    fn pool(&self) -> u64 {
+        self.pool
+    }
+
+    fn waits_at_commit(&self) -> bool {
+        self.flush_at_commit
+    }
+
+    fn page(&self) -> u64 {
+        PAGE
+    }
+
+    fn memory(&self) -> u64 {
+        model::memory(self)
+    }
+
+    fn divisor(&self) -> u64 {
+        model::divisor(self)
+    }
+
+    fn plans(&self, drive: &Drive) -> Vec<Plan> {
+        layouts::plans(self, drive)
+    }
+
+    fn excluded(&self, drive: &Drive) -> Vec<Excluded> {
+        layouts::excluded(self, drive)
+    }
+
+    fn model(
+        &self,
+        load: &Load,
+        arrangement: Arrangement,
+        volumes: [Volume; 2],
+        seed: u64,
+    ) -> Result<Box<dyn Model>> {
+        model::new(self, load, arrangement, volumes, seed)
+    }
+
+    fn words(&self) -> Words {
+        Words {
+            model: "InnoDB",
+            fitted: Some(
+                "The model was fitted to published results of Percona Server 8.0.15 under tpcc-mysql on this drive (docs/studies/doublewrite.md says which values). With other servers, loads and settings it is not fitted to anything.",
+            ),
+            not_fitted: "The model of the server was fitted to published results on another drive (docs/studies/doublewrite.md). This drive has its own figures, and the two together are fitted to nothing.",
+            scaled: "Buffer pool, database and redo log",
+            not_modelled: "Locks, the change buffer, purge and reading ahead are not modelled.",
+            confirm: "tranche study doublewrite --live",
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests;
