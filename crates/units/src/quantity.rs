@@ -78,6 +78,9 @@ impl QuantityKind {
             self.units.iter().find(|(known, _)| Some(*known) == name).map(|(_, factor)| *factor)
         };
         let number = decimal(number).ok_or_else(|| self.wrong(text, None))?;
+        if unit.is_empty() && (number.whole, number.fraction) == (0, 0) {
+            return Ok(0); // Nothing is nothing in every unit.
+        }
         let factor = factor.ok_or_else(|| self.wrong(text, self.meant(unit)))?;
         number.times(factor).ok_or_else(|| Wrong(format!("{:?} is too large for {}", shown(text), self.name)))
     }
@@ -281,6 +284,8 @@ mod tests {
             said(parse_rate("400MB")),
             "\"400MB\" is not a rate: write 1.2GB/s or 400MiB/s; did you mean MB/s?"
         );
+        assert_eq!(parse_time("0"), Ok(0));
+        assert_eq!(parse_rate("0"), Ok(0));
         assert_eq!(said(parse_time("5sec")), "\"5sec\" is not a time: write 60us, 1.5ms or 2min");
         assert_eq!(said(parse_seconds("1500ms")), "\"1500ms\" is not a whole number of seconds");
         assert_eq!(
