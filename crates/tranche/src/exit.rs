@@ -2,6 +2,7 @@
 
 use crate::options::Output;
 use crate::refusal;
+use crate::tell::tell;
 use host::TransportError;
 use serde_json::json;
 use std::process::ExitCode;
@@ -46,9 +47,9 @@ pub fn error(error: &anyhow::Error, output: Output) -> ExitCode {
     let hint = refusal::denial(error);
     match output {
         Output::Text => {
-            eprintln!("tranche: {}", words(error));
+            tell!("tranche: {}", words(error));
             if let Some(hint) = hint {
-                eprintln!("tranche: {hint}");
+                tell!("tranche: {hint}");
             }
         }
         Output::Json => {
@@ -84,7 +85,7 @@ fn say(kind: &str, code: u8, message: &str, hint: Option<&str>, status: Option<s
     if let Some(status) = status {
         error["status"] = status;
     }
-    eprintln!("{}", json!({ "error": error }));
+    tell!("{}", json!({ "error": error }));
 }
 
 /// An error and its causes; a cause that the error before it has told already is not told again.

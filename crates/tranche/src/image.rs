@@ -2,6 +2,7 @@
 
 use crate::args::Image;
 use crate::options::Output;
+use crate::tell::tell;
 use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
 use run::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};
@@ -50,7 +51,7 @@ fn check(dir: &Path, output: Output) -> Result<ExitCode> {
             let words = error.to_string();
             match output {
                 Output::Json => print_json(&json!({ "damaged": true, "usable": false, "error": words }))?,
-                Output::Text => eprintln!("tranche: {words}"),
+                Output::Text => tell!("tranche: {words}"),
             }
             return Ok(exit::failed_check(&words, output));
         }

@@ -48,6 +48,7 @@ mod sim_view;
 mod store;
 mod studies;
 mod table;
+mod tell;
 mod top;
 mod zone;
 mod zone_shape;
@@ -60,6 +61,7 @@ use std::ffi::OsString;
 use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
+use tell::tell;
 
 fn main() -> ExitCode {
     let line: Vec<_> = std::env::args_os().collect();
@@ -96,7 +98,11 @@ fn log_to_stderr(cli: &Cli) {
         ColorChoice::Never => false,
         ColorChoice::Auto => !plain && std::io::stderr().is_terminal(),
     };
-    let format = tracing_subscriber::fmt().with_writer(std::io::stderr).with_target(false).without_time();
+    let format = tracing_subscriber::fmt()
+        .log_internal_errors(false)
+        .with_writer(std::io::stderr)
+        .with_target(false)
+        .without_time();
     format.with_ansi(color).with_max_level(level).init();
 }
 
@@ -181,7 +187,7 @@ fn print_found(results: &impl serde::Serialize, text: &str, place: &Path, output
 /// Says on standard error where results are.
 fn say_results(place: &Path) {
     if !progress::is_silent() {
-        eprintln!("results: {}", place.display());
+        tell!("results: {}", place.display());
     }
 }
 

@@ -1,6 +1,7 @@
 //! How far work is, on standard error: bars on a terminal, lines elsewhere. Signals end the work.
 
 use crate::signals::asked_by;
+use crate::tell::tell;
 use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
 use lab::control::{Cancel, Control, Event, Observer, Parts, WorkId};
@@ -41,7 +42,7 @@ pub fn control() -> Result<Control> {
 /// A line on standard error, unless only errors are said there.
 pub fn say(line: &str) {
     if !is_silent() {
-        eprintln!("{line}");
+        tell!("{line}");
     }
 }
 

@@ -5,6 +5,7 @@ use crate::connect::connect;
 use crate::exit;
 use crate::options::Output;
 use crate::refusal;
+use crate::tell::{tell, tell_part};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
 use nvme::admin::{self, SanitizeAction};
@@ -73,7 +74,7 @@ fn start(command: admin::Sanitize, options: &StartSanitize, output: Output) -> R
     let terminal = crate::progress::has_terminal() && !options.no_wait;
     while !options.no_wait && status.sstat.sos() == SanitizeOperationStatus::IN_PROGRESS {
         if terminal {
-            eprint!("\r{}: {} %  ", command.sanact, percent(&status));
+            tell_part!("\r{}: {} %  ", command.sanact, percent(&status));
             let _ = std::io::stderr().flush();
         }
         std::thread::sleep(PAUSE);
@@ -82,7 +83,7 @@ fn start(command: admin::Sanitize, options: &StartSanitize, output: Output) -> R
             .context("the operation goes on, but the drive does not say how far it is")?;
     }
     if terminal {
-        eprintln!();
+        tell!("");
     }
     show(&status, output)
 }

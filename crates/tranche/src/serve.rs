@@ -6,6 +6,7 @@ use crate::options::Output;
 use crate::secret::Secret;
 use crate::served_tiers::ServedTiers;
 use crate::signals::asked_by;
+use crate::tell::{tell, tell_part};
 use crate::{default_address, progress, say_results, served_nbd};
 use anyhow::{Context, Result, bail};
 use cache::table::Entry;
@@ -260,14 +261,14 @@ fn show_progress(asked: &AtomicBool) -> impl FnMut(u32) {
     let mut last = 0;
     move |per_mille| {
         if asked.load(Ordering::Relaxed) {
-            eprintln!("tranche: interrupted while the drive was being prepared");
+            tell!("tranche: interrupted while the drive was being prepared");
             std::process::exit(130);
         }
         if terminal && per_mille / 10 != last {
             last = per_mille / 10;
-            eprint!("\rpreconditioning: {last} %  ");
+            tell_part!("\rpreconditioning: {last} %  ");
             if last >= 100 {
-                eprintln!();
+                tell!("");
             }
         }
     }
@@ -337,7 +338,7 @@ fn ublk(backend: &Arc<Backend>) -> Result<Devices> {
     for Exported { name, node, bytes, block_size } in
         devices.exported().into_iter().filter(|_| !progress::is_silent())
     {
-        eprintln!("{name}: {}, {}, blocks of {block_size}", node.display(), units::format_size(bytes));
+        tell!("{name}: {}, {}, blocks of {block_size}", node.display(), units::format_size(bytes));
     }
     Ok(devices)
 }
@@ -353,7 +354,7 @@ fn export(options: &Serve, dir: &Path, backend: &Arc<Backend>) -> Result<Export>
         let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
         let size = units::format_size(device.bytes);
         let zones = device.zones.map(|zones| format!(" in {zones} zones")).unwrap_or_default();
-        eprintln!("{}{node}: {size}{zones}, blocks of {}", device.file.display(), device.block_size);
+        tell!("{}{node}: {size}{zones}, blocks of {}", device.file.display(), device.block_size);
     }
     Ok(export)
 }

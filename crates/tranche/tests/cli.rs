@@ -593,3 +593,16 @@ fn memory_is_ready_before_it_is_written() {
         assert_eq!(served.end(), Some(0));
     }
 }
+
+/// A full disk, or a reader that has left.
+#[test]
+fn the_exit_code_stays_where_errors_cannot_be_written() {
+    let ends = |args: &[&str]| {
+        let full = File::options().write(true).open("/dev/full").unwrap();
+        Command::new(common::TRANCHE).args(args).stderr(full).status().unwrap().code()
+    };
+    let nowhere = ["ns", "list", "--on", "unix:///nonexistent/drive"];
+    assert_eq!(ends(&nowhere), Some(3));
+    assert_eq!(ends(&[&nowhere[..], &["--output", "json"]].concat()), Some(3));
+    assert_eq!(ends(&["image", "check", "/nonexistent"]), Some(1));
+}
