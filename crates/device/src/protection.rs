@@ -169,6 +169,16 @@ impl Protection {
         (storage, all as u64 & low(self.reference_bits()))
     }
 
+    /// A command's 80 bits of tags, as [`Protection::split`] takes them, with a reference tag that is larger by so much: that of a Zone
+    /// Append, whose tags count from the zone's start, where the data went (PIREMAP).
+    #[must_use]
+    pub fn remapped(&self, upper: u64, lower: u32, by: u64) -> (u64, u32) {
+        let all = u128::from(upper) << 32 | u128::from(lower);
+        let reference = u128::from(low(self.reference_bits()));
+        let all = all & !reference | (all + u128::from(by)) & reference;
+        ((all >> 32) as u64, all as u32)
+    }
+
     /// The reference tag of the block with this index in a command that begins with `initial`.
     #[inline]
     #[must_use]

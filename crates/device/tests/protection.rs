@@ -120,6 +120,11 @@ proptest! {
         let (storage, reference) = (low(tags.storage, p.storage_bits), low(tags.reference, p.reference_bits()));
         let all = u128::from(storage) << p.reference_bits() | u128::from(reference);
         prop_assert_eq!(p.split((all >> 32) as u64, all as u32), (storage, reference));
+        // Those of an append, where it goes: another reference tag beside the same storage tag.
+        let by = u64::from(tags.application);
+        let (upper, lower) = p.remapped((all >> 32) as u64, all as u32, by);
+        let moved = low(reference.wrapping_add(by), p.reference_bits());
+        prop_assert_eq!(p.split(upper, lower), (storage, moved));
     }
 }
 

@@ -4,6 +4,7 @@ use super::describe::EXTENSION_BYTES;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Output, Token};
 use crate::io::commands as io;
+use crate::protection::Protection;
 use crate::zone_state::state_of;
 use ftl::{Answer, Fault, Source, VolumeId, ZoneAction, ZoneInfo, ZoneLayout, ZoneTarget};
 use media::Nanos;
@@ -36,18 +37,37 @@ pub(crate) fn append<S: Contents>(
     if !start.is_multiple_of(zones.size) {
         return Err(Failure::field(40));
     }
-    let ns = core.attached(id, blocks.nsid)?;
-    if ns.layout.protection.is_some() && !blocks.prinfo.pract() {
-        // The host cannot know the reference tags, and the drive does not remap them (PIREMAP).
-        return Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() });
+    let protection = core.attached(id, blocks.nsid)?.layout.protection;
+    if let Some(protection) = &protection {
+        check_tags(protection, blocks)?;
     }
     let at = core.ftl.append_at(volume, start, location.extent.bytes);
     let at = at.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?;
-    let blocks = Blocks { slba: at >> shift, ..*blocks };
+    let mut blocks = Blocks { slba: at >> shift, ..*blocks };
+    if let Some(protection) = protection.filter(|_| blocks.piremap) {
+        let by = (at - start) >> shift;
+        (blocks.lbtu, blocks.lbtl) = protection.remapped(blocks.lbtu, blocks.lbtl, by);
+    }
     let location = io::locate_write(core, token, id, &blocks, Source::Host)?;
     let entry = core.commands.get_mut(token);
     (entry.dw0, entry.dw1) = (blocks.slba as u32, (blocks.slba >> 32) as u32);
     io::write(core, token, id, &blocks, location, cx)
+}
+
+/// Whether the tags of an append can be those of where the data goes (ZNS 3.4.1): with type 1 they are, so the host has them remapped
+/// from those of the zone's start, and with type 3 they stay. Tags that the host has in its metadata are not remapped: the controller
+/// inserts them (PRACT).
+fn check_tags(protection: &Protection, blocks: &Blocks) -> Result<(), Failure> {
+    let (_, reference) = protection.split(blocks.lbtu, blocks.lbtl);
+    let fits = match protection.kind {
+        1 => blocks.piremap && protection.may_expect(reference, blocks.slba),
+        3 => !blocks.piremap,
+        _ => true,
+    };
+    match fits && blocks.prinfo.pract() {
+        true => Ok(()),
+        false => Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() }),
+    }
 }
 
 /// Zone Management Send.

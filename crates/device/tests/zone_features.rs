@@ -1,0 +1,150 @@
+//! What other features of the drive make of zones: protection information, Copy, quotas, reservations, keys.
+
+mod common;
+
+use common::load::{OutstandingLoad, limit, run};
+use common::reservations::{acquire, connect_hosts, join};
+use common::zones::*;
+use common::{Bench, Memory, bytes, pattern};
+use device::Drive;
+use nvme::admin::{FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, SecureErase};
+use nvme::copy::{Copy, CopySource};
+use nvme::identify::{ControllerList, NamespaceCreate, Nmic};
+use nvme::io::{Blocks, PrInfo, appended_lba};
+use nvme::quota::QuotaKind;
+use nvme::reservation::{AcquireAction, ReservationType};
+use nvme::zone::{ZoneManagementSend, ZoneSendAction, ZoneState};
+use nvme::{Command, IoCommand, Status};
+
+/// Blocks of 4096 bytes with eight of metadata.
+const WITH_METADATA: u8 = 3;
+
+fn format(nsid: u32, lbaf: u8, pi: u8, ses: SecureErase) -> FormatNvm {
+    FormatNvm { nsid, lbaf, mset: true, pi, pil: false, ses }
+}
+
+/// The controller inserts the tags of an append as those of where it goes.
+#[test]
+fn reference_tags_follow_an_append() {
+    let mut b = bench();
+    let nsid = create(&mut b, &new_namespace());
+    b.admin_ok(format(nsid, WITH_METADATA, 1, SecureErase::NONE), &[]);
+    let (insert, both) = (PrInfo::from_nibble(8), PrInfo::from_nibble(8 | 7));
+    let data = pattern(5, 6 * 4096);
+    let append = |b: &mut Bench, lbtl: u64, piremap: bool, data: &[u8]| {
+        let blocks = (data.len() / 4096) as u32;
+        let lbtl = lbtl as u32;
+        let blocks = Blocks { prinfo: insert, lbtl, piremap, ..Blocks::new(nsid, 2 * SIZE, blocks) };
+        let (completion, _) = b.on(b.controller, 1, &IoCommand::ZoneAppend(blocks).into(), data);
+        (completion.status(), appended_lba(&completion))
+    };
+    let read = |b: &mut Bench, lba: u64, blocks: u32| {
+        let range =
+            Blocks { prinfo: both, lbtl: lba as u32, lbatm: 0xFFFF, ..Blocks::new(nsid, lba, blocks) };
+        b.io(IoCommand::Read(range), &[])
+    };
+    // Two with the tags of the zone's start: they are those of their places.
+    for half in [&data[..3 * 4096], &data[3 * 4096..]] {
+        assert!(append(&mut b, 2 * SIZE, true, half).0.is_success());
+    }
+    let (status, read_back) = read(&mut b, 2 * SIZE, 6);
+    assert!(status.is_success() && read_back == data, "{status}");
+    // Type 1 has its tags by place. Without the remapping the host would have to know the place; and it is that from the zone's start.
+    for (lbtl, piremap) in [(2 * SIZE, false), (2 * SIZE + 6, true)] {
+        let (status, _) = append(&mut b, lbtl, piremap, &data[..4096]);
+        assert!(status.is(Status::INVALID_PROTECTION_INFORMATION), "{status}");
+    }
+}
+
+#[test]
+fn a_copy_goes_to_the_write_pointer() {
+    let mut b = bench();
+    let nsid = create(&mut b, &new_namespace());
+    let data = pattern(6, 8 * 4096);
+    assert_eq!(append(&mut b, nsid, 1, 8, &data), Ok(SIZE));
+    let copy = |b: &mut Bench, to: u64, from: u64, blocks: u32| {
+        let (mut list, source) =
+            (Vec::new(), CopySource { slba: from, nlb: blocks, ..CopySource::default() });
+        source.write(0, |bytes| list.extend_from_slice(bytes));
+        let command = Copy { nsid, sdlba: to, nr: 1, ..Copy::default() };
+        b.on(b.controller, 1, &command.into(), &list).0.status()
+    };
+    assert!(copy(&mut b, 3 * SIZE, SIZE + 2, 4).is_success());
+    assert!(copy(&mut b, 3 * SIZE + 4, SIZE, 2).is_success());
+    assert_eq!(report(&mut b, nsid)[3], (ZoneState::IMPLICITLY_OPENED, Some(3 * SIZE + 6)));
+    assert_eq!(b.read(nsid, 3 * SIZE, 6), [&data[2 * 4096..6 * 4096], &data[..2 * 4096]].concat());
+    // Not behind it, and not before it.
+    for place in [3 * SIZE, 3 * SIZE + 7] {
+        let status = copy(&mut b, place, SIZE, 1);
+        assert!(status.is(Status::ZONE_INVALID_WRITE), "{status}");
+    }
+    assert_eq!(report(&mut b, nsid)[3].1, Some(3 * SIZE + 6));
+}
+
+#[test]
+fn appends_keep_to_a_quota() {
+    let mut b = bench();
+    let nsid = create(&mut b, &new_namespace());
+    limit(&mut b, nsid, &[(QuotaKind::WriteCommands, 300)]);
+    let mut loads = [OutstandingLoad::new(8, Command::zone_append(nsid, SIZE, 1), 4096)];
+    run(&mut b, 1_000_000_000, &mut loads);
+    assert!(loads[0].done.abs_diff(300) <= 3, "{} instead of 300", loads[0].done);
+    let (_, written) = report(&mut b, nsid)[1];
+    // What is on its way may have its place already.
+    assert!((loads[0].done..=loads[0].done + 8).contains(&(written.unwrap() - SIZE)), "{written:?}");
+}
+
+#[test]
+fn a_reservation_keeps_others_from_changing_zones() {
+    let mut b = bench();
+    let shared = NamespaceCreate { nmic: Nmic::new().with_shrns(true), ..new_namespace() };
+    let (nsid, _) = b.admin_ok(create_command(), &bytes(&shared));
+    assert_eq!(nsid, 1, "the namespace of the helpers");
+    let hosts = connect_hosts(&mut b, 2);
+    let list = ControllerList::new(hosts.iter().map(|id| id.0));
+    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
+    let (holder, other) = (hosts[0], hosts[1]);
+    let data = pattern(8, 4096);
+    let append = |b: &mut Bench, id| b.on(id, 1, &Command::zone_append(nsid, 0, 1), &data).0.status();
+    let manage = |b: &mut Bench, id, action| {
+        b.on(id, 1, &ZoneManagementSend::new(nsid, action, 0).into(), &[]).0.status()
+    };
+    join(&mut b, holder, 77);
+    assert!(append(&mut b, other).is_success());
+    let held = acquire(&mut b, holder, AcquireAction::ACQUIRE, ReservationType::WRITE_EXCLUSIVE, 77, 0);
+    assert!(held.is_success(), "{held}");
+    let refused = append(&mut b, other);
+    assert!(refused.is(Status::RESERVATION_CONFLICT), "{refused}");
+    for action in [ZoneSendAction::CLOSE, ZoneSendAction::FINISH, ZoneSendAction::RESET] {
+        let refused = manage(&mut b, other, action);
+        assert!(refused.is(Status::RESERVATION_CONFLICT), "{action:?}: {refused}");
+    }
+    // Reading and reports are free with this type.
+    let (completion, read) = b.on(other, 1, &Command::read(nsid, 0, 1), &[]);
+    assert_eq!((completion.status(), read), (Status::SUCCESS, data.clone()));
+    assert!(b.on(other, 1, &receive(nsid, 0, 16 + 16 * ZONES).into(), &[]).0.status().is_success());
+    assert!(append(&mut b, holder).is_success());
+    assert!(manage(&mut b, holder, ZoneSendAction::FINISH).is_success());
+    assert!(manage(&mut b, holder, ZoneSendAction::RESET).is_success());
+}
+
+#[test]
+fn a_cryptographic_erase_empties_all_zones() {
+    let mut memory = Memory::default();
+    memory.drive_key = Some([1; 16]);
+    let mut drive = Drive::new(bench().drive.config().clone()).unwrap();
+    drive.encrypt(&mut memory).unwrap();
+    let mut b = Bench::around(drive, memory);
+    let nsid = create(&mut b, &new_namespace());
+    let data = pattern(9, 3 * 4096);
+    assert_eq!(append(&mut b, nsid, 4, 3, &data), Ok(4 * SIZE));
+    assert_eq!(b.read(nsid, 4 * SIZE, 3), data);
+    b.admin_ok(format(nsid, 0, 0, SecureErase::CRYPTOGRAPHIC), &[]);
+    assert_eq!(b.forgets, 1);
+    assert!(report(&mut b, nsid).iter().all(|(state, _)| *state == ZoneState::EMPTY));
+    assert_eq!(b.read(nsid, 4 * SIZE, 3), vec![0; 3 * 4096]);
+    assert_eq!(append(&mut b, nsid, 4, 3, &data), Ok(4 * SIZE));
+    b.cut(true);
+    b.power_on();
+    assert_eq!(b.read(nsid, 4 * SIZE, 3), data);
+}
