@@ -57,7 +57,7 @@ impl Default for Machine {
 }
 
 /// The names of all findings, in their order.
-pub const NAMES: [&str; 23] = [
+pub const NAMES: [&str; 24] = [
     "root",
     "fuse",
     "fuse-mount",
@@ -79,6 +79,7 @@ pub const NAMES: [&str; 23] = [
     "qemu-system-x86_64",
     "db_bench",
     "g++",
+    "chromium",
     "mariadb",
     "postgresql",
 ];
@@ -88,7 +89,7 @@ const ROOM: u64 = 5 << 30;
 const MEMORY: u64 = 4 << 30;
 
 /// Programs: name, what for, Debian's package.
-const PROGRAMS: [(&str, &str, &str); 10] = [
+const PROGRAMS: [(&str, &str, &str); 11] = [
     ("losetup", "block devices of namespaces", "util-linux"),
     ("mkfs.xfs", "file systems of the studies", "xfsprogs"),
     ("mkfs.ext4", "file systems of layouts", "e2fsprogs"),
@@ -99,6 +100,7 @@ const PROGRAMS: [(&str, &str, &str); 10] = [
     ("qemu-system-x86_64", "a guest with a stock kernel, emulated (scripts/guest.sh)", "qemu-system-x86"),
     ("db_bench", "loads on RocksDB", "rocksdb-tools"),
     ("g++", "builds the RocksDB plug-in (make plugin)", "g++"),
+    ("chromium", "the tests of the live view (make test)", "chromium"),
 ];
 
 /// Commands: what they need, and what they do without.
