@@ -1,0 +1,72 @@
+#!/bin/sh
+# How long it takes to open a store with many files: all of its metadata is read, and one directory of 1,000 files is listed. The drive is in
+# memory, timing off, over a Unix socket. Beside it stands the time to make the files through the mount. The goal is one second for 100,000.
+#
+# Needs root, python3 and /dev/fuse.
+#
+#   usage: benches/store-open.sh [FILES] [path of tranche]        default: 100000 target/release/tranche
+set -eu
+# What programs print is read below.
+export LC_ALL=C
+
+files=${1:-100000}
+tranche=${2:-${CARGO_TARGET_DIR:-target}/release/tranche}
+here=$(dirname "$0")
+
+fail() { echo "store-open.sh: $*" >&2; exit 1; }
+[ "$(id -u)" -eq 0 ] || fail "needs root"
+[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
+command -v python3 >/dev/null || fail "python3 is missing; run: scripts/setup-debian.sh"
+
+# shellcheck source=scripts/serve.sh
+. "$here/../scripts/serve.sh"
+dir=$(mktemp -d)
+drive= store=
+cleanup() {
+    for process in $store $drive; do
+        kill "$process" 2>/dev/null && wait "$process" 2>/dev/null || true
+    done
+    rm -rf "$dir"
+}
+trap cleanup EXIT
+trap 'exit 1' INT TERM
+
+{ printf '[drive]\ntiming = false\n\n'; one_set 24GiB 25% 'zone = { active = 14 }' 768; } >"$dir/drive.toml"
+mkdir "$dir/store"
+serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --unix "$dir/socket" --drive "$dir/drive.toml"
+export TRANCHE_ON="unix://$dir/socket"
+"$tranche" ns create --zoned --size 12GiB --attach >/dev/null
+"$tranche" store format >/dev/null
+"$tranche" store mount "$dir/store" >"$dir/mounted" 2>&1 &
+store=$!
+for _ in $(seq 600); do
+    grep -q ready "$dir/mounted" && break
+    sleep 0.1
+done
+grep -q ready "$dir/mounted" || fail "$(cat "$dir/mounted")"
+
+python3 - "$dir/store" "$files" <<'PYTHON'
+import os, sys, time
+top, files = sys.argv[1], int(sys.argv[2])
+begin = time.monotonic()
+for n in range(files):
+    if n % 1000 == 0:
+        os.mkdir(f"{top}/{n // 1000}")
+    with open(f"{top}/{n // 1000}/{n}", "wb") as file:
+        file.write(b"x" * 100)
+os.sync()
+print(f"{files} files of 100 bytes made in {time.monotonic() - begin:.1f} s")
+PYTHON
+kill "$store" && wait "$store" || true
+store=
+
+python3 - "$tranche" <<'PYTHON'
+import statistics, subprocess, sys, time
+times = []
+for _ in range(5):
+    begin = time.monotonic()
+    listed = subprocess.run([sys.argv[1], "store", "ls", "/0"], check=True, capture_output=True, text=True).stdout
+    times.append(time.monotonic() - begin)
+print(f"opened and {len(listed.splitlines())} lines listed: median {statistics.median(times):.2f} s, {min(times):.2f} to {max(times):.2f} s")
+PYTHON
+"$tranche" store stat | grep -E 'inodes|metadata bytes'
