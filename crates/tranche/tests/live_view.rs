@@ -211,8 +211,8 @@ fn quotas_are_set_by_slider_and_exactly() {
     });
 }
 
-/// Asks whether to delete a namespace, cancels, and asks again before the browser tells of the first dialog's end: nothing here lets
-/// it run tasks in between, only microtasks. `window.stays` says whether the second question is still open after a while.
+/// Asks whether to delete a namespace, cancels, and asks again. The end of the first dialog is a task of the browser, and nothing here
+/// lets it run tasks in between, only microtasks. `window.stays` says whether the second question is still open after a while.
 const ASKED_AGAIN_AT_ONCE: &str = "(window.stays = undefined, (async () => {
     const button = (words) => [...document.querySelectorAll('button')].find((each) => each.textContent === words);
     const open = () => document.querySelector('dialog.confirm[open]') !== null;

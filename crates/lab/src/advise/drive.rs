@@ -75,3 +75,18 @@ impl Drive {
         drive.and_then(|drive| drive.get("power_loss_protection")?.as_bool()).unwrap_or(true)
     }
 }
+
+#[cfg(test)]
+pub mod tests {
+    use super::Drive;
+    use crate::profile;
+
+    /// A drive that writes so much atomically, with or without capacitors.
+    pub fn drive(atomic: &str, protected: bool) -> Drive {
+        let mut profile = profile::table("pblaze5-910-short").unwrap();
+        let table = profile["drive"].as_table_mut().unwrap();
+        table.insert("atomic_write".into(), atomic.into());
+        table.insert("power_loss_protection".into(), protected.into());
+        Drive { name: "own.toml".into(), profile, full: 90 }
+    }
+}

@@ -55,6 +55,11 @@ impl Excluded {
     }
 }
 
+/// What must hold where nothing but the drive keeps pages whole.
+pub const GUARANTEE: &str = "Without the guarantee of the drive, and of each layer between (file system, RAID, LVM), a power cut tears pages and nothing mends them.";
+/// What a layout in the memory of a drive without capacitors lacks.
+pub const NOT_PROTECTED: &str = "This drive's memory is not protected (power_loss_protection = false).";
+
 /// An NVM Set of memory, in a drive's TOML.
 pub fn memory(size: &str) -> String {
     format!("[[set]]\nmedia = \"dram\"\ncapacity = \"{size}\"")

@@ -30,7 +30,7 @@ pub fn recommended(found: &[Found], light: bool) -> Vec<Recommendation> {
         let (faster, fewer) = (layout.throughput_ratio, layout.nand_bytes_ratio);
         let mut reasons = Vec::new();
         if !first.safe {
-            reasons.push("a power cut tears no page, as it can with what is configured".to_owned());
+            reasons.push("a power cut damages no page, as it can with what is configured".to_owned());
         }
         if faster.low > 1.0 + WORTH && !light {
             reasons.push(format!("{} throughput", change(faster)));

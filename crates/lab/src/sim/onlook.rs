@@ -43,8 +43,8 @@ pub trait Onlooker: Send + Sync {
     /// How fast the run is to go on. It is asked often.
     fn pace(&self) -> Pace;
 
-    /// What the drive is like `at` so much virtual time after the load began, twice a second of real time, at the begin, when it pauses, and
-    /// at the end. `done` is the share of the load, 0 to 1; `None` if it is not known. What `drive` asks takes no virtual time, and changes
+    /// What the drive is like. It is called twice a second of real time, at the begin, when the run pauses, and at the end. `at` is the
+    /// virtual time since the load began. `done` is the share of the load, 0 to 1; `None` if it is not known. What `drive` asks takes no virtual time, and changes
     /// nothing. `dies` are those of each NVM Set on flash, by its identifier.
     ///
     /// # Errors

@@ -78,9 +78,9 @@ pub(crate) enum Tree {
 
 /// Rows for each warehouse, of all warehouses, and bytes of a row as they fill pages: (tree, by warehouse, fixed, tpcc-mysql, live).
 ///
-/// tpcc-mysql: published sizes over rows: customer 569 GiB / 840 M = 727, history 160 GiB / 840 M = 204, order_line 1.2 TiB / 8.4 G =
-/// 157, stock 1,011 GiB / 2.8 G = 388; the secondary indexes' part of these is estimated from their columns. The published sizes of district
-/// (48 M: 180) and warehouse (14 M: 524) have no secondary index. Orders' is not published.
+/// Those of tpcc-mysql are published sizes over rows. Customer has 569 GiB / 840 M = 727. History has 160 GiB / 840 M = 204. Order_line
+/// has 1.2 TiB / 8.4 G = 157. Stock has 1,011 GiB / 2.8 G = 388. The part of secondary indexes in these is estimated from their columns. The
+/// published sizes of district (48 M: 180) and warehouse (14 M: 524) have no secondary index. Orders' is not published.
 const TREES: [(Tree, u64, u64, u64, u64); 17] = [
     (Tree::Warehouse, 1, 0, 524, 160),
     (Tree::District, DISTRICTS, 0, 180, 170),

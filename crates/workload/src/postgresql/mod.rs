@@ -17,8 +17,8 @@
 //!   (source, `xlog.c`, `CalculateCheckpointSegments`). All pages that are dirty then are written, in the order of their places (`bufmgr.c`, `BufferSync`). The
 //!   checkpointer sleeps for 100 ms when it is ahead of its target in time and in log (`checkpointer.c`, `IsCheckpointOnSchedule`). After the last page the files are
 //!   synced, and the log has a record.
-//! - **Background writer**: in each `bgwriter_delay` it looks ahead of the hand for as many clean pages as were needed lately, times
-//!   `bgwriter_lru_multiplier`, and writes dirty ones on the way, `bgwriter_lru_maxpages` at most (`bufmgr.c`, `BgBufferSync`). It does not sleep for longer when there is little to do.
+//! - **Background writer**: each `bgwriter_delay` it looks for clean pages ahead of the hand (`bufmgr.c`, `BgBufferSync`). It wants as many as were needed
+//!   lately, times `bgwriter_lru_multiplier`. It writes dirty ones on the way, `bgwriter_lru_maxpages` at most. It does not sleep for longer when there is little to do.
 //!
 //! The figures:
 //!

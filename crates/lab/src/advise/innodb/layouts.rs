@@ -5,7 +5,7 @@ use workload::innodb::PAGE;
 use super::database::Database;
 use crate::advise::{
     drive::Drive,
-    layouts::{Arrangement, Excluded, Plan, memory, size},
+    layouts::{Arrangement, Excluded, GUARANTEE, NOT_PROTECTED, Plan, memory, size},
     server::Kind,
 };
 
@@ -124,7 +124,7 @@ fn dram(database: &Database, drive: &Drive) -> Plan {
             .to_owned(),
     ];
     if !drive.is_protected() {
-        warnings.push("This drive's memory is not protected (power_loss_protection = false).".into());
+        warnings.push(NOT_PROTECTED.into());
     }
     Plan {
         name: "dram",
@@ -151,7 +151,7 @@ fn atomic(database: &Database, drive: &Drive) -> Plan {
         description: "No doublewrite buffer, on a drive that writes 16 KiB atomically.".into(),
         arrangement: Arrangement { twice: false, memory: false, atomic: true },
         safe: true,
-        warnings: vec!["Without the guarantee of the drive, and of each layer between (file system, RAID, LVM), a power cut tears pages and nothing mends them.".into()],
+        warnings: vec![GUARANTEE.into()],
         steps,
     }
 }
@@ -159,15 +159,7 @@ fn atomic(database: &Database, drive: &Drive) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{advise::settings::Settings, profile};
-
-    fn drive(atomic: &str, protected: bool) -> Drive {
-        let mut profile = profile::table("pblaze5-910-short").unwrap();
-        let table = profile["drive"].as_table_mut().unwrap();
-        table.insert("atomic_write".into(), atomic.into());
-        table.insert("power_loss_protection".into(), protected.into());
-        Drive { name: "own.toml".into(), profile, full: 90 }
-    }
+    use crate::advise::{drive::tests::drive, settings::Settings};
 
     fn database(server: &str, doublewrite: bool) -> Database {
         let read = Database::read(&Settings::default(), server.parse().unwrap()).unwrap();

@@ -5,7 +5,7 @@ use workload::postgresql::PAGE;
 use super::database::Database;
 use crate::advise::{
     drive::Drive,
-    layouts::{Arrangement, Excluded, Plan, memory, size},
+    layouts::{Arrangement, Excluded, GUARANTEE, NOT_PROTECTED, Plan, memory, size},
 };
 
 /// A namespace in a drive's memory that is larger than this is told to be unusual.
@@ -120,7 +120,7 @@ fn wal(database: &Database, drive: &Drive) -> Plan {
         warnings.push(format!("Few drives have {text} of protected memory. A smaller max_wal_size takes less, and makes more checkpoints, which was not simulated."));
     }
     if !drive.is_protected() {
-        warnings.push("This drive's memory is not protected (power_loss_protection = false).".into());
+        warnings.push(NOT_PROTECTED.into());
     }
     Plan {
         name: "wal",
@@ -149,7 +149,7 @@ fn atomic(database: &Database, drive: &Drive) -> Plan {
         description: "full_page_writes off, on a drive that writes 8 KiB atomically.".into(),
         arrangement: Arrangement { twice: false, memory: false, atomic: true },
         safe: true,
-        warnings: vec!["Without the guarantee of the drive, and of each layer between (file system, RAID, LVM), a power cut tears pages and nothing mends them.".into()],
+        warnings: vec![GUARANTEE.into()],
         steps,
     }
 }
@@ -157,18 +157,7 @@ fn atomic(database: &Database, drive: &Drive) -> Plan {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::{
-        advise::{postgresql::file::Files, server::Server},
-        profile,
-    };
-
-    fn drive(atomic: &str, protected: bool) -> Drive {
-        let mut profile = profile::table("pblaze5-910-short").unwrap();
-        let table = profile["drive"].as_table_mut().unwrap();
-        table.insert("atomic_write".into(), atomic.into());
-        table.insert("power_loss_protection".into(), protected.into());
-        Drive { name: "own.toml".into(), profile, full: 90 }
-    }
+    use crate::advise::{drive::tests::drive, postgresql::file::Files, server::Server};
 
     fn database(full_page_writes: bool) -> Database {
         let server: Server = "postgresql-17".parse().unwrap();
