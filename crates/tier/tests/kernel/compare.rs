@@ -47,7 +47,7 @@ pub fn compare(load: &Load, log: &Log) -> Vec<Line> {
         let differs = |&index: &usize| {
             let (least, most) = ours[index];
             // How much is dirty depends on when the guest was last idle. Where it was idle for long, nothing is.
-            if index == DIRTY && most > 0 {
+            if index == DIRTY && (most > 0 || !load.is_cleaned_when_idle()) {
                 return false;
             }
             let slack = match index {

@@ -3,7 +3,10 @@
 use super::BLOCK;
 use rng::Rng;
 use std::fmt;
-use tier::{Mode, PolicyKind};
+use tier::{MIGRATION_THRESHOLD, Mode, PolicyKind};
+
+/// Bytes of a sector, in which Linux counts the threshold.
+const SECTOR: u64 = 512;
 
 /// One step of a load, in blocks of 4 KiB.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,6 +59,12 @@ impl Load {
         let chunk = chunk / BLOCK;
         let rng = Rng::new(seed);
         Self { name: name.to_owned(), chunk, origin, cache, steps: Vec::new(), phases: Vec::new(), rng }
+    }
+
+    /// Whether dirty chunks are written back while nothing else is done. Larger chunks than the migration threshold are not: they are written back
+    /// only to make room, so how many are dirty depends on when the cache became full.
+    pub fn is_cleaned_when_idle(&self) -> bool {
+        self.chunk * BLOCK <= MIGRATION_THRESHOLD * SECTOR
     }
 
     pub fn step(&mut self, step: Step) -> &mut Self {

@@ -13,7 +13,7 @@ mod replay;
 mod trace;
 
 pub use compare::compare;
-pub use load::Load;
+pub use load::{Load, Step};
 pub use loads::loads;
 pub use replay::{after_crash, replay};
 pub use trace::agree;
