@@ -55,6 +55,9 @@ pub struct BlockTransform {
     pub insert: bool,
     /// What is inserted or expected.
     pub tags: Tags,
+    /// What is added to reference tags on their way to slots, inserted ones and the host's: the blocks between a zone's start and the place of
+    /// an append (PIREMAP). Otherwise 0.
+    pub remap: u64,
     /// The stamp of the namespace's slots since blocks of it were marked uncorrectable; 0 if none ever were.
     pub stamp: u32,
     /// Whether blocks are in the command's own room ([`Contents::gather`](crate::Contents::gather)) instead of the host's buffer.
@@ -261,6 +264,7 @@ impl BlockTransform {
         }
         let size = 1 << self.shift;
         let each = size + usize::from(self.host_metadata);
+        let tags = Tags { reference: self.tags.reference.wrapping_add(self.remap), ..self.tags };
         for (i, (index, at)) in self.blocks(piece).enumerate() {
             let (data, metadata) = (&mut page[self.data_range(at)], self.spare_range(at));
             let mark = u8::from(self.action == BlockAction::Mark);
@@ -276,8 +280,10 @@ impl BlockTransform {
                     metadata.copy_from_slice(&block[size..]);
                 }
             }
-            if let Some(protection) = self.protection.filter(|_| self.insert) {
-                protection.insert(data, metadata, &self.tags, index);
+            match &self.protection {
+                Some(protection) if self.insert => protection.insert(data, metadata, &tags, index),
+                Some(protection) if self.remap > 0 => protection.add_to_reference(metadata, self.remap),
+                _ => {}
             }
         }
     }

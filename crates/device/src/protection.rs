@@ -169,16 +169,6 @@ impl Protection {
         (storage, all as u64 & low(self.reference_bits()))
     }
 
-    /// A command's 80 bits of tags, as [`Protection::split`] takes them, with a reference tag that is larger by so much: that of a Zone
-    /// Append, whose tags count from the zone's start, where the data went (PIREMAP).
-    #[must_use]
-    pub fn remapped(&self, upper: u64, lower: u32, by: u64) -> (u64, u32) {
-        let all = u128::from(upper) << 32 | u128::from(lower);
-        let reference = u128::from(low(self.reference_bits()));
-        let all = all & !reference | (all + u128::from(by)) & reference;
-        ((all >> 32) as u64, all as u32)
-    }
-
     /// The reference tag of the block with this index in a command that begins with `initial`.
     #[inline]
     #[must_use]
@@ -237,6 +227,20 @@ impl Protection {
             | u128::from(reference);
         let from = info.len() - space;
         info[from..].copy_from_slice(&tag.to_be_bytes()[16 - space..]);
+    }
+
+    /// Adds to the reference tag in a block's metadata (PIREMAP). It wraps around within its bits.
+    ///
+    /// # Panics
+    /// If the metadata is shorter than the protection information.
+    pub fn add_to_reference(&self, metadata: &mut [u8], by: u64) {
+        let place = self.place(metadata.len());
+        let info = &mut metadata[place];
+        let space = &mut info[self.guard.bytes() - usize::from(self.guard.space_bits() / 8)..];
+        let tag = space.iter().fold(0u128, |all, byte| all << 8 | u128::from(*byte));
+        let reference = u128::from(low(self.reference_bits()));
+        let tag = tag & !reference | tag.wrapping_add(u128::from(by)) & reference;
+        space.copy_from_slice(&tag.to_be_bytes()[16 - space.len()..]);
     }
 
     /// Checks a block against its metadata. `index` counts the command's blocks.

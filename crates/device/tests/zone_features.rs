@@ -7,8 +7,10 @@ use common::reservations::{acquire, connect_hosts, join};
 use common::zones::*;
 use common::{Bench, Memory, bytes, pattern};
 use device::Drive;
+use device::protection::{Guard, Protection, Tags};
 use nvme::admin::{FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, SecureErase};
 use nvme::copy::{Copy, CopySource};
+use nvme::feature::{FeatureId, HostBehaviorSupport};
 use nvme::identify::{ControllerList, NamespaceCreate, Nmic};
 use nvme::io::{Blocks, PrInfo, appended_lba};
 use nvme::quota::QuotaKind;
@@ -53,6 +55,77 @@ fn reference_tags_follow_an_append() {
     for (lbtl, piremap) in [(2 * SIZE, false), (2 * SIZE + 6, true)] {
         let (status, _) = append(&mut b, lbtl, piremap, &data[..4096]);
         assert!(status.is(Status::INVALID_PROTECTION_INFORMATION), "{status}");
+    }
+}
+
+/// The same with metadata that the host made: it is checked against the tags from the zone's start, and stored with those of the place.
+#[test]
+fn reference_tags_of_the_host_follow_an_append() {
+    for (lbaf, info, guard, kind) in
+        [(3, 8, Guard::Crc16, 1), (5, 16, Guard::Crc32, 2), (6, 16, Guard::Crc64, 1)]
+    {
+        let mut b = bench();
+        let behavior = HostBehaviorSupport { lbafee: 1, ..HostBehaviorSupport::default() };
+        b.admin_ok(Command::set_features(FeatureId::HOST_BEHAVIOR_SUPPORT, 0, 0), &bytes(&behavior));
+        let nsid = create(&mut b, &new_namespace());
+        b.admin_ok(format(nsid, lbaf, kind, SecureErase::NONE), &[]);
+        let storage_bits = if guard == Guard::Crc32 { 16 } else { 0 };
+        let p = Protection { kind, guard, storage_bits, storage_mask: 0, first: false };
+        let plain = pattern(5, 6 * 4096);
+        // Blocks with their metadata, with tags that count from a place.
+        let made = |from: u64, blocks: std::ops::Range<usize>| {
+            let tags = Tags { reference: from, application: 0x1234, ..Tags::default() };
+            let block = |(index, at): (u32, usize)| {
+                let data = &plain[at * 4096..(at + 1) * 4096];
+                let mut metadata = vec![0; info];
+                p.insert(data, &mut metadata, &tags, index);
+                [data, &metadata].concat()
+            };
+            (0..).zip(blocks).flat_map(block).collect::<Vec<u8>>()
+        };
+        let checks = PrInfo::from_nibble(7);
+        let append = |b: &mut Bench, lbtl: u64, piremap: bool, data: &[u8]| {
+            let (blocks, lbtl) = ((data.len() / (4096 + info)) as u32, lbtl as u32);
+            let blocks = Blocks {
+                prinfo: checks,
+                lbtl,
+                lbat: 0x1234,
+                lbatm: 0xFFFF,
+                piremap,
+                ..Blocks::new(nsid, 2 * SIZE, blocks)
+            };
+            let (completion, _) = b.on(b.controller, 1, &IoCommand::ZoneAppend(blocks).into(), data);
+            (completion.status(), appended_lba(&completion))
+        };
+        for (half, at) in [(0..3, 2 * SIZE), (3..6, 2 * SIZE + 3)] {
+            let (status, place) = append(&mut b, 2 * SIZE, true, &made(2 * SIZE, half));
+            assert_eq!((status, place), (Status::SUCCESS, at), "{guard:?}");
+        }
+        let range = Blocks {
+            prinfo: checks,
+            lbtl: 2 * SIZE as u32,
+            lbat: 0x1234,
+            lbatm: 0xFFFF,
+            ..Blocks::new(nsid, 2 * SIZE, 6)
+        };
+        assert_eq!(b.io(IoCommand::Read(range), &[]), (Status::SUCCESS, made(2 * SIZE, 0..6)), "{guard:?}");
+        // Metadata with the tags of the place is not what the command says.
+        let (status, _) = append(&mut b, 2 * SIZE, true, &made(2 * SIZE + 6, 0..1));
+        assert!(status.is(Status::REFERENCE_TAG_CHECK_ERROR), "{status}");
+        // With type 2 a host may know where it goes, as the only one that writes there.
+        if kind == 2 {
+            let (status, place) = append(&mut b, 2 * SIZE + 6, false, &made(2 * SIZE + 6, 0..1));
+            assert_eq!((status, place), (Status::SUCCESS, 2 * SIZE + 6));
+            let one =
+                Blocks { lbtl: (2 * SIZE + 6) as u32, ..Blocks { nlb: 1, slba: 2 * SIZE + 6, ..range } };
+            assert_eq!(b.io(IoCommand::Read(one), &[]), (Status::SUCCESS, made(2 * SIZE + 6, 0..1)));
+        } else {
+            let (status, _) = append(&mut b, 2 * SIZE, false, &made(2 * SIZE, 0..1));
+            assert!(status.is(Status::INVALID_PROTECTION_INFORMATION), "{status}");
+        }
+        // What is refused leaves the write pointer where it was.
+        let left = 2 * SIZE + 6 + u64::from(kind == 2);
+        assert_eq!(report(&mut b, nsid)[2].1, Some(left), "{guard:?}");
     }
 }
 

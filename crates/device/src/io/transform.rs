@@ -42,7 +42,11 @@ pub(crate) fn for_command(
     let Some(protection) = ns.layout.protection else { return Ok(transform) };
     let info = blocks.prinfo;
     let (storage, reference) = protection.split(blocks.lbtu, blocks.lbtl);
-    check_reference(&protection, info.check_reference(), reference, blocks.slba)?;
+    // Tags of an append count from the zone's start.
+    if let Some(zones) = ns.zones.filter(|_| blocks.piremap) {
+        transform.remap = blocks.slba % (zones.size >> ns.shift);
+    }
+    check_reference(&protection, info.check_reference(), reference, blocks.slba - transform.remap)?;
     transform.tags = Tags { storage, reference, application: blocks.lbat, application_mask: blocks.lbatm };
     transform.checks = Checks {
         guard: info.check_guard(),
@@ -129,6 +133,7 @@ fn without_protection(ns: &Namespace, blocks: &Blocks, action: BlockAction) -> B
         checks: Checks::default(),
         insert: false,
         tags: Tags::default(),
+        remap: 0,
         stamp: ns.stamp,
         gathered: false,
         offset: 0,

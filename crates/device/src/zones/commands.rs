@@ -37,17 +37,12 @@ pub(crate) fn append<S: Contents>(
     if !start.is_multiple_of(zones.size) {
         return Err(Failure::field(40));
     }
-    let protection = core.attached(id, blocks.nsid)?.layout.protection;
-    if let Some(protection) = &protection {
+    if let Some(protection) = &core.attached(id, blocks.nsid)?.layout.protection {
         check_tags(protection, blocks)?;
     }
     let at = core.ftl.append_at(volume, start, location.extent.bytes);
     let at = at.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?;
-    let mut blocks = Blocks { slba: at >> shift, ..*blocks };
-    if let Some(protection) = protection.filter(|_| blocks.piremap) {
-        let by = (at - start) >> shift;
-        (blocks.lbtu, blocks.lbtl) = protection.remapped(blocks.lbtu, blocks.lbtl, by);
-    }
+    let blocks = Blocks { slba: at >> shift, ..*blocks };
     let location = io::locate_write(core, token, id, &blocks, Source::Host)?;
     let entry = core.commands.get_mut(token);
     (entry.dw0, entry.dw1) = (blocks.slba as u32, (blocks.slba >> 32) as u32);
@@ -55,8 +50,7 @@ pub(crate) fn append<S: Contents>(
 }
 
 /// Whether the tags of an append can be those of where the data goes (ZNS 3.4.1): with type 1 they are, so the host has them remapped
-/// from those of the zone's start, and with type 3 they stay. Tags that the host has in its metadata are not remapped: the controller
-/// inserts them (PRACT).
+/// from those of the zone's start, and with type 3 they stay.
 fn check_tags(protection: &Protection, blocks: &Blocks) -> Result<(), Failure> {
     let (_, reference) = protection.split(blocks.lbtu, blocks.lbtl);
     let fits = match protection.kind {
@@ -64,7 +58,7 @@ fn check_tags(protection: &Protection, blocks: &Blocks) -> Result<(), Failure> {
         3 => !blocks.piremap,
         _ => true,
     };
-    match fits && blocks.prinfo.pract() {
+    match fits {
         true => Ok(()),
         false => Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() }),
     }
