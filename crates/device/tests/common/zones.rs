@@ -34,7 +34,12 @@ pub fn with_areas() -> Bench {
 
 /// The same with what this says beside the usual.
 pub fn with(more: ZonesConfig) -> Bench {
-    let mut config = small(&[]);
+    with_changes(&[], more)
+}
+
+/// The same with these changes of the small drive, too.
+pub fn with_changes(changes: &[(&str, &str)], more: ZonesConfig) -> Bench {
+    let mut config = small(changes);
     let SetConfig::Nand { zones, .. } = &mut config.ftl.sets[0] else { panic!("set 1 is NAND") };
     *zones = ZonesConfig { active: 4, buffer_pages: 96, ..more };
     config.ftl.energy_bytes += zones.all_pages() * 4096;
