@@ -229,6 +229,63 @@ fn programs_find_a_file_system_and_what_was_synced_survives_a_kill() {
     assert!(!is_mounted(&top));
 }
 
+/// Two programs with locks on ranges of a file: what one has, the other does not get, and gets when the first ends. Its argument is a file.
+const LOCKS: &str = r#"
+import fcntl, os, struct, subprocess, sys
+
+path = sys.argv[1]
+EXCLUSIVE, SHARED = fcntl.LOCK_EX | fcntl.LOCK_NB, fcntl.LOCK_SH | fcntl.LOCK_NB
+file = open(path, "r+b")
+
+def other(how, start, length):
+    """Whether another program gets a lock."""
+    code = "import fcntl, sys; how, start, length = map(int, sys.argv[2:]); f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, how, length, start)"
+    asked = subprocess.run([sys.executable, "-c", code, path, str(how), str(start), str(length)], stderr=subprocess.PIPE, text=True)
+    assert asked.returncode == 0 or "BlockingIOError" in asked.stderr, asked.stderr
+    return asked.returncode == 0
+
+fcntl.lockf(file, EXCLUSIVE, 100, 1000)
+assert not other(EXCLUSIVE, 1050, 1) and not other(SHARED, 900, 101) and not other(EXCLUSIVE, 0, 0)
+assert other(EXCLUSIVE, 900, 100) and other(EXCLUSIVE, 1100, 5000)
+fcntl.lockf(file, SHARED, 100, 1000)
+assert other(SHARED, 1050, 1) and not other(EXCLUSIVE, 1050, 1)
+# Half of it, and the rest when the program closes the file.
+fcntl.lockf(file, fcntl.LOCK_UN, 50, 1000)
+assert other(EXCLUSIVE, 1000, 50) and not other(EXCLUSIVE, 1000, 51)
+held = subprocess.Popen(
+    [sys.executable, "-c", "import fcntl, sys; f = open(sys.argv[1], 'r+b'); fcntl.lockf(f, fcntl.LOCK_EX, 10, 0); print(flush=True); sys.stdin.read()", path],
+    stdin=subprocess.PIPE, stdout=subprocess.PIPE)
+held.stdout.readline()
+try:
+    fcntl.lockf(file, EXCLUSIVE, 1, 9)
+    sys.exit("a range that another program has")
+except BlockingIOError:
+    pass
+kind, _, start, length, pid = struct.unpack("hhqqi4x", fcntl.fcntl(file, fcntl.F_GETLK, struct.pack("hhqqi4x", fcntl.F_WRLCK, os.SEEK_SET, 5, 1, 0)))
+assert (kind, start, length, pid) == (fcntl.F_WRLCK, 0, 10, held.pid), (kind, start, length, pid, held.pid)
+held.kill()
+held.wait()
+fcntl.lockf(file, fcntl.LOCK_EX, 10, 0)
+file.close()
+assert other(EXCLUSIVE, 0, 0)
+"#;
+
+#[test]
+fn programs_lock_ranges_of_files() {
+    if !possible("programs_lock_ranges_of_files", &["python3"]) {
+        return;
+    }
+    let drive = Drive::start();
+    drive.good(&["store", "format"]);
+    let mounted = drive.mount();
+    let file = drive.point().join("file");
+    fs::write(&file, pattern(1, 8_000)).unwrap();
+    let output = Command::new("python3").args(["-c", LOCKS]).arg(&file).output().unwrap();
+    assert!(output.status.success(), "{}{}", text(&output.stdout), text(&output.stderr));
+    mounted.signal("TERM");
+    assert_eq!(mounted.end(), Some(0));
+}
+
 #[test]
 fn a_full_store_says_so_and_takes_data_again() {
     if !possible("a_full_store_says_so_and_takes_data_again", &[]) {
