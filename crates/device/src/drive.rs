@@ -182,12 +182,6 @@ impl Drive {
         of_flash.fold((0, 0), |(busy, all), (works, units)| (busy + works, all + units))
     }
 
-    /// For how long each die of an NVM Set on flash was asked to work since the power came, in order; `None` of other sets.
-    pub fn die_times(&self, nvmsetid: u16) -> Option<Vec<media::DieTimes>> {
-        let index = nvmsetid.checked_sub(1).and_then(|index| u8::try_from(index).ok())?;
-        self.core.ftl.unit_times(ftl::SetId(index))
-    }
-
     /// How many bytes a command moves, and in which direction. A transport needs it to gather the data of a write
     /// before it submits, and to make a buffer for a read. [`Transfer::None`] for a command that will be refused
     /// because it is too large or names no attached namespace.

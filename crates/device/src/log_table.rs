@@ -93,6 +93,7 @@ pub(crate) const LOGS: &[LogInfo] = &[
     LogInfo { by_namespace: true, ..log(LogId::NAMESPACE_STATISTICS) },
     private(LogId::CONTROLLERS),
     private(LogId::SET_MAP),
+    private(LogId::DIE_TIMES),
 ];
 
 /// The row of a log; `None` for one that no drive has.

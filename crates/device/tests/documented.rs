@@ -5,7 +5,10 @@ mod common;
 use common::Bench;
 use device::Config;
 use nvme::identify::{Cns, UuidList};
-use nvme::log::{ControllerEntry, LogId, NamespaceStatistics, SetMapEntry, SetMapHeader, SupportedLogPages};
+use nvme::log::{
+    ControllerEntry, DieTimesEntry, DieTimesHeader, LogId, NamespaceStatistics, SetMapEntry, SetMapHeader,
+    SupportedLogPages,
+};
 use nvme::quota::Quota;
 use nvme::zerocopy::FromZeros;
 use nvme::{Command, NSID_ALL};
@@ -189,6 +192,17 @@ fn vendor_specific_structures_are_documented_as_they_are() {
     assert!(text.contains(&format!("A header of {header} bytes, then one entry of {entry} bytes")));
     assert!(text.contains(&format!("| bytes of this header: {header} |")));
     assert!(text.contains(&format!("| bytes of an entry: {entry} |")));
+
+    let header = fields!(DieTimesHeader {
+        version, nvmsetid, header_bytes, entry_bytes, entries, time_ns; rsvd12, rsvd24
+    });
+    assert_eq!(of("Log DBh", 0), header);
+    let entry = fields!(DieTimesEntry { read_ns, program_ns, erase_ns; rsvd24 });
+    assert_eq!(of("Log DBh", 1), entry);
+    let (header, entry) = (size_of::<DieTimesHeader>(), size_of::<DieTimesEntry>());
+    assert!(
+        text.contains(&format!("A header of {header} bytes, then one entry of {entry} bytes for each die"))
+    );
 
     let contents = [7; 5];
     let image = device::firmware_image("ABCDEFGH", &contents).unwrap();

@@ -204,11 +204,13 @@ fn hosts_are_offered_what_they_may_do() {
             LogId::PERSISTENT_EVENT,
             LogId::CONTROLLERS,
             LogId::SET_MAP,
+            LogId::DIE_TIMES,
             LogId::TELEMETRY_HOST,
             LogId::DEVICE_SELF_TEST,
         ] {
             assert_eq!(logs.lid[usize::from(private.0)].lsupp(), manages, "{private:?}");
-            let read = Command::get_log_page(private, 0, u16::from(private == LogId::SET_MAP), 0, 512);
+            let by_set = private == LogId::SET_MAP || private == LogId::DIE_TIMES;
+            let read = Command::get_log_page(private, 0, u16::from(by_set), 0, 512);
             assert_eq!(b.status(me, read, &[]).is(Status::OPERATION_DENIED), !manages, "{private:?}");
         }
     }

@@ -19,8 +19,8 @@ fn log(lid: LogId, uidx: u8, bytes: u64) -> GetLogPage {
         nsid: NSID_ALL,
         lid,
         lsp: 0,
-        // The only one that is by NVM Set.
-        lsi: u16::from(lid == LogId::SET_MAP),
+        // Those that are by NVM Set.
+        lsi: u16::from(lid == LogId::SET_MAP || lid == LogId::DIE_TIMES),
         rae: true,
         dwords: bytes / 4,
         offset: 0,

@@ -1,9 +1,9 @@
 //! Log pages.
 
 use nvme::log::{
-    AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, ControllerEntry, EnduranceGroup,
-    ErrorInformation, FirmwareSlots, LogId, MemblazeSmart, NamespaceStatistics, OcpSmart, SanitizeStatus,
-    SetMapEntry, SetMapHeader, SmartHealth, SupportedLogPages,
+    AnaGroup, AnaHeader, ChangedNamespaces, CommandEffects, ControllerEntry, DieTimesEntry, DieTimesHeader,
+    EnduranceGroup, ErrorInformation, FirmwareSlots, LogId, MemblazeSmart, NamespaceStatistics, OcpSmart,
+    SanitizeStatus, SetMapEntry, SetMapHeader, SmartHealth, SupportedLogPages,
 };
 use nvme::plm::PredictableLatencyLog;
 use nvme::zerocopy::{FromBytes, IntoBytes};
@@ -297,5 +297,27 @@ impl<T: Transport> Host<T> {
         let read = self.part_of_log(LogId::SET_MAP, 0, nvmsetid, first.into(), bytes, piece)?;
         let entries = read.chunks_exact(entry).filter_map(|bytes| SetMapEntry::read_from_prefix(bytes).ok());
         Ok((header, entries.map(|(entry, _)| entry).collect()))
+    }
+
+    /// For how long each die of an NVM Set was asked to work since power on (the vendor specific log DBh). None of a set that is not on flash.
+    ///
+    /// # Errors
+    /// As [`set_map_header`](Host::set_map_header).
+    pub fn die_times(&mut self, nvmsetid: u16) -> Result<Vec<DieTimesEntry>, Error> {
+        let header: DieTimesHeader = self.typed_log(LogId::DIE_TIMES, 0, nvmsetid)?;
+        let (entry, least) = (usize::from(header.entry_bytes.get()), size_of::<DieTimesEntry>());
+        if header.version.get() < DieTimesHeader::VERSION || entry < least || !entry.is_multiple_of(4) {
+            return Err(Error::Answer {
+                what: format!("reading the log '{}'", LogId::DIE_TIMES),
+                problem: format!("layout version {} with entries of {entry} bytes", header.version),
+            });
+        }
+        let bytes = header.entries.get().min(1 << 20) as usize * entry;
+        let piece = (self.max_transfer().min(1 << 20) / entry * entry).max(entry);
+        let first = header.header_bytes.get();
+        let read = self.part_of_log(LogId::DIE_TIMES, 0, nvmsetid, first.into(), bytes, piece)?;
+        let entries =
+            read.chunks_exact(entry).filter_map(|bytes| DieTimesEntry::read_from_prefix(bytes).ok());
+        Ok(entries.map(|(entry, _)| entry).collect())
     }
 }

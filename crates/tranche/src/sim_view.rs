@@ -7,7 +7,7 @@ use crate::{print_outcome, progress::say};
 use anyhow::Result;
 use clap::Args;
 use host::Host;
-use lab::sim::{Dies, Inspector, Nanos, Onlooker, Pace, Settings};
+use lab::sim::{Inspector, Nanos, Onlooker, Pace, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
 use ui::{RunEnd, RunView, Speed};
@@ -48,8 +48,8 @@ impl Onlooker for Shown {
         Pace { speed, paused: pace.paused }
     }
 
-    fn show(&self, drive: &mut Host<Inspector>, dies: &Dies, at: Nanos, done: Option<f64>) -> Result<()> {
-        Ok(self.0.show(drive, dies, at.0, done)?)
+    fn show(&self, drive: &mut Host<Inspector>, at: Nanos, done: Option<f64>) -> Result<()> {
+        Ok(self.0.show(drive, at.0, done)?)
     }
 }
 

@@ -79,9 +79,14 @@ fn shows_writes(view: &View, dir: &Path, state: &Value) {
     view.wait_words(".figures", "24 MiB in all");
     view.wait_words("#namespace-1 .detail", "24 MiB");
     let superblocks = &state["sets"][0]["superblocks"];
-    let counted = "[...document.querySelectorAll('.set .legend .num')].reduce((sum, each) => sum + Number(each.textContent), 0)";
-    view.wait(&format!("{counted} === {superblocks} && {superblocks} > 0"));
-    let free = "Number(document.querySelector('.set .legend .num').textContent)";
+    let counted = |map: &str| {
+        format!(
+            "[...document.querySelectorAll('.set {map} .legend .num')].reduce((sum, each) => sum + Number(each.textContent), 0)"
+        )
+    };
+    view.wait(&format!("{} === {superblocks} && {superblocks} > 0", counted(".flash:not(.dies)")));
+    view.wait(&format!("{} === {}", counted(".dies"), state["sets"][0]["dies"]));
+    let free = "Number(document.querySelector('.set .flash:not(.dies) .legend .num').textContent)";
     view.wait(&format!("{free} < {superblocks}"));
     view.wait("document.querySelector('.plot').getAttribute('aria-valuetext').includes('Namespace 1: ')");
 }

@@ -8,7 +8,6 @@ use crate::sample::Sampler;
 use crate::source::{Answer, Feed, Source};
 use crate::state::state;
 use host::{Error, Host, Transport};
-use run::sim::DieTimes;
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -131,24 +130,14 @@ impl RunView {
     }
 
     /// Hands over what the run is like now: `at_ns` nanoseconds of virtual time after its begin, and this share of its load done, if that is
-    /// known. What this host asks must take no time of the run. `dies` says for how long each die was asked to work since the power came, by the
-    /// identifier of its NVM Set.
+    /// known. What this host asks must take no time of the run.
     ///
     /// # Errors
     /// The host cannot look.
-    pub fn show<T: Transport>(
-        &self,
-        host: &mut Host<T>,
-        dies: &BTreeMap<u16, Vec<DieTimes>>,
-        at_ns: u64,
-        done: Option<f64>,
-    ) -> Result<(), Error> {
+    pub fn show<T: Transport>(&self, host: &mut Host<T>, at_ns: u64, done: Option<f64>) -> Result<(), Error> {
         let mut known = self.known();
         let mut sample = known.sampler.sample(host, at_ns)?;
         sample["done"] = done.into();
-        let one = |die: &DieTimes| json!([die.reads, die.programs, die.erases]);
-        let all = dies.iter().map(|(set, dies)| (set.to_string(), dies.iter().map(one).collect()));
-        sample["dies"] = all.collect::<serde_json::Map<String, Value>>().into();
         let has_news = known.samples.is_multiple_of(SAMPLES);
         known.samples += 1;
         if has_news {

@@ -2,7 +2,7 @@
 
 use crate::state::{optional, sets};
 use host::{Error, Host, Transport};
-use nvme::log::{LatencyHistogram, NamespaceStatistics};
+use nvme::log::{DieTimesEntry, LatencyHistogram, NamespaceStatistics};
 use nvme::{NSID_ALL, Nsid};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
@@ -39,6 +39,10 @@ fn namespace(log: &NamespaceStatistics, before: Option<&Counted>) -> Value {
     })
 }
 
+fn die(times: &DieTimesEntry) -> Value {
+    json!([times.read_ns.get(), times.program_ns.get(), times.erase_ns.get()])
+}
+
 /// Takes samples, one after the other.
 #[derive(Default)]
 pub(crate) struct Sampler {
@@ -57,9 +61,15 @@ impl Sampler {
     pub fn sample<T: Transport>(&mut self, host: &mut Host<T>, at_ns: u64) -> Result<Value, Error> {
         let smart = host.smart()?;
         let (mut erased, mut collections) = (0u64, 0u64);
+        let mut dies = serde_json::Map::new();
         for header in sets(host)?.into_iter().filter_map(|(_, header)| header) {
             erased += header.erases.get();
             collections += header.collections.get();
+            let set = header.nvmsetid.get();
+            let times = optional(host.die_times(set))?.unwrap_or_default();
+            if !times.is_empty() {
+                dies.insert(set.to_string(), times.iter().map(die).collect());
+            }
         }
         let nsids = host.allocated_namespaces()?;
         let mut logs = Vec::new();
@@ -94,6 +104,7 @@ impl Sampler {
                 "spare_percent": smart.avail_spare,
                 "used_percent": smart.percentage_used,
             },
+            "dies": dies,
             "namespaces": namespaces,
         }))
     }

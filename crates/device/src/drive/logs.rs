@@ -9,7 +9,9 @@ use crate::firmware;
 use crate::health::smart;
 use crate::keys;
 use crate::log_table::{self, LOGS, LogRequirement};
-use crate::logs::{capacity, command_effects, controllers, feature_effects, part_of, rotational, set_map};
+use crate::logs::{
+    capacity, command_effects, controllers, die_times, feature_effects, part_of, rotational, set_map,
+};
 use crate::persistent_event_log::{self, PersistentLogReport};
 use crate::ports;
 use crate::predictable_latency;
@@ -232,6 +234,7 @@ impl Drive {
                 let wanted = c.offset..c.offset.saturating_add(c.bytes());
                 set_map::log(&self.core, controller, c.lsi, wanted, now)?
             }
+            LogId::DIE_TIMES => die_times::log(&self.core, c.lsi, now)?,
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
     }

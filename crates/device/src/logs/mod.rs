@@ -2,6 +2,7 @@
 
 pub(crate) mod capacity;
 mod controllers;
+pub(crate) mod die_times;
 mod effects;
 pub(crate) mod rotational;
 pub(crate) mod set_map;
@@ -9,7 +10,18 @@ pub(crate) mod set_map;
 pub(crate) use controllers::controllers;
 pub(crate) use effects::{command_effects, feature_effects};
 
-use crate::core::Failure;
+use crate::core::{Core, Failure};
+use ftl::SetId;
+
+/// The NVM Set that a log is about.
+///
+/// # Errors
+/// Invalid Field in Command if there is no such set.
+fn set_at(core: &Core, nvmsetid: u16) -> Result<SetId, Failure> {
+    let index = nvmsetid.checked_sub(1).and_then(|index| u8::try_from(index).ok());
+    let is_there = |set: &SetId| usize::from(set.0) < core.config.ftl.sets.len();
+    index.map(SetId).filter(is_there).ok_or(Failure::field(46))
+}
 
 /// So many bytes of a log from an offset; zeros beyond its end.
 ///

@@ -1,5 +1,6 @@
 //! Vendor specific log DAh: what an NVM Set is like, what its medium did, and its superblocks.
 
+use super::set_at;
 use crate::core::{Controller, Core, Failure, Origin};
 use crate::zone_state::state_of;
 use ftl::{MediaKind, PAGE, SetId, SuperblockInfo, SuperblockUse};
@@ -24,9 +25,7 @@ pub(crate) fn log(
     wanted: Range<u64>,
     now: Nanos,
 ) -> Result<Vec<u8>, Failure> {
-    let index = nvmsetid.checked_sub(1).and_then(|index| u8::try_from(index).ok());
-    let is_there = |set: &SetId| usize::from(set.0) < core.config.ftl.sets.len();
-    let set = index.map(SetId).filter(is_there).ok_or(Failure::field(46))?;
+    let set = set_at(core, nvmsetid)?;
     let count = core.set_properties(set).superblocks;
     let mut bytes = vec![0; HEADER + count as usize * ENTRY];
     if wanted.start < HEADER as u64 {

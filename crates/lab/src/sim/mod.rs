@@ -34,7 +34,7 @@ pub use self::{
     ahead::{Planned, planned, prepare},
     cache::usual_cache,
     load::{Format, LoadFile},
-    onlook::{Dies, Onlooker, Pace},
+    onlook::{Onlooker, Pace},
     replay::TraceOptions,
     settings::Settings,
 };
@@ -57,7 +57,7 @@ use crate::{
 };
 pub use run::{
     Precondition,
-    sim::{Contents, DieTimes, Inspector, Nanos},
+    sim::{Contents, Inspector, Nanos},
 };
 
 /// Nanoseconds of an interval, at least.

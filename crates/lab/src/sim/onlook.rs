@@ -4,14 +4,13 @@
 //! has come as far. Neither changes the run: what is looked at takes no virtual time.
 
 use std::{
-    collections::BTreeMap,
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result};
 use host::Host;
-use run::sim::{DieTimes, Inspector, Nanos, Sim};
+use run::sim::{Inspector, Nanos, Sim};
 
 use crate::control::Cancel;
 
@@ -45,15 +44,12 @@ pub trait Onlooker: Send + Sync {
 
     /// What the drive is like. It is called twice a second of real time, at the begin, when the run pauses, and at the end. `at` is the
     /// virtual time since the load began. `done` is the share of the load, 0 to 1; `None` if it is not known. What `drive` asks takes no virtual time, and changes
-    /// nothing. `dies` are those of each NVM Set on flash, by its identifier.
+    /// nothing.
     ///
     /// # Errors
     /// The drive cannot be shown. That ends the run.
-    fn show(&self, drive: &mut Host<Inspector>, dies: &Dies, at: Nanos, done: Option<f64>) -> Result<()>;
+    fn show(&self, drive: &mut Host<Inspector>, at: Nanos, done: Option<f64>) -> Result<()>;
 }
-
-/// For how long each die was asked to work, in the order of the dies, by the identifier of the NVM Set.
-pub type Dies = BTreeMap<u16, Vec<DieTimes>>;
 
 /// Says how long to wait, and how far to go.
 #[derive(Debug)]
@@ -185,9 +181,7 @@ impl<'a> Stage<'a> {
         if self.shown.is_some_and(|(_, at)| at == now) {
             return Ok(());
         }
-        let sets = 1..=u16::try_from(sim.snapshot().sets.len()).unwrap_or(u16::MAX);
-        let dies = sets.filter_map(|set| Some((set, sim.die_times(set)?))).collect();
-        self.onlooker.show(&mut self.drive, &dies, now.since(self.origin), done)?;
+        self.onlooker.show(&mut self.drive, now.since(self.origin), done)?;
         self.shown = Some((self.began.elapsed(), now));
         Ok(())
     }
@@ -277,8 +271,8 @@ mod tests {
             Pace { speed: None, paused: false }
         }
 
-        fn show(&self, drive: &mut Host<Inspector>, dies: &Dies, at: Nanos, done: Option<f64>) -> Result<()> {
-            assert_eq!(dies[&1].len(), drive.set_map_header(1)?.units.get() as usize);
+        fn show(&self, drive: &mut Host<Inspector>, at: Nanos, done: Option<f64>) -> Result<()> {
+            assert_eq!(drive.die_times(1)?.len(), drive.set_map_header(1)?.units.get() as usize);
             let writes = drive.namespace_statistics(1)?.host_write_commands.get();
             self.shown.lock().unwrap().push((writes, at, done));
             Ok(())

@@ -2,6 +2,7 @@
 
 mod capacity;
 mod changed_zones;
+mod die_times;
 mod discovery;
 mod events;
 mod lba_status;
@@ -15,6 +16,7 @@ mod telemetry;
 
 pub use capacity::*;
 pub use changed_zones::*;
+pub use die_times::*;
 pub use discovery::*;
 pub use events::*;
 pub use lba_status::*;
@@ -98,5 +100,7 @@ open_enum! {
         CONTROLLERS = 0xD9 => "Controllers (vendor specific)",
         /// [`SetMapHeader`], then [`SetMapEntry`] records, by the NVM Set Identifier in LSI.
         SET_MAP = 0xDA => "NVM Set Map (vendor specific)",
+        /// [`DieTimesHeader`], then [`DieTimesEntry`] records, by the NVM Set Identifier in LSI.
+        DIE_TIMES = 0xDB => "Die Times (vendor specific)",
     }
 }

@@ -11,7 +11,7 @@ use crate::store::{Store, pages};
 use device::{Config, ConfigError, Drive, DriveSnapshot};
 use ftl::WriteHistory;
 use host::{Host, Identity};
-use media::{DieTimes, Nanos};
+use media::Nanos;
 use nvme::{Nqn, Nsid};
 use std::cell::{Ref, RefCell};
 use std::rc::Rc;
@@ -153,12 +153,6 @@ impl Sim {
     /// How many dies of flash work at this moment, and how many there are. Not while something runs.
     pub fn busy_dies(&self) -> (u32, u32) {
         self.drive().busy_dies(self.now())
-    }
-
-    /// For how long each die of an NVM Set on flash was asked to work since the power came, in order; `None` of other sets. Not while
-    /// something runs.
-    pub fn die_times(&self, nvmsetid: u16) -> Option<Vec<DieTimes>> {
-        self.drive().die_times(nvmsetid)
     }
 
     /// Whether what is written to it can be read.

@@ -24,6 +24,6 @@ pub use checkpoint::{Checkpoint, CheckpointError};
 pub use contents::Contents;
 pub use inspector::{Inspector, InspectorQueue};
 pub use machine::{Machine, Sim};
-pub use media::{DieTimes, Nanos};
+pub use media::Nanos;
 pub use queue::{SimQueue, SimTransport};
 pub use workload::executor::ActorTotals;
