@@ -203,12 +203,18 @@ def test_failed_requests_raise_and_keep_their_figures() -> None:
     drive = tranche.Profile(text, "small")
     job = tranche.Load.fio("[j]\nrw=randwrite\nbs=4k\nsize=8m\n")
     assert tranche.simulate(job, drive).write.ios == 2048
-    sweep = tranche.sweep(job, drive, vary={"job.size": ["8m", "1g"]}, check=False)
+    # What does not fit its drive is said before anything runs.
+    with pytest.raises(tranche.Error, match="job.size=1g.* beyond the end"):
+        tranche.sweep(job, drive, vary={"job.size": ["8m", "1g"]}, check=False)
+    # On a drive without any time nothing would end.
+    job = tranche.Load.fio("[j]\nrw=randwrite\nbs=4k\nruntime=1ms\ntime_based\n")
+    vary = {"link.command_overhead": ["1us", "0us"]}
+    sweep = tranche.sweep(job, drive, vary=vary, check=False)
     failed = list(sweep.failed.items())
-    assert len(sweep.runs) == 1 and failed[0][0] == "job.size=1g" and failed[0][1]
+    assert len(sweep.runs) == 1 and failed[0][0] == "link.command_overhead=0us" and failed[0][1]
     assert sweep.table["problem"][1] == failed[0][1]
     with pytest.raises(tranche.SimulationError) as raised:
-        tranche.sweep(job, drive, vary={"job.size": ["8m", "1g"]})
+        tranche.sweep(job, drive, vary=vary)
     result = raised.value.result
     assert isinstance(result, tranche.Sweep) and result.runs[0].digest == sweep.runs[0].digest
 

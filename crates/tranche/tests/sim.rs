@@ -189,6 +189,10 @@ fn figures_that_mislead_come_with_warnings() {
     assert!((0.05..0.1).contains(&all[0]) && (0.25..0.35).contains(&all[1]), "{all:?}");
 }
 
+/// A drive on which time stands still.
+const TIMELESS: &str = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"64MiB\"\nspare = \"60%\"\nchannels = 2\ndies = 2\n\
+                        planes = 1\nnand_page = \"4KiB\"\npages_per_block = 96\nrated_cycles = 3000\n[[namespace]]\nsize = \"64MiB\"\n";
+
 #[test]
 fn what_cannot_be_is_said_before_anything_runs() {
     let load = JobDirectory::new("[v]\nrw=randwrite\nsize=4m\nverify=crc32c\n");
@@ -206,10 +210,8 @@ fn what_cannot_be_is_said_before_anything_runs() {
         absent.contains("namespace 9 is not attached to this host, or is not there (attached: 1)"),
         "{absent}"
     );
-    let timeless = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"64MiB\"\nspare = \"60%\"\nchannels = 2\ndies = 2\n\
-                    planes = 1\nnand_page = \"4KiB\"\npages_per_block = 96\nrated_cycles = 3000\n[[namespace]]\nsize = \"64MiB\"\n";
     let load = JobDirectory::new("[a]\nrw=randread\nruntime=1\ntime_based\n");
-    std::fs::write(load.dir.path().join("drive.toml"), timeless).unwrap();
+    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
     assert!(load.error(&["--drive", "drive.toml"]).contains("the drive's time stands still"));
 }
 
@@ -293,14 +295,47 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
     // Nobody makes files there, not even root: that is seen before the runs, too.
     let error = load.error(&["--set", "seed=1,2", "--out", "/proc"]);
     assert!(error.contains("making files in /proc") && !error.contains("[1/2]"), "{error}");
+}
 
-    // One that only its drive refuses does not end the others.
-    let output = load.sim(&["--set", "job.size=8m,8g", "--output", "json"]);
-    assert_eq!(output.status.code(), Some(5));
+#[test]
+fn every_point_of_a_sweep_fits_its_drive_before_the_first_one_runs() {
+    let load = JobDirectory::new("[a]\nrw=randwrite\nsize=8m\nio_size=1m\n");
+    load.json(&["--set", "job.bs=4k,8k", "--out", "here"]);
+    let names = ["results.parquet", "results.json", "results.csv"];
+    let files = || names.map(|name| std::fs::read(load.dir.path().join("here").join(name)).unwrap());
+    let earlier = files();
+    for (set, problem) in [
+        ("job.bs=4k,3k,8k", "--set job.bs=3k: job.fio:1: job a: a block size of 3072 bytes is no multiple"),
+        (
+            "job.size=8m,8g",
+            "--set job.size=8g: job.fio:1: job a: 8589934592 bytes from 0 on are beyond the end",
+        ),
+        ("job.numjobs=1,400", "--set job.numjobs=400: 400 jobs are to run at the same time"),
+        ("job.zonemode=none,zbd", "--set job.zonemode=zbd: job.fio:1: job a: zonemode=zbd, but"),
+        ("namespace.1.size=64MiB,4MiB", "--set namespace.1.size=4MiB: job.fio:1: job a: 8388608 bytes"),
+    ] {
+        for more in [&[][..], &["--set", "seed=1..3"]] {
+            let error = load.error(&[&["--set", set, "--out", "here"], more].concat());
+            let first = problem.split_once(": ").unwrap();
+            assert!(error.contains(first.0) && error.contains(first.1), "{set}: {error}");
+            assert!(!error.contains("/3]") && !error.contains("/2]"), "something ran: {error}");
+        }
+        assert!(files() == earlier, "{set}: what an earlier run found has gone");
+    }
+}
+
+#[test]
+fn a_run_that_fails_does_not_end_the_others() {
+    let load = JobDirectory::new("[a]\nrw=randwrite\nruntime=1ms\ntime_based\n");
+    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
+    let set = "link.command_overhead=1us,0us";
+    let output = load.sim(&["--drive", "drive.toml", "--set", set, "--output", "json"]);
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
     let results: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert_eq!(results["runs"][0]["simulation"]["problem"], Value::Null);
-    assert!(results["runs"][1]["simulation"]["problem"].as_str().unwrap().contains("beyond the end"));
-    assert!(text(&output.stderr).contains("--set job.size=8g: "), "{}", text(&output.stderr));
+    let problem = results["runs"][1]["simulation"]["problem"].as_str().unwrap();
+    assert!(problem.contains("time stands still"), "{problem}");
+    assert!(text(&output.stderr).contains("--set link.command_overhead=0us: "), "{}", text(&output.stderr));
 }
 
 const VERIFY: &str = "[w]\nrw=randwrite\nbsrange=4k-64k\nsize=32m\niodepth=16\nverify=crc32c\nverify_interval=4k\n\

@@ -307,7 +307,7 @@ fn queues<T: Transport>(
 }
 
 /// Whether the drive has granted so many I/O queues, as far as it tells.
-fn enough<T: Transport>(host: &mut Host<T>, count: u32) -> Result<()> {
+pub(crate) fn enough<T: Transport>(host: &mut Host<T>, count: u32) -> Result<()> {
     let granted = match host.feature(FeatureId::NUMBER_OF_QUEUES, 0) {
         Ok(granted) => NumberOfQueues::from_bits(U32::new(granted)),
         // Then the queue that is refused says so.

@@ -19,6 +19,32 @@ const WINDOW: u32 = 3600;
 /// Simulated time after which the tool's text is taken.
 const SLICE: u64 = 60_000_000_000;
 
+/// The tool on a drive, before it begins, with the namespaces that stand for its devices and their spaces.
+fn lay(
+    config: &Config,
+    host: &mut Host<SimTransport>,
+    nsid: Option<Nsid>,
+    seed: u64,
+) -> Result<(Act, Vec<Nsid>, Vec<Space>)> {
+    let nsids = namespaces(host, nsid, config.device_names.len())?;
+    let volatile_cache = host.identify_controller()?.vwc.present();
+    let mut spaces = Vec::new();
+    for &nsid in &nsids {
+        let namespace = host.namespace(nsid)?;
+        spaces.push(Space { blocks: namespace.blocks, block_bytes: namespace.block_size, volatile_cache });
+    }
+    let act = Act::new(config.clone(), &spaces, seed, WINDOW).map_err(|problem| anyhow!(problem))?;
+    Ok((act, nsids, spaces))
+}
+
+/// Whether [`play`] can begin on this drive. Nothing is read or written.
+///
+/// # Errors
+/// The configuration does not fit the drive.
+pub(super) fn check(config: &Config, host: &mut Host<SimTransport>, nsid: Option<Nsid>) -> Result<()> {
+    lay(config, host, nsid, 1).map(drop)
+}
+
 /// Runs the tool to its end.
 ///
 /// # Errors
@@ -31,15 +57,8 @@ pub(super) fn play(
     seed: u64,
     watch: &mut Watch<'_>,
 ) -> Result<LoadResult> {
-    let nsids = namespaces(host, nsid, config.device_names.len())?;
-    let volatile_cache = host.identify_controller()?.vwc.present();
-    let mut spaces = Vec::new();
-    for &nsid in &nsids {
-        let namespace = host.namespace(nsid)?;
-        spaces.push(Space { blocks: namespace.blocks, block_bytes: namespace.block_size, volatile_cache });
-    }
-    let act =
-        Act::new(config.clone(), &spaces, seed, WINDOW).map_err(|problem| anyhow!(problem))?.with_text();
+    let (act, nsids, spaces) = lay(config, host, nsid, seed)?;
+    let act = act.with_text();
     let mut actors = sim.actors();
     actors.add_over(host, &nsids, act)?;
     let blocks: Vec<u64> = spaces.iter().map(|space| space.block_bytes.into()).collect();

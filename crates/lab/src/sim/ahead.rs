@@ -24,10 +24,11 @@ pub struct Planned {
     pub checkpoint: Option<String>,
 }
 
-/// The runs that are asked for, in their order. A trace need not be there yet.
+/// The runs that are asked for, in their order. A trace need not be there yet, and no drive is made: whether a load fits its drive shows
+/// when it runs.
 ///
 /// # Errors
-/// As of [`simulate`](super::simulate), before it begins.
+/// As of [`simulate`](super::simulate), before it makes a drive.
 pub fn planned(options: &Settings) -> Result<Vec<Planned>> {
     let planned = |case: Case| Planned {
         memory: case.memory(),

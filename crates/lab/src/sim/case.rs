@@ -31,7 +31,7 @@ use crate::{
 };
 
 /// Host NQN of the load.
-const NQN: &str = "nqn.2026-11.io.tranche:sim";
+pub(super) const NQN: &str = "nqn.2026-11.io.tranche:sim";
 
 /// A run that is to be made.
 #[derive(Clone, Debug)]
@@ -123,6 +123,21 @@ impl Case {
                 ),
                 None => Ok(()),
             },
+        }
+    }
+
+    /// Whether its load fits the drive of this host, which is as its own and has nothing on it yet.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn fits(&self, host: &mut Host<SimTransport>) -> Result<()> {
+        match &self.load.form {
+            LoadForm::Act(config) => act::check(config, host, self.nsid),
+            LoadForm::Trace(trace) => trace.fits(host, self.nsid),
+            LoadForm::Fio { .. } => {
+                let (name, jobs) = self.load.jobs()?.context("a job file")?;
+                jobs::check(name, &jobs, host, self.nsid, self.contents == Contents::Memory)
+            }
         }
     }
 

@@ -8,7 +8,7 @@ use host::Host;
 use nvme::Nsid;
 use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::Value;
-use workload::fio::{JobFile, Jobs, Prompt, Stats};
+use workload::fio::{JobFile, Jobs, Plan, Prompt, Stats};
 
 use super::watch::Watch;
 use crate::bench::{self, EndedJob, Place, json, memory, progress::Goal, text, worker};
@@ -74,6 +74,56 @@ pub(crate) fn play_text(
     Ok(played.traffic)
 }
 
+/// Jobs on a drive, before they begin.
+struct Laid {
+    /// Where each job is.
+    places: Vec<Place>,
+    /// The plan of each clone, with the index of its job.
+    plans: Vec<(usize, Plan)>,
+}
+
+/// Lays jobs on a drive, which keeps contents or does not.
+///
+/// # Errors
+/// A job does not fit the drive, or all of them do not fit in memory.
+fn lay(
+    name: &str,
+    jobs: &Jobs,
+    host: &mut Host<SimTransport>,
+    nsid: Option<Nsid>,
+    seed: u64,
+    keeps: bool,
+) -> Result<Laid> {
+    let namespaces = bench::namespaces(name, jobs, host, nsid)?;
+    let places = Place::of(host, &namespaces)?;
+    let plans = bench::plans(name, jobs, &bench::spaces(&places), seed)?;
+    bench::zones::check(name, jobs, &plans, &places)?;
+    // Where contents are kept, every command has its data.
+    let (commands, bytes) = if keeps { (usize::from(u16::MAX), 1 << 30) } else { (0, 1) };
+    memory::check(jobs, &plans, commands, bytes)?;
+    Ok(Laid { places, plans })
+}
+
+/// Whether [`play`] can begin with these jobs on this drive. Nothing is read or written.
+///
+/// # Errors
+/// As of [`play`], before the first I/O.
+pub(super) fn check(
+    name: &str,
+    jobs: &Jobs,
+    host: &mut Host<SimTransport>,
+    nsid: Option<Nsid>,
+    keeps: bool,
+) -> Result<()> {
+    let Laid { plans, .. } = lay(name, jobs, host, nsid, 1, keeps)?;
+    let clones = |phase| plans.iter().filter(|(index, _)| jobs.jobs[*index].phase == phase).count();
+    let together = jobs.jobs.iter().map(|spec| clones(spec.phase)).max().unwrap_or(0);
+    // Reports of zones go over a queue of their own.
+    let reports = usize::from(plans.iter().any(|(_, plan)| plan.zones.is_some()));
+    bench::enough(host, u32::try_from(together + reports).unwrap_or(u32::MAX))?;
+    bench::clones(name, jobs, plans).map(drop)
+}
+
 /// Runs all jobs, phase after phase.
 ///
 /// # Errors
@@ -87,20 +137,14 @@ pub(crate) fn play(
     seed: u64,
     watch: &mut Watch<'_>,
 ) -> Result<LoadResult> {
-    let namespaces = bench::namespaces(name, jobs, host, nsid)?;
-    let places = Place::of(host, &namespaces)?;
-    let mut plans = bench::plans(name, jobs, &bench::spaces(&places), seed)?;
-    bench::zones::check(name, jobs, &plans, &places)?;
+    let keeps = sim.keeps_contents();
+    let Laid { places, mut plans } = lay(name, jobs, host, nsid, seed, keeps)?;
     for (_, plan) in &mut plans {
         // The first seed does what `bench` does.
         if plan.options.randseed.is_none() && plan.options.randrepeat {
             plan.seed = plan.seed.wrapping_add(seed.wrapping_sub(1).wrapping_mul(0xD6E8_FEB8_6659_FD93));
         }
     }
-    // Where contents are kept, every command has its data.
-    let keeps = sim.keeps_contents();
-    let (commands, bytes) = if keeps { (usize::from(u16::MAX), 1 << 30) } else { (0, 1) };
-    memory::check(jobs, &plans, commands, bytes)?;
     let mut clones = bench::clones(name, jobs, plans)?;
     let any_zones = clones.iter().any(|(_, job)| job.plan().zones.is_some());
     // Reports of zones go over a queue of their own.

@@ -10,6 +10,7 @@ mod cache;
 mod case;
 mod doubt;
 mod figures;
+mod fit;
 mod jobs;
 mod keys;
 mod load;
@@ -120,6 +121,7 @@ fn simulate_before(
     if let Some(out) = out {
         options.overwrite.check(out)?;
     }
+    fit::check(&cases, control.cancel())?;
     let threads = threads(&cases, options.parallel);
     if let Some(out) = out {
         crate::results::directory(out)?;

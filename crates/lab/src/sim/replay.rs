@@ -150,17 +150,12 @@ impl Trace {
         Ok(())
     }
 
-    /// Replays it.
-    ///
-    /// # Errors
-    /// It is no trace, or does not fit the drive.
-    pub fn play(
+    /// The namespaces of its devices, their spaces, and the options of its replay.
+    fn lay(
         &self,
-        sim: &Sim,
         host: &mut Host<SimTransport>,
         nsid: Option<Nsid>,
-        watch: &mut Watch<'_>,
-    ) -> Result<LoadResult> {
+    ) -> Result<(Vec<Nsid>, Vec<Space>, Options)> {
         let nsids = match nsid {
             Some(nsid) => vec![nsid],
             None => host.active_namespaces()?,
@@ -181,9 +176,33 @@ impl Trace {
             Some(depth) => Pace::Depth(depth),
             None => Pace::Recorded(self.options.speed.unwrap_or(Speed::ONE)),
         };
+        Ok((nsids, spaces, Options { pace, fold: self.options.fold, devices, powered: None }))
+    }
+
+    /// Whether the drive has the namespaces that it needs. Nothing is read or written, also not of the trace.
+    ///
+    /// # Errors
+    /// It has not.
+    pub fn fits(&self, host: &mut Host<SimTransport>, nsid: Option<Nsid>) -> Result<()> {
+        self.lay(host, nsid).map(drop)
+    }
+
+    /// Replays it.
+    ///
+    /// # Errors
+    /// It is no trace, or does not fit the drive.
+    pub fn play(
+        &self,
+        sim: &Sim,
+        host: &mut Host<SimTransport>,
+        nsid: Option<Nsid>,
+        watch: &mut Watch<'_>,
+    ) -> Result<LoadResult> {
+        let (nsids, spaces, options) = self.lay(host, nsid)?;
+        let pace = options.pace;
         let agreement = Agreement::begin(host, &nsids)?;
         let powered = agreement.powered_for().map(|span| sim.now().since(span).0);
-        let options = Options { pace, fold: self.options.fold, devices, powered };
+        let options = Options { powered, ..options };
         let replay = Replay::new(self.reader(watch.cancel())?, options, &spaces)
             .map_err(|problem| anyhow!("{}: {problem}", self.name))?;
         let mut actors = sim.actors();
