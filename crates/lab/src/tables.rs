@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     counters::NamespaceCounts,
     results::{Comparison, Percentiles, Point, Results, Run, Variant},
-    sweep::sheet::{Figure, Row, Sheet},
+    sweep::sheet::{Cell, Row, Sheet},
 };
 
 /// The tables of a study's results. Columns are the same in each row; what a row does not have is null.
@@ -19,7 +19,7 @@ pub struct Tables {
     pub comparisons: Sheet,
 }
 
-type Named = (String, Option<Figure>);
+type Named = (String, Cell);
 
 impl Tables {
     /// Those of these results.
@@ -32,20 +32,16 @@ impl Tables {
     }
 }
 
-fn named(name: &str, figure: Option<Figure>) -> Named {
-    (name.to_owned(), figure)
-}
-
 fn text(name: &str, value: &str) -> Named {
-    named(name, Some(Figure::Text(value.to_owned())))
+    (name.to_owned(), Cell::text(value.to_owned()))
 }
 
-fn whole(name: &str, value: u64) -> Named {
-    named(name, Some(Figure::Whole(value)))
+fn whole(name: &str, value: impl Into<Option<u64>>) -> Named {
+    (name.to_owned(), Cell::whole(value))
 }
 
 fn real(name: &str, value: Option<f64>) -> Named {
-    named(name, value.map(Figure::Real))
+    (name.to_owned(), Cell::real(value))
 }
 
 fn all(variants: &[Variant]) -> impl Iterator<Item = (&Variant, &Run)> {
@@ -65,8 +61,8 @@ fn axes(variants: &[Variant]) -> BTreeSet<&str> {
 }
 
 fn place(variant: &str, repetition: u32, at: &Point, axes: &BTreeSet<&str>) -> Vec<Named> {
-    let mut figures = vec![text("variant", variant), whole("repetition", repetition.into())];
-    figures.extend(axes.iter().map(|axis| named(axis, at.get(*axis).copied().map(Figure::Whole))));
+    let mut figures = vec![text("variant", variant), whole("repetition", u64::from(repetition))];
+    figures.extend(axes.iter().map(|axis| whole(axis, at.get(*axis).copied())));
     figures
 }
 
@@ -121,7 +117,7 @@ fn counted(of: &NamespaceCounts) -> Vec<Named> {
     let counted = &of.counted;
     let mut figures = vec![
         text("name", &of.name),
-        whole("nsid", of.nsid.into()),
+        whole("nsid", u64::from(of.nsid)),
         text("medium", &of.medium),
         whole("host_bytes_read", counted.host_bytes_read),
         whole("host_bytes_written", counted.host_bytes_written),
@@ -147,16 +143,15 @@ fn comparisons(comparisons: &[Comparison], axes: &BTreeSet<&str>) -> Sheet {
         let mut figures = vec![text("metric", &of.metric), text("of", &of.of), text("over", &of.over)];
         // Without a point it is the geometric mean over all.
         figures.push(text("at", if of.at.is_some() { "point" } else { "all" }));
-        figures.extend(axes.iter().map(|axis| {
-            let value = of.at.as_ref().and_then(|at| at.get(*axis).copied());
-            named(axis, value.map(Figure::Whole))
-        }));
+        figures.extend(
+            axes.iter().map(|axis| whole(axis, of.at.as_ref().and_then(|at| at.get(*axis).copied()))),
+        );
         figures.extend([
             real("ratio", Some(of.ratio)),
             real("low", Some(of.low)),
             real("high", Some(of.high)),
             real("published", of.published.as_ref().map(|published| published.value)),
-            named("published_unit", of.published.as_ref().map(|p| Figure::Text(p.unit.clone()))),
+            ("published_unit".to_owned(), Cell::text(of.published.as_ref().map(|p| p.unit.clone()))),
         ]);
         figures
     };

@@ -27,7 +27,7 @@ use crate::{
     control::Cancel,
     counters::{Counters, NamespaceCounts, flash_bytes_written, total_on_flash, write_amplification},
     figure::show_size,
-    sweep::{settings, sheet::NamedFigure as Column},
+    sweep::{settings, sheet::NamedCell as Column},
 };
 
 /// Host NQN of the load.

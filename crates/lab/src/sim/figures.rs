@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::case::{Case, RunResult};
 use crate::{
     counters::total,
-    sweep::sheet::{Figure, NamedFigure as Column},
+    sweep::sheet::{Cell, Figure, NamedCell as Column},
 };
 
 const DIRECTIONS: [[&str; 9]; 3] = [
@@ -47,21 +47,20 @@ const DIRECTIONS: [[&str; 9]; 3] = [
 /// All columns of a run, always the same in the same order. Those of this machine, which differ from run to run, are the last.
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 pub(super) fn columns(case: &Case, ran: &RunResult) -> Vec<Column> {
-    let whole = |value| Some(Figure::Whole(value));
     let mut columns: Vec<Column> = vec![
-        ("seed", whole(case.seed)),
-        ("precondition", Some(Figure::Text(case.precondition.name().to_owned()))),
-        ("simulated_seconds", Some(Figure::Real(ran.simulated.as_secs_f64()))),
-        ("requests", whole(ran.played.requests)),
+        ("seed", Cell::whole(case.seed)),
+        ("precondition", Cell::text(case.precondition.name().to_owned())),
+        ("simulated_seconds", Cell::real(ran.simulated.as_secs_f64())),
+        ("requests", Cell::whole(ran.played.requests)),
     ];
     for (names, moved) in DIRECTIONS.into_iter().zip(&ran.played.traffic) {
         let there = moved.ios > 0;
-        let real = |value: f64| there.then_some(Figure::Real(value));
+        let real = |value: f64| Cell::real(there.then_some(value));
         let us = |nanos: u64| real(nanos as f64 / 1e3);
         let rate = |count| real(crate::bench::per_second(count, moved.nanos));
         let figures = [
-            whole(moved.ios),
-            whole(moved.bytes),
+            Cell::whole(moved.ios),
+            Cell::whole(moved.bytes),
             rate(moved.ios),
             rate(moved.bytes),
             real(moved.mean / 1e3),
@@ -73,30 +72,31 @@ pub(super) fn columns(case: &Case, ran: &RunResult) -> Vec<Column> {
         columns.extend(names.into_iter().zip(figures));
     }
     let all = total(&ran.namespaces);
+    let problems = &ran.played.problems;
     columns.extend([
-        ("host_bytes_read", whole(all.host_bytes_read)),
-        ("host_bytes_written", whole(all.host_bytes_written)),
-        ("nand_bytes_written", whole(ran.nand_bytes_written)),
-        ("write_amplification", ran.write_amplification().map(Figure::Real)),
-        ("over_provisioning", case.over_provisioning().map(Figure::Real)),
-        ("digest", Some(Figure::Text(format!("{:016x}", ran.played.digest)))),
-        ("contents", ran.played.found.map(|found| Figure::Text(format!("{found:016x}")))),
-        ("problem", (!ran.played.problems.is_empty()).then(|| Figure::Text(ran.played.problems.join("; ")))),
-        ("interrupted", whole(u64::from(ran.played.interrupted))),
-        ("preparation_seconds", Some(Figure::Real(ran.preparation.as_secs_f64()))),
-        ("wall_seconds", Some(Figure::Real(ran.wall.as_secs_f64()))),
-        ("cpu_seconds", Some(Figure::Real(ran.cpu.as_secs_f64()))),
-        ("requests_per_cpu_second", ran.requests_per_cpu_second().map(Figure::Real)),
+        ("host_bytes_read", Cell::whole(all.host_bytes_read)),
+        ("host_bytes_written", Cell::whole(all.host_bytes_written)),
+        ("nand_bytes_written", Cell::whole(ran.nand_bytes_written)),
+        ("write_amplification", Cell::real(ran.write_amplification())),
+        ("over_provisioning", Cell::real(case.over_provisioning())),
+        ("digest", Cell::text(format!("{:016x}", ran.played.digest))),
+        ("contents", Cell::text(ran.played.found.map(|found| format!("{found:016x}")))),
+        ("problem", Cell::text((!problems.is_empty()).then(|| problems.join("; ")))),
+        ("interrupted", Cell::whole(u64::from(ran.played.interrupted))),
+        ("preparation_seconds", Cell::real(ran.preparation.as_secs_f64())),
+        ("wall_seconds", Cell::real(ran.wall.as_secs_f64())),
+        ("cpu_seconds", Cell::real(ran.cpu.as_secs_f64())),
+        ("requests_per_cpu_second", Cell::real(ran.requests_per_cpu_second())),
     ]);
     columns
 }
 
 /// The columns of a run that did not come to figures.
 pub(super) fn failed(case: &Case, problem: &str) -> Vec<Column> {
-    let keep = |(name, figure): Column| match name {
-        "seed" | "precondition" => (name, figure),
-        "problem" => (name, Some(Figure::Text(problem.to_owned()))),
-        _ => (name, None),
+    let keep = |(name, cell): Column| match name {
+        "seed" | "precondition" => (name, cell),
+        "problem" => (name, Cell::text(problem.to_owned())),
+        _ => (name, cell.empty()),
     };
     columns(case, &RunResult::default()).into_iter().map(keep).collect()
 }
@@ -104,5 +104,5 @@ pub(super) fn failed(case: &Case, problem: &str) -> Vec<Column> {
 /// The columns as an object.
 pub(super) fn object(columns: &[Column]) -> Map<String, Value> {
     let value = |figure: &Option<Figure>| figure.as_ref().map_or(Value::Null, Figure::json);
-    columns.iter().map(|(name, figure)| ((*name).to_owned(), value(figure))).collect()
+    columns.iter().map(|(name, cell)| ((*name).to_owned(), value(&cell.figure))).collect()
 }

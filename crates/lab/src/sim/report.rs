@@ -130,7 +130,7 @@ const SHOWN: [(&str, &str); 10] = [
 /// All runs for people: parameters and the most important figures.
 pub(super) fn table(rows: &[Row<'_>]) -> String {
     let figure =
-        |row: &Row<'_>, name: &str| row.figures.iter().find(|(column, _)| *column == name)?.1.clone();
+        |row: &Row<'_>, name: &str| row.figures.iter().find(|(column, _)| *column == name)?.1.figure.clone();
     let shown: Vec<_> =
         SHOWN.iter().filter(|(_, name)| rows.iter().any(|row| figure(row, name).is_some())).collect();
     let mut table = Table::default();

@@ -11,7 +11,7 @@ use workload::Verb;
 use crate::{
     bench::per_second,
     counters::write_amplification,
-    sweep::sheet::{Figure, NamedFigure as Column},
+    sweep::sheet::{Cell, NamedCell as Column},
 };
 
 /// Moments of an interval at which it is looked how many dies work.
@@ -70,20 +70,19 @@ impl Ended {
     #[expect(clippy::cast_precision_loss, reason = "for reading")]
     fn columns(&self, names: [&'static str; 8], nanos: u64) -> [Column; 8] {
         let ios = self.latencies.len();
-        let real = |value: f64| (ios > 0).then_some(Figure::Real(value));
+        let real = |value: f64| Cell::real((ios > 0).then_some(value));
         let quantile = |at| real(self.latencies.value_at_quantile(at).min(self.max) as f64 / 1e3);
-        let figures = [
-            Some(Figure::Whole(ios)),
-            Some(Figure::Whole(self.bytes)),
-            Some(Figure::Real(per_second(ios, nanos))),
-            Some(Figure::Real(per_second(self.bytes, nanos))),
-            real(self.sum as f64 / ios.max(1) as f64 / 1e3),
-            quantile(0.5),
-            quantile(0.99),
-            real(self.max as f64 / 1e3),
-        ];
-        let mut figures = figures.into_iter();
-        names.map(|name| (name, figures.next().flatten()))
+        let [count, bytes, iops, rate, mean, p50, p99, max] = names;
+        [
+            (count, Cell::whole(ios)),
+            (bytes, Cell::whole(self.bytes)),
+            (iops, Cell::real(per_second(ios, nanos))),
+            (rate, Cell::real(per_second(self.bytes, nanos))),
+            (mean, real(self.sum as f64 / ios.max(1) as f64 / 1e3)),
+            (p50, quantile(0.5)),
+            (p99, quantile(0.99)),
+            (max, real(self.max as f64 / 1e3)),
+        ]
     }
 
     fn clear(&mut self) {
@@ -121,17 +120,16 @@ impl Flash {
 
     fn columns(&self, before: &Self, free: u64) -> [Column; 8] {
         let since = |now: u64, before: u64| now.saturating_sub(before);
-        let whole = |value| Some(Figure::Whole(value));
         let (host, programmed) = (since(self.host, before.host), since(self.programmed, before.programmed));
         [
-            ("flash_host_bytes_written", whole(host)),
-            ("nand_bytes_written", whole(programmed)),
-            ("nand_bytes_moved", whole(since(self.moved, before.moved))),
-            ("write_amplification", write_amplification(programmed, host).map(Figure::Real)),
-            ("collections", whole(since(self.collections, before.collections))),
-            ("collected_pages", whole(since(self.collected_pages, before.collected_pages))),
-            ("erases", whole(since(self.erases, before.erases))),
-            ("free_superblocks", whole(free)),
+            ("flash_host_bytes_written", Cell::whole(host)),
+            ("nand_bytes_written", Cell::whole(programmed)),
+            ("nand_bytes_moved", Cell::whole(since(self.moved, before.moved))),
+            ("write_amplification", Cell::real(write_amplification(programmed, host))),
+            ("collections", Cell::whole(since(self.collections, before.collections))),
+            ("collected_pages", Cell::whole(since(self.collected_pages, before.collected_pages))),
+            ("erases", Cell::whole(since(self.erases, before.erases))),
+            ("free_superblocks", Cell::whole(free)),
         ]
     }
 }
@@ -212,15 +210,15 @@ impl Series {
         if self.rows.len() == MOST {
             bail!("the run has more than {MOST} intervals: take longer ones");
         }
-        let seconds = |at: Nanos| Some(Figure::Real(at.since(self.origin).0 as f64 / 1e9));
+        let seconds = |at: Nanos| Cell::real(at.since(self.origin).0 as f64 / 1e9);
         let mut row = vec![("begin_seconds", seconds(self.begin)), ("end_seconds", seconds(end))];
         for (ended, names) in self.ended.iter().zip(NAMES) {
             row.extend(ended.columns(names, end.since(self.begin).0));
         }
         let (flash, free) = Flash::of(&sim.snapshot().sets);
         row.extend(flash.columns(&self.before, free));
-        let share = (self.dies > 0).then(|| Figure::Real(self.busy as f64 / self.dies as f64));
-        row.push(("dies_busy", share));
+        let share = (self.dies > 0).then(|| self.busy as f64 / self.dies as f64);
+        row.push(("dies_busy", Cell::real(share)));
         self.rows.push(row);
         self.ended.iter_mut().for_each(Ended::clear);
         (self.begin, self.before) = (end, flash);

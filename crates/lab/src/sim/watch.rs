@@ -11,7 +11,7 @@ use run::sim::{Actors, Nanos, Sim, Step};
 use workload::{Actor, Request, Verb};
 
 use super::{onlook::Stage, series::Series};
-use crate::{bench::progress::Goal, control::Cancel, sweep::sheet::NamedFigure as Column};
+use crate::{bench::progress::Goal, control::Cancel, sweep::sheet::NamedCell as Column};
 
 /// Completions between two looks.
 const LOOK: u64 = 4096;

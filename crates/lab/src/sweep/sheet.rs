@@ -47,8 +47,35 @@ impl Figure {
     }
 }
 
-/// A figure with the name of its column, if there is one.
-pub(crate) type NamedFigure = (&'static str, Option<Figure>);
+/// A place of a row: a figure, if the row has it, and what figures of its column are also where no row has one. So files of any two
+/// sweeps can be read as one.
+#[derive(Clone, Debug, PartialEq)]
+pub(crate) struct Cell {
+    kind: FigureKind,
+    pub figure: Option<Figure>,
+}
+
+impl Cell {
+    pub fn whole(value: impl Into<Option<u64>>) -> Self {
+        Self { kind: FigureKind::Whole, figure: value.into().map(Figure::Whole) }
+    }
+
+    pub fn real(value: impl Into<Option<f64>>) -> Self {
+        Self { kind: FigureKind::Real, figure: value.into().map(Figure::Real) }
+    }
+
+    pub fn text(value: impl Into<Option<String>>) -> Self {
+        Self { kind: FigureKind::Text, figure: value.into().map(Figure::Text) }
+    }
+
+    /// The same place of a row that has no figure there.
+    pub fn empty(self) -> Self {
+        Self { figure: None, ..self }
+    }
+}
+
+/// A place of a row, with the name of its column.
+pub(crate) type NamedCell = (&'static str, Cell);
 
 /// What the figures of a column are.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -78,7 +105,7 @@ pub(crate) struct Row<'a, N = &'static str> {
     /// Its keys and their values. Options of jobs that are sizes are numbers of bytes.
     pub parameters: Cow<'a, [(String, String)]>,
     /// Names of columns, and the figures that it has.
-    pub figures: Vec<(N, Option<Figure>)>,
+    pub figures: Vec<(N, Cell)>,
 }
 
 /// A table with a row for each run.
@@ -99,14 +126,9 @@ impl Sheet {
                 columns.push(parameter(name, &texts));
             }
         }
-        for (at, (name, _)) in first.figures.iter().enumerate() {
-            let values: Vec<_> = rows.iter().map(|row| row.figures.get(at)?.1.clone()).collect();
-            let kind = match values.iter().flatten().next() {
-                Some(Figure::Whole(_)) => FigureKind::Whole,
-                Some(Figure::Text(_)) => FigureKind::Text,
-                Some(Figure::Real(_)) | None => FigureKind::Real,
-            };
-            columns.push(Column { name: name.as_ref().to_owned(), kind, values });
+        for (at, (name, cell)) in first.figures.iter().enumerate() {
+            let values: Vec<_> = rows.iter().map(|row| row.figures.get(at)?.1.figure.clone()).collect();
+            columns.push(Column { name: name.as_ref().to_owned(), kind: cell.kind, values });
         }
         Self { columns }
     }
@@ -251,18 +273,41 @@ mod tests {
             .to_vec()
     }
 
-    fn figures(iops: Option<f64>) -> Vec<(&'static str, Option<Figure>)> {
+    fn figures(iops: Option<f64>) -> Vec<NamedCell> {
         vec![
-            ("seed", Some(Figure::Whole(7))),
-            ("read_iops", iops.map(Figure::Real)),
-            ("problem", Some(Figure::Text("a, \"b\"".into()))),
+            ("seed", Cell::whole(7)),
+            ("read_iops", Cell::real(iops)),
+            ("problem", Cell::text("a, \"b\"".to_owned())),
         ]
+    }
+
+    #[test]
+    fn columns_without_a_value_have_their_type_too() {
+        let types = |figures: Vec<NamedCell>| {
+            let sheet = Sheet::new(&[Row { parameters: Vec::new().into(), figures }]);
+            let dir = tempfile::tempdir().unwrap();
+            let path = dir.path().join("results.parquet");
+            sheet.write_parquet(&path, Vec::new()).unwrap();
+            let reader = SerializedFileReader::new(File::open(&path).unwrap()).unwrap();
+            let schema = reader.metadata().file_metadata().schema_descr_ptr();
+            let column = |column: &parquet::schema::types::ColumnDescPtr| {
+                (column.name().to_owned(), column.physical_type(), column.logical_type_ref().cloned())
+            };
+            schema.columns().iter().map(column).collect::<Vec<_>>()
+        };
+        let full = types(figures(Some(1.5)));
+        assert_eq!(
+            full.iter().map(|(_, physical, _)| *physical).collect::<Vec<_>>(),
+            [Physical::INT64, Physical::DOUBLE, Physical::BYTE_ARRAY]
+        );
+        let empty = figures(Some(1.5)).into_iter().map(|(name, cell)| (name, cell.empty())).collect();
+        assert_eq!(types(empty), full);
     }
 
     #[test]
     fn parquet_and_csv_hold_the_same() {
         let (a, b, c) = (parameters("7.5%", "1"), parameters("28%", "8"), parameters("28%", "64"));
-        let failed = vec![("seed", None), ("read_iops", None), ("problem", None)];
+        let failed = figures(None).into_iter().map(|(name, cell)| (name, cell.empty())).collect();
         let runs = [
             Row { parameters: a.into(), figures: figures(Some(1.5)) },
             Row { parameters: b.into(), figures: figures(None) },

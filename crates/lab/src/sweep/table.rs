@@ -2,7 +2,7 @@
 
 use super::{
     RepetitionResult,
-    sheet::{Figure, Row, Sheet},
+    sheet::{Cell, Row, Sheet},
 };
 use crate::{
     figure,
@@ -71,25 +71,24 @@ impl<'a> Line<'a> {
         }
     }
 
-    fn figures(self, of: &RepetitionResult<'_>, axes: &[String]) -> Vec<(String, Option<Figure>)> {
-        let text = |text: Option<&str>| text.map(|text| Figure::Text(text.to_owned()));
-        let real = |value: Option<f64>| value.map(Figure::Real);
+    fn figures(self, of: &RepetitionResult<'_>, axes: &[String]) -> Vec<(String, Cell)> {
+        let text = |text: Option<&str>| Cell::text(text.map(str::to_owned));
         let values = [
-            Some(Figure::Whole(of.combination.number as u64)),
-            Some(Figure::Whole(of.combination.seed)),
+            Cell::whole(of.combination.number as u64),
+            Cell::whole(of.combination.seed),
             text(self.variant),
             text(self.over),
-            self.repetition.map(|n| Figure::Whole(n.into())),
+            Cell::whole(self.repetition.map(u64::from)),
             text(Some(&self.metric).filter(|metric| !metric.is_empty()).map(String::as_str)),
-            real(self.value),
-            real(self.low),
-            real(self.high),
-            real(self.published.map(|(value, _)| value)),
+            Cell::real(self.value),
+            Cell::real(self.low),
+            Cell::real(self.high),
+            Cell::real(self.published.map(|(value, _)| value)),
             text(self.published.map(|(_, unit)| unit)),
         ];
         let mut figures: Vec<_> = COLUMNS.map(str::to_owned).into_iter().zip(values).collect();
         let at = axes.iter().map(|axis| (axis.clone(), self.at.and_then(|at| at.get(axis).copied())));
-        figures.extend(at.map(|(axis, value)| (format!("at_{axis}"), value.map(Figure::Whole))));
+        figures.extend(at.map(|(axis, value)| (format!("at_{axis}"), Cell::whole(value))));
         figures.push(("problem".to_owned(), text(of.problem.as_deref())));
         figures
     }
