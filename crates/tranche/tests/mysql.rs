@@ -22,7 +22,7 @@ fn possible(test: &str, more: &[&str]) -> Option<String> {
     match mysql::server() {
         Ok(path) => Some(path.to_str().unwrap().to_owned()),
         Err(why) => {
-            support::unavailable(test, &why);
+            support::skipped(test, &why);
             None
         }
     }

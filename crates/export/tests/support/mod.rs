@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 #[path = "../../../../tests/skipped.rs"]
 mod skip;
 
-pub use skip::{skipped, unavailable};
+pub use skip::skipped;
 
 /// Whether the machine allows what a test needs: root, FUSE, these programs, and loop devices for
 /// `losetup`. Says so loudly where it does not.
