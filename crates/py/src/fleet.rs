@@ -6,7 +6,9 @@ use lab::sim::{Settings, planned as runs, prepare as prepare_drives};
 use nvme::Nsid;
 use pyo3::prelude::*;
 
-use crate::{error::failed, interrupt::interruptible, load::Load, profile::Profile, simulate::settings};
+use crate::{
+    error::failed, interrupt::interruptible, load::Load, profile::Profile, simulate::settings, whole::Whole,
+};
 
 type Parameters = Vec<(String, String)>;
 
@@ -19,12 +21,14 @@ type Planned = (Parameters, Parameters, u64, Option<String>);
 pub fn planned(
     load: &Load,
     drive: &Profile,
-    nsid: Option<Nsid>,
+    nsid: Option<Whole<Nsid>>,
     precondition: &str,
     contents: &str,
-    seed: u64,
+    seed: Whole<u64>,
     set: Vec<String>,
 ) -> PyResult<Vec<Planned>> {
+    let nsid = Whole::maybe(nsid, "nsid")?;
+    let seed = seed.named("seed")?;
     let settings = settings(load, drive, nsid, precondition, contents, seed, set)?;
     let all = runs(&settings).map_err(failed)?;
     Ok(all.into_iter().map(|run| (run.parameters, run.shown, run.memory, run.checkpoint)).collect())
@@ -38,13 +42,15 @@ pub fn prepare(
     py: Python<'_>,
     load: &Load,
     drive: &Profile,
-    nsid: Option<Nsid>,
+    nsid: Option<Whole<Nsid>>,
     precondition: &str,
     contents: &str,
-    seed: u64,
+    seed: Whole<u64>,
     set: Vec<String>,
     cache: PathBuf,
 ) -> PyResult<()> {
+    let nsid = Whole::maybe(nsid, "nsid")?;
+    let seed = seed.named("seed")?;
     let settings =
         Settings { cache: Some(cache), ..settings(load, drive, nsid, precondition, contents, seed, set)? };
     interruptible(py, |control| prepare_drives(&settings, control))?.map_err(failed)

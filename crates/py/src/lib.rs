@@ -12,6 +12,7 @@ mod profile;
 mod simulate;
 mod study;
 mod table;
+mod whole;
 mod zones;
 
 use pyo3::prelude::*;

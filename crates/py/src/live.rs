@@ -18,6 +18,7 @@ use crate::{
     error::{Error, command_failed, failed},
     fault,
     profile::Profile,
+    whole::Whole,
 };
 
 /// How long a drive may be without power, beyond the time that a cut asks for.
@@ -198,7 +199,16 @@ impl LiveDrive {
     }
 
     #[pyo3(signature = (size, *, block_size, nvm_set))]
-    fn create_namespace(&self, py: Python<'_>, size: u64, block_size: u32, nvm_set: u16) -> PyResult<Nsid> {
+    fn create_namespace(
+        &self,
+        py: Python<'_>,
+        size: Whole<u64>,
+        block_size: Whole<u32>,
+        nvm_set: Whole<u16>,
+    ) -> PyResult<Nsid> {
+        let size = size.named("size")?;
+        let block_size = block_size.named("block_size")?;
+        let nvm_set = nvm_set.named("nvm_set")?;
         if block_size == 0 || size == 0 || !size.is_multiple_of(block_size.into()) {
             let why = format!("{size} bytes are no whole number of blocks of {block_size}");
             return Err(PyValueError::new_err(why));
@@ -209,7 +219,8 @@ impl LiveDrive {
         })
     }
 
-    fn delete_namespace(&self, py: Python<'_>, nsid: Nsid) -> PyResult<()> {
+    fn delete_namespace(&self, py: Python<'_>, nsid: Whole<Nsid>) -> PyResult<()> {
+        let nsid = nsid.named("nsid")?;
         self.ask(py, |Connection { host, .. }| host.delete_namespace(nsid))
     }
 
@@ -217,10 +228,11 @@ impl LiveDrive {
     fn change_attachment(
         &self,
         py: Python<'_>,
-        nsid: Nsid,
+        nsid: Whole<Nsid>,
         attach: bool,
         host: Option<String>,
     ) -> PyResult<()> {
+        let nsid = nsid.named("nsid")?;
         self.ask(py, |connection| {
             let ids = controllers(&mut connection.host, nsid, host.as_deref(), !attach)?;
             match (ids.is_empty(), attach) {
@@ -231,7 +243,16 @@ impl LiveDrive {
         })
     }
 
-    fn read<'py>(&self, py: Python<'py>, nsid: Nsid, lba: u64, blocks: u32) -> PyResult<Bound<'py, PyBytes>> {
+    fn read<'py>(
+        &self,
+        py: Python<'py>,
+        nsid: Whole<Nsid>,
+        lba: Whole<u64>,
+        blocks: Whole<u32>,
+    ) -> PyResult<Bound<'py, PyBytes>> {
+        let nsid = nsid.named("nsid")?;
+        let lba = lba.named("lba")?;
+        let blocks = blocks.named("blocks")?;
         let data = self.ask(py, |Connection { host, queue }| {
             let namespace = host.namespace(nsid)?;
             let bytes = u64::from(blocks) * u64::from(namespace.block_size);
@@ -243,7 +264,16 @@ impl LiveDrive {
     }
 
     #[pyo3(signature = (nsid, lba, data, *, fua))]
-    fn write(&self, py: Python<'_>, nsid: Nsid, lba: u64, data: PyBuffer<u8>, fua: bool) -> PyResult<()> {
+    fn write(
+        &self,
+        py: Python<'_>,
+        nsid: Whole<Nsid>,
+        lba: Whole<u64>,
+        data: PyBuffer<u8>,
+        fua: bool,
+    ) -> PyResult<()> {
+        let nsid = nsid.named("nsid")?;
+        let lba = lba.named("lba")?;
         // Others may change a buffer while Python's lock is free.
         let data = data.to_vec(py)?;
         self.ask(py, |Connection { host, queue }| {
@@ -252,11 +282,21 @@ impl LiveDrive {
         })
     }
 
-    fn flush(&self, py: Python<'_>, nsid: Nsid) -> PyResult<()> {
+    fn flush(&self, py: Python<'_>, nsid: Whole<Nsid>) -> PyResult<()> {
+        let nsid = nsid.named("nsid")?;
         self.ask(py, |Connection { queue, .. }| queue.flush(nsid))
     }
 
-    fn deallocate(&self, py: Python<'_>, nsid: Nsid, lba: u64, blocks: u64) -> PyResult<()> {
+    fn deallocate(
+        &self,
+        py: Python<'_>,
+        nsid: Whole<Nsid>,
+        lba: Whole<u64>,
+        blocks: Whole<u64>,
+    ) -> PyResult<()> {
+        let nsid = nsid.named("nsid")?;
+        let lba = lba.named("lba")?;
+        let blocks = blocks.named("blocks")?;
         self.ask(py, |Connection { host, queue }| {
             let namespace = host.namespace(nsid)?;
             queue.deallocate(&namespace, lba, blocks)
@@ -267,11 +307,14 @@ impl LiveDrive {
     fn power_cut(
         &self,
         py: Python<'_>,
-        after: u32,
-        off_ms: u32,
-        seed: u32,
+        after: Whole<u32>,
+        off_ms: Whole<u32>,
+        seed: Whole<u32>,
         capacitors_fail: bool,
     ) -> PyResult<()> {
+        let after = after.named("after")?;
+        let off_ms = off_ms.named("off in ms")?;
+        let seed = seed.named("seed")?;
         let cut = PowerCut { after_media_ops: after, off_ms, seed, no_plp: capacitors_fail };
         self.ask(py, |connection| connection.host.power_cut(cut))?;
         if after > 0 {
@@ -292,11 +335,15 @@ impl LiveDrive {
         &self,
         py: Python<'_>,
         kind: &str,
-        nvm_set: u16,
-        count: u32,
-        one_in: u32,
-        parameter: u32,
+        nvm_set: Whole<u16>,
+        count: Whole<u32>,
+        one_in: Whole<u32>,
+        parameter: Whole<u32>,
     ) -> PyResult<()> {
+        let nvm_set = nvm_set.named("nvm_set")?;
+        let count = count.named("count")?;
+        let one_in = one_in.named("one_in")?;
+        let parameter = parameter.named("parameter")?;
         let kind = fault::kind(kind)?;
         // Of a count, every one is hit.
         let one_in = if count == 0 { one_in } else { 0 };

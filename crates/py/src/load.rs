@@ -7,7 +7,7 @@ use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use workload::trace::{self, Fold, Speed};
 
-use crate::error::failed;
+use crate::{error::failed, whole::Whole};
 
 /// A load that has been read.
 #[pyclass(frozen, module = "tranche")]
@@ -72,12 +72,15 @@ impl Load {
     fn trace(
         path: PathBuf,
         speed: Option<f64>,
-        depth: Option<u32>,
+        depth: Option<Whole<u32>>,
         fold: &str,
-        devices: Option<Vec<(String, Nsid)>>,
+        devices: Option<Vec<(String, Whole<Nsid>)>>,
         action: char,
         format: Option<&str>,
     ) -> PyResult<Self> {
+        let depth = Whole::maybe(depth, "depth")?;
+        let device = |(name, nsid): (String, Whole<Nsid>)| Ok((name, nsid.named("devices")?));
+        let device = devices.unwrap_or_default().into_iter().map(device).collect::<PyResult<_>>()?;
         let fold = match fold {
             "wrap" => Fold::Wrap,
             "scatter" => Fold::Scatter,
@@ -91,11 +94,7 @@ impl Load {
         }
         let speed = speed.map(self::speed).transpose()?;
         let format = format.map(trace_format).transpose()?;
-        opened(
-            path,
-            Some(Format::Trace),
-            &TraceOptions { speed, depth, fold, device: devices.unwrap_or_default(), action, format },
-        )
+        opened(path, Some(Format::Trace), &TraceOptions { speed, depth, fold, device, action, format })
     }
 
     #[getter]

@@ -15,6 +15,7 @@ use crate::{
     interrupt::interruptible,
     study::{Given, profile},
     table::Table,
+    whole::Whole,
 };
 
 /// What came of a model.
@@ -49,7 +50,8 @@ fn outcome(
 /// The model of an InnoDB server.
 #[pyfunction]
 #[pyo3(signature = (options, *, seed))]
-pub fn innodb(py: Python<'_>, options: &Bound<'_, PyDict>, seed: u64) -> PyResult<ModelOutcome> {
+pub fn innodb(py: Python<'_>, options: &Bound<'_, PyDict>, seed: Whole<u64>) -> PyResult<ModelOutcome> {
+    let seed = seed.named("seed")?;
     let mut given = Given::new("the model of InnoDB", options)?;
     let variants = Variant::ALL.map(|variant| (variant.name(), variant));
     let mut model = Server { seed, ..Server::default() };
@@ -103,9 +105,10 @@ enum Where {
 pub fn store(
     py: Python<'_>,
     options: &Bound<'_, PyDict>,
-    reads: Vec<(u32, u64, f64)>,
-    seed: u64,
+    reads: Vec<(Whole<u32>, Whole<u64>, f64)>,
+    seed: Whole<u64>,
 ) -> PyResult<ModelOutcome> {
+    let seed = seed.named("seed")?;
     let mut given = Given::new("the model of a store", options)?;
     let mut model = Store { seed, ..Store::default() };
     let spaces = [
@@ -173,7 +176,9 @@ pub fn store(
     given.maybe("log", log)?;
     given.maybe("filters", filters)?;
     given.maybe("record", record)?;
-    let read = |(readers, write_limit, seconds)| Reads { readers, write_limit, seconds };
-    model.reads = reads.into_iter().map(read).collect();
+    for (threads, limit, seconds) in reads {
+        let (readers, write_limit) = (threads.named("threads")?, limit.named("limit")?);
+        model.reads.push(Reads { readers, write_limit, seconds });
+    }
     outcome(py, given, move |profiles, control| run_store(&model, profiles, control))
 }

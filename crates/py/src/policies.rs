@@ -10,6 +10,8 @@ use pyo3::{
 };
 use run::policies::{self, HostWrite, PlacementPolicy, VictimPolicy, Writer};
 
+use crate::whole::Whole;
+
 /// A superblock that can be collected.
 #[pyclass(frozen, get_all, module = "tranche")]
 #[derive(Clone)]
@@ -145,7 +147,8 @@ impl VictimPolicy for Victim {
         }
         self.0.call(|policy| {
             let numbers: Vec<u32> = all.iter().map(|c| c.superblock).collect();
-            let chosen: Option<u32> = policy.call1((Candidates(all),))?.extract()?;
+            let chosen: Option<Whole<u32>> = policy.call1((Candidates(all),))?.extract()?;
+            let chosen = Whole::maybe(chosen, "what the policy chose")?;
             match chosen {
                 Some(chosen) if numbers.binary_search(&chosen).is_err() => {
                     let why = format!("the policy chose superblock {chosen}, which is no candidate");
@@ -184,16 +187,17 @@ impl PlacementPolicy for Placement {
 
     fn host(&mut self, write: HostWrite) -> usize {
         let stream = self.own.call(|policy| {
-            let stream = policy.call_method1("host", (write.page, write.written))?.extract()?;
-            Self::stream(stream, self.hosts, "host")
+            let stream: Whole<usize> = policy.call_method1("host", (write.page, write.written))?.extract()?;
+            Self::stream(stream.named("the policy's host stream")?, self.hosts, "host")
         });
         stream.unwrap_or(0)
     }
 
     fn relocated(&mut self, victim: &policies::Candidate) -> Writer {
         let stream = self.own.call(|policy| {
-            let stream = policy.call_method1("relocated", (Candidate::from(victim),))?.extract()?;
-            Self::stream(stream, self.relocations, "relocation")
+            let stream: Whole<usize> =
+                policy.call_method1("relocated", (Candidate::from(victim),))?.extract()?;
+            Self::stream(stream.named("the policy's relocation stream")?, self.relocations, "relocation")
         });
         Writer::Relocation(stream.unwrap_or(0))
     }
@@ -212,7 +216,7 @@ impl Policies {
         let trouble = Arc::new(Trouble::default());
         let own = |object| Own { object, trouble: trouble.clone() };
         let placement = placement.map(|object| {
-            let streams = |name| object.getattr(py, name)?.extract::<usize>(py);
+            let streams = |name| object.getattr(py, name)?.extract::<Whole<usize>>(py)?.named(name);
             let (hosts, relocations) = (streams("host_streams")?, streams("relocation_streams")?);
             let policy: Arc<dyn PlacementPolicy> =
                 Arc::new(Placement { own: own(object), hosts, relocations });

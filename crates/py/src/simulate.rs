@@ -8,6 +8,7 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
     error::failed, interrupt::interruptible, load::Load, policies::Policies, profile::Profile, table::Table,
+    whole::Whole,
 };
 
 /// What came of a simulation.
@@ -100,17 +101,20 @@ pub fn simulate(
     py: Python<'_>,
     load: &Load,
     drive: &Profile,
-    nsid: Option<Nsid>,
+    nsid: Option<Whole<Nsid>>,
     precondition: &str,
     contents: &str,
-    seed: u64,
+    seed: Whole<u64>,
     set: Vec<String>,
     cache: CacheArgument,
-    parallel: Option<usize>,
+    parallel: Option<Whole<usize>>,
     interval: Option<f64>,
     victim: Option<Py<PyAny>>,
     placement: Option<Py<PyAny>>,
 ) -> PyResult<Outcome> {
+    let nsid = Whole::maybe(nsid, "nsid")?;
+    let seed = seed.named("seed")?;
+    let parallel = Whole::maybe(parallel, "parallel")?;
     if parallel == Some(0) {
         return Err(PyValueError::new_err("parallel is 1 or more"));
     }

@@ -8,7 +8,10 @@ use nvme::{
 };
 use pyo3::{buffer::PyBuffer, exceptions::PyValueError, prelude::*, types::PyBytes};
 
-use crate::live::{Connection, LiveDrive, format_of};
+use crate::{
+    live::{Connection, LiveDrive, format_of},
+    whole::Whole,
+};
 
 /// States by the names that Python has for them.
 const STATES: [(&str, ZoneState, ZoneReportFilter); 7] = [
@@ -104,8 +107,9 @@ fn first_format(zoned: &ZonedNamespace) -> u8 {
 #[pymethods]
 impl LiveZones {
     #[new]
-    fn new(drive: Py<LiveDrive>, nsid: Nsid) -> Self {
-        Self { drive, nsid }
+    fn new(drive: Py<LiveDrive>, nsid: Whole<Nsid>) -> PyResult<Self> {
+        let nsid = nsid.named("nsid")?;
+        Ok(Self { drive, nsid })
     }
 
     /// Creates a zoned namespace.
@@ -115,13 +119,19 @@ impl LiveZones {
     fn create(
         py: Python<'_>,
         drive: Py<LiveDrive>,
-        size: u64,
-        block_size: Option<u32>,
-        nvm_set: u16,
-        max_active: u32,
-        max_open: u32,
-        areas: u32,
+        size: Whole<u64>,
+        block_size: Option<Whole<u32>>,
+        nvm_set: Whole<u16>,
+        max_active: Whole<u32>,
+        max_open: Whole<u32>,
+        areas: Whole<u32>,
     ) -> PyResult<Nsid> {
+        let size = size.named("size")?;
+        let block_size = Whole::maybe(block_size, "block_size")?;
+        let nvm_set = nvm_set.named("nvm_set")?;
+        let max_active = max_active.named("max_active")?;
+        let max_open = max_open.named("max_open")?;
+        let areas = areas.named("areas")?;
         if max_active > 0 && max_open.max(areas) > max_active {
             let why = format!("max_open={max_open} and areas={areas} are at most max_active={max_active}");
             return Err(PyValueError::new_err(why));
@@ -176,9 +186,11 @@ impl LiveZones {
         &self,
         py: Python<'py>,
         state: Option<&str>,
-        first: u64,
-        count: Option<usize>,
+        first: Whole<u64>,
+        count: Option<Whole<usize>>,
     ) -> PyResult<Vec<ZoneRow<'py>>> {
+        let first = first.named("first")?;
+        let count = Whole::maybe(count, "count")?;
         let filters = STATES.iter().map(|(name, _, filter)| (*name, *filter));
         let filter = state.map_or(Ok(ZoneReportFilter::ALL), |state| named("state", state, filters))?;
         let most = count.unwrap_or(usize::MAX);
@@ -196,7 +208,8 @@ impl LiveZones {
     }
 
     /// Changes the state of a zone, or of all where that leads somewhere.
-    fn manage(&self, py: Python<'_>, action: &str, zone: Option<u64>) -> PyResult<()> {
+    fn manage(&self, py: Python<'_>, action: &str, zone: Option<Whole<u64>>) -> PyResult<()> {
+        let zone = Whole::maybe(zone, "zone")?;
         let action = named("action", action, ACTIONS.into_iter())?;
         self.ask(py, |Connection { queue, .. }, ns| {
             let zones = match zone {
@@ -207,12 +220,15 @@ impl LiveZones {
         })
     }
 
-    fn open_with_area(&self, py: Python<'_>, zone: u64) -> PyResult<()> {
+    fn open_with_area(&self, py: Python<'_>, zone: Whole<u64>) -> PyResult<()> {
+        let zone = zone.named("zone")?;
         self.ask(py, |Connection { queue, .. }, ns| queue.open_zone_with_zrwa(self.nsid, start(ns, zone)?))
     }
 
     /// Commits the area up to so many blocks of the zone, or as far as it goes. The write pointer then.
-    fn flush_area(&self, py: Python<'_>, zone: u64, to: Option<u64>) -> PyResult<Option<u64>> {
+    fn flush_area(&self, py: Python<'_>, zone: Whole<u64>, to: Option<Whole<u64>>) -> PyResult<Option<u64>> {
+        let zone = zone.named("zone")?;
+        let to = Whole::maybe(to, "to")?;
         self.ask(py, |Connection { queue, .. }, ns| {
             let start = start(ns, zone)?;
             let now = look(queue, ns, start)?;
@@ -234,12 +250,14 @@ impl LiveZones {
     }
 
     /// Appends whole blocks. The first block that they went to.
-    fn append(&self, py: Python<'_>, zone: u64, data: PyBuffer<u8>) -> PyResult<u64> {
+    fn append(&self, py: Python<'_>, zone: Whole<u64>, data: PyBuffer<u8>) -> PyResult<u64> {
+        let zone = zone.named("zone")?;
         let data = data.to_vec(py)?;
         self.ask(py, |Connection { queue, .. }, ns| queue.append(ns, start(ns, zone)?, &data))
     }
 
-    fn set_extension(&self, py: Python<'_>, zone: u64, extension: &[u8]) -> PyResult<()> {
+    fn set_extension(&self, py: Python<'_>, zone: Whole<u64>, extension: &[u8]) -> PyResult<()> {
+        let zone = zone.named("zone")?;
         self.ask(py, |Connection { queue, .. }, ns| {
             let start = start(ns, zone)?;
             queue.set_zone_extension(ns, start, extension)

@@ -243,6 +243,8 @@ class Drive:
             seed: Decides what the cut tears.
             capacitors_fail: Also what relies on power-loss protection is lost.
         """
+        if not 0 <= off <= 4e6:
+            raise ValueError(f"off is {off}: seconds from 0 to 4,000,000")
         self._live.power_cut(
             after=after, off_ms=round(off * 1000), seed=seed, capacitors_fail=capacitors_fail
         )

@@ -4,7 +4,7 @@ use std::{collections::HashMap, fmt::Display, ops::RangeInclusive, path::PathBuf
 
 use lab::machine::{Controller, HostPath};
 use pyo3::{
-    exceptions::{PyTypeError, PyValueError},
+    exceptions::{PyOverflowError, PyTypeError, PyValueError},
     prelude::*,
     types::PyDict,
 };
@@ -50,9 +50,14 @@ impl<'py> Given<'py> {
         T: for<'a> FromPyObject<'a, 'py>,
     {
         let Some(value) = self.taken(name)? else { return Ok(None) };
-        value.extract().map(Some).map_err(|_| {
-            let shown = value.repr().map_or_else(|_| "this".to_owned(), |text| text.to_string());
-            PyTypeError::new_err(format!("{name} cannot be {shown}"))
+        let error: PyErr = match value.extract::<T>() {
+            Ok(given) => return Ok(Some(given)),
+            Err(error) => error.into(),
+        };
+        let shown = value.repr().map_or_else(|_| "this".to_owned(), |text| text.to_string());
+        Err(match error.is_instance_of::<PyOverflowError>(value.py()) {
+            true => PyValueError::new_err(format!("{name} is {shown}: it is too large, or negative")),
+            false => PyTypeError::new_err(format!("{name} cannot be {shown}")),
         })
     }
 

@@ -17,7 +17,7 @@ use lab::{
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
 pub use self::given::Given;
-use crate::{error::failed, interrupt::interruptible, table::Table};
+use crate::{error::failed, interrupt::interruptible, table::Table, whole::Whole};
 
 /// What a study has found.
 #[pyclass(frozen, module = "tranche")]
@@ -221,10 +221,11 @@ pub fn study(
     py: Python<'_>,
     name: &str,
     options: &Bound<'_, PyDict>,
-    seed: u64,
+    seed: Whole<u64>,
     out: PathBuf,
     overwrite: bool,
 ) -> PyResult<StudyOutcome> {
+    let seed = seed.named("seed")?;
     let mut given = Given::new(&format!("the study {name}"), options)?;
     let study = Study::read(name, &mut given, Common { seed, out: out.clone() })?;
     let drives = given.end()?;
