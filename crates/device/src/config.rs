@@ -116,6 +116,8 @@ pub struct FlashSpace {
     pub offered: u64,
     /// Bytes that the namespaces of a new drive have. What no namespace has serves as spare, too.
     pub allocated: u64,
+    /// Whether garbage is collected there: a namespace of it is conventional.
+    pub collects: bool,
 }
 
 /// Who has a namespace attached at first.

@@ -13,7 +13,7 @@ pub enum ConfigError {
         /// What is allowed.
         rule: String,
     },
-    /// The media or the translation layer cannot be so.
+    /// The media or the translation layer cannot be so: what a drive's TOML has no key for.
     #[error(transparent)]
     Ftl(#[from] ftl::ConfigError),
     /// The file is not TOML, or has unknown keys or values of the wrong kind. The message has line and key.

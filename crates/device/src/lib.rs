@@ -62,6 +62,7 @@ mod stats;
 mod streams;
 mod telemetry;
 mod temperature;
+mod toml_names;
 mod uuid;
 mod zone_state;
 mod zone_table;

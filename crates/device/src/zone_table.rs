@@ -227,7 +227,7 @@ mod tests {
         assert!(unsafe_area.contains("power-loss protection"), "{unsafe_area}");
         assert_eq!(zones("energy = \"8MiB\"", "zone = {}"), Ok((made(0, 14, of_units(22)), 8 * mib)));
         let short = zones("energy = \"1MiB\"", "zone = {}").unwrap_err();
-        assert!(short.contains("buffers of zones") && short.contains("2129920 bytes"), "{short}");
+        assert!(short.contains("buffers of zones") && short.contains("2080KiB"), "{short}");
     }
 
     #[test]

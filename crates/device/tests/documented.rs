@@ -4,6 +4,8 @@ mod common;
 
 use common::Bench;
 use device::Config;
+use ftl::{SetConfig, ZonesConfig};
+use media::{MemoryConfig, NandConfig, Nanos, Sense};
 use nvme::identify::{Cns, UuidList};
 use nvme::log::{
     ControllerEntry, DieTimesEntry, DieTimesHeader, LogId, NamespaceStatistics, SetMapEntry, SetMapHeader,
@@ -117,6 +119,143 @@ fn every_key_of_a_drives_toml_is_documented_and_every_documented_key_is_one() {
         }
     }
     assert_eq!(accepted_keys["set nand.gc"]["policy"].len(), ftl::GcPolicy::ALL.len());
+}
+
+/// The chips of the first NVM Set.
+fn chips(config: &mut Config) -> &mut NandConfig {
+    let SetConfig::Nand { nand, .. } = &mut config.ftl.sets[0] else { panic!("set 1 is NAND") };
+    nand
+}
+
+/// The zones of the first NVM Set.
+fn zones(config: &mut Config) -> &mut ZonesConfig {
+    let SetConfig::Nand { zones, .. } = &mut config.ftl.sets[0] else { panic!("set 1 is NAND") };
+    zones
+}
+
+/// The modules of the second NVM Set.
+fn modules(config: &mut Config) -> &mut MemoryConfig {
+    let SetConfig::Memory { memory, .. } = &mut config.ftl.sets[1] else { panic!("set 2 is memory") };
+    memory
+}
+
+/// The key of the drive's TOML that a message begins with, without the number of the set, and without what is said of it.
+fn named(message: &str) -> String {
+    let (key, rule) = message.split_once(" is ").unwrap_or_else(|| panic!("no key: {message}"));
+    assert!(rule.contains(": "), "no rule: {message}");
+    let key = key.split(' ').next().unwrap();
+    match key.strip_prefix("set.").and_then(|rest| rest.split_once('.')) {
+        Some((number, key)) if number.bytes().all(|byte| byte.is_ascii_digit()) => key.to_owned(),
+        _ => key.to_owned(),
+    }
+}
+
+type Broken = (&'static str, &'static str, fn(&mut Config));
+
+/// For each value that the media and the translation layer refuse: what it is called there, the key of the TOML, and how it comes about.
+const REFUSED: [Broken; 27] = [
+    ("geometry.dies", "dies", |c| chips(c).geometry.dies = 1 << 17),
+    ("geometry.channels", "channels", |c| chips(c).geometry.channels = 1000),
+    ("geometry.planes", "planes", |c| chips(c).geometry.planes = 65),
+    ("geometry.superblocks", "superblocks", |c| chips(c).geometry.superblocks = 1 << 25),
+    ("geometry.units_per_block", "pages_per_block", |c| chips(c).geometry.units_per_block = 1 << 21),
+    ("geometry.sense_pages", "nand_page", |c| chips(c).geometry.sense_pages = 65),
+    ("geometry.unit_pages", "planes", |c| chips(c).geometry.unit_pages = 1 << 15),
+    ("geometry.unit_pages", "one_shot", |c| chips(c).geometry.unit_pages = 7),
+    ("geometry.rated_cycles", "rated_cycles", |c| chips(c).geometry.rated_cycles = 0),
+    ("timing.sense", "timing.read", |c| chips(c).timing.sense = Sense::ByPageType(vec![Nanos(1); 2])),
+    ("pages of the medium", "capacity", |c| chips(c).geometry.superblocks = 1 << 24),
+    ("banks", "banks", |c| modules(c).banks = 0),
+    ("pages", "capacity", |c| modules(c).pages = 0),
+    ("pages", "capacity", |c| modules(c).pages = 17),
+    ("rated_cycles", "rated_cycles", |c| modules(c).rated_cycles = 0),
+    ("atomic write unit in pages", "drive.atomic_write", |c| c.ftl.atomic_pages = 3),
+    ("gc.low", "gc.low", |c| {
+        let SetConfig::Nand { gc, .. } = &mut c.ftl.sets[0] else { panic!("set 1 is NAND") };
+        gc.low = 1;
+    }),
+    ("gc.idle_share", "gc.idle_share", |c| {
+        let SetConfig::Nand { gc, .. } = &mut c.ftl.sets[0] else { panic!("set 1 is NAND") };
+        gc.idle_share = 0;
+    }),
+    ("placement handles", "placement.handles", |c| {
+        let SetConfig::Nand { placement, .. } = &mut c.ftl.sets[0] else { panic!("set 1 is NAND") };
+        placement.handles = 65;
+    }),
+    ("write buffer in pages", "drive.write_buffer", |c| c.ftl.buffer_pages = 1),
+    ("zone.dies", "zone.dies", |c| zones(c).dies = 3),
+    ("zone buffer in pages", "zone.buffer", |c| zones(c).buffer_pages = 1),
+    ("zone.size", "zone.size", |c| zones(c).size = 4096),
+    ("zone.zrwa", "zone.zrwa", |c| zones(c).zrwa.as_mut().unwrap().max = 1000),
+    ("Zone Random Write Area in pages", "zone.zrwa_size", |c| zones(c).zrwa.as_mut().unwrap().pages = 0),
+    ("energy", "drive.energy", |c| c.ftl.energy_bytes = 1),
+    ("spare", "spare", |c| {
+        let SetConfig::Nand { nand, capacity_pages, .. } = &mut c.ftl.sets[0] else {
+            panic!("set 1 is NAND")
+        };
+        *capacity_pages = u32::try_from(nand.geometry.pages()).unwrap();
+    }),
+];
+
+#[test]
+fn what_the_media_refuse_is_said_with_keys_that_a_drives_toml_has() {
+    let documented = documented();
+    let known = |key: &str| match key.rsplit_once('.') {
+        Some((table, key)) => {
+            let table =
+                if documented.contains_key(table) { table.to_owned() } else { format!("set nand.{table}") };
+            documented.get(&table).is_some_and(|keys| keys.contains_key(key))
+        }
+        None => documented["set nand"].contains_key(key) || documented["set dram"].contains_key(key),
+    };
+    assert!(
+        known("drive.energy")
+            && known("gc.low")
+            && known("banks")
+            && !known("geometry.dies")
+            && !known("sense")
+    );
+    for (inner, key, change) in REFUSED {
+        let mut config = Config::default_drive();
+        config.ftl.check().unwrap();
+        change(&mut config);
+        let message = config.check().expect_err(inner).to_string();
+        assert_eq!(named(&message), key, "{message}");
+        assert!(known(key), "{key} is no key of a drive's TOML");
+    }
+    // Nothing that the chips check is missing above.
+    let source = read("crates/media/src/nand/config.rs");
+    let source = source.split("mod tests").next().unwrap();
+    let checked = source.split("positive(\"").skip(1).filter_map(|rest| rest.split('"').next());
+    let checked: Vec<&str> = checked.collect();
+    assert!(checked.len() >= 8, "{checked:?}");
+    for what in checked {
+        assert!(REFUSED.iter().any(|(inner, ..)| *inner == what), "{what} is not looked at");
+    }
+}
+
+#[test]
+fn a_drives_toml_is_refused_with_its_own_keys() {
+    let default = include_str!("../src/default_drive.toml");
+    for (from, to, begin) in [
+        ("channels = ", "channels = 1000\n# ", "set.1.channels is 1000: from 1 to the number of dies"),
+        ("rated_cycles = ", "rated_cycles = 0\n# ", "set.1.rated_cycles is 0: at least 1"),
+        ("nand_page = ", "nand_page = \"512KiB\"\n# ", "set.1.nand_page is 512KiB: 4KiB to 256KiB"),
+        ("[drive]", "[drive]\nenergy = \"1MiB\"", "drive.energy is 1MiB: the write buffer, "),
+        ("[drive]", "[drive]\nwrite_buffer = \"4KiB\"", "drive.write_buffer is 4KiB: "),
+        ("[drive]", "[drive]\natomic_write = \"12KiB\"", "drive.atomic_write is 12KiB: a power of two"),
+        ("spare = ", "spare = \"1%\"\n# ", "set.1.spare is "),
+        (
+            "read = \"60us\"",
+            "read = [\"1us\", \"2us\"]",
+            "set.1.timing.read is a list of 2: one time, or one",
+        ),
+    ] {
+        assert!(default.contains(from), "{from}");
+        let text = default.replacen(from, to, 1);
+        let error = Config::from_toml(&text).expect_err(begin).to_string();
+        assert!(error.starts_with(begin), "{error}");
+    }
 }
 
 /// Offsets and sizes of all fields of a structure; those behind the semicolon are reserved.

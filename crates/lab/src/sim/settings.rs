@@ -77,7 +77,7 @@ pub(super) fn cases(options: &Settings) -> Result<Vec<Case>> {
             false => Config::from_toml(&toml).map_err(no_place).with_context(described)?,
         };
         config.ftl.set_policies(&options.policies);
-        config.ftl.check().with_context(described)?;
+        config.check().with_context(described)?;
         let case = Case {
             config,
             media: media(&variable.drive),
