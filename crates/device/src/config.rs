@@ -4,6 +4,7 @@ pub use crate::config_error::ConfigError;
 use crate::datasheet::DataSheet;
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
 use crate::quota::limits::Limits;
+use crate::toml_names;
 use ftl::{MediaKind, PAGE, SetConfig, ZoneLayout};
 use media::Nanos;
 use nvme::Nqn;
@@ -153,7 +154,7 @@ impl Config {
     /// The first value that is not allowed, with its key and what is.
     pub fn check(&self) -> Result<(), ConfigError> {
         self.check_identity()?;
-        self.ftl.check()?;
+        self.ftl.check().map_err(|error| toml_names::in_toml(&self.ftl, error))?;
         if !(1..=MAX_NAMESPACES).contains(&self.max_namespaces) {
             return Err(ConfigError::value("drive.max_namespaces", self.max_namespaces, "1 to 1,024"));
         }
@@ -302,12 +303,13 @@ impl Config {
             if properties.media != MediaKind::Nand {
                 return None;
             }
-            let own = self.namespaces.iter().filter(|ns| ns.set == set);
+            let own = || self.namespaces.iter().filter(|ns| ns.set == set);
             Some(FlashSpace {
                 set,
                 raw: properties.raw_pages * u64::from(PAGE),
                 offered: offered_bytes(config),
-                allocated: own.map(InitialNamespace::needed).sum(),
+                allocated: own().map(InitialNamespace::needed).sum(),
+                collects: own().any(|ns| ns.zones.is_none()),
             })
         })
     }
