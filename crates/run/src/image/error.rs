@@ -23,6 +23,12 @@ pub enum ImageError {
         /// Where.
         path: PathBuf,
     },
+    /// A file where an image was expected.
+    #[error("{} is a file, and an image is a directory: name a new or an empty one", path.display())]
+    File {
+        /// Where.
+        path: PathBuf,
+    },
     /// A directory with other things in it.
     #[error("{} is not a Tranche image and not empty: name an empty or a new directory", path.display())]
     Foreign {

@@ -130,6 +130,10 @@ pub enum Presence {
 /// # Errors
 /// If it holds something else, or an image whose creation was interrupted.
 pub fn presence(dir: &Path) -> Result<Presence, ImageError> {
+    // Its parents, too: a directory in a file cannot be made.
+    if let Some(file) = dir.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir()) {
+        return Err(ImageError::File { path: file.to_owned() });
+    }
     let names = disk::list(dir).map_err(ImageError::io("list", dir))?.unwrap_or_default();
     let ours = |name: &str| {
         matches!(name, "drive.toml" | "contents" | "spares" | "lock")

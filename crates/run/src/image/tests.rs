@@ -455,6 +455,16 @@ fn directories_that_are_no_image_are_told_apart() {
     let at = |name: &str| temp.path().join(name);
     assert_eq!(presence(&at("nothing")).unwrap(), Presence::Nothing);
     assert!(matches!(Locked::existing(&at("nothing")), Err(ImageError::Missing { .. })));
+    fs::write(at("file"), b"precious").unwrap();
+    for path in [at("file"), at("file/image")] {
+        let error = Locked::fresh(&path).map(drop).unwrap_err();
+        assert!(matches!(&error, ImageError::File { path } if *path == at("file")), "{error}");
+        assert!(
+            error
+                .to_string()
+                .ends_with("file is a file, and an image is a directory: name a new or an empty one")
+        );
+    }
     fs::create_dir(at("foreign")).unwrap();
     fs::write(at("foreign/thesis.doc"), b"precious").unwrap();
     assert!(matches!(Locked::fresh(&at("foreign")), Err(ImageError::Foreign { .. })));
