@@ -75,6 +75,14 @@ fn traces() {
     let cut = json("t.csv", &TRACE[..TRACE.len() - 12], &LAB);
     assert_eq!((&cut["trace"]["requests"], &cut["trace"]["cut_at_line"]), (&3.into(), &4.into()));
     assert_eq!(json("week.txt", TRACE, &LAB)["trace"], plain["trace"], "known by how it begins");
+    // Some programs begin a text with a mark.
+    let marked = format!("\u{feff}{TRACE}");
+    for (file, more) in [("t.csv", &[][..]), ("week.txt", &[]), ("t.csv", &["--trace-format", "alibaba"])] {
+        let told = json(file, &marked, &[&LAB[..], more].concat());
+        assert_eq!(told["trace"], plain["trace"], "{file} {more:?}");
+    }
+    let wrong = error("t.csv", &format!("\u{feff}{TRACE}\u{feff}what\n"), &LAB);
+    assert!(wrong.contains("t.csv:5: "), "{wrong}");
     let wrong = error("t.csv", &format!("{TRACE}what\n"), &LAB);
     assert!(wrong.contains("t.csv:5: there are 1 fields: there must be 5"), "{wrong}");
     let wrong = error("t.csv", "a\n", &LAB);

@@ -13,6 +13,8 @@ pub const LINE_MAX: usize = 4096;
 pub const DEVICES_MAX: usize = 65_536;
 /// Most remarks with latencies of a recording that are kept.
 const LATENCIES_MAX: usize = 65_536;
+/// What a text in UTF-8 may begin with.
+const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
 /// Longest name of a device, in bytes.
 const NAME_MAX: usize = 255;
 
@@ -136,7 +138,7 @@ impl<R: BufRead> Reader<R> {
                 return Err(self.wrong("the trace is empty"));
             }
             let first = String::from_utf8_lossy(&self.buffer).into_owned();
-            let first = first.trim_start_matches('\u{feff}').trim();
+            let first = first.trim();
             if first.is_empty() && !self.ended {
                 continue;
             }
@@ -172,11 +174,20 @@ impl<R: BufRead> Reader<R> {
         TraceError { line: self.line.max(1), problem: problem.to_owned() }
     }
 
-    /// Reads a line into the buffer; false at the end.
+    /// Has the next line in the buffer, without the mark that some programs of Windows begin a text with; false at the end.
     fn fill(&mut self) -> Result<bool, TraceError> {
         if std::mem::take(&mut self.pending) {
             return Ok(true);
         }
+        let filled = self.read_line()?;
+        if self.line == 1 && self.buffer.starts_with(BYTE_ORDER_MARK) {
+            self.buffer.drain(..BYTE_ORDER_MARK.len());
+        }
+        Ok(filled)
+    }
+
+    /// Reads a line into the buffer; false at the end.
+    fn read_line(&mut self) -> Result<bool, TraceError> {
         self.buffer.clear();
         if self.ended {
             return Ok(false);
