@@ -3,7 +3,7 @@
 use host::{Host, Transport};
 use nvme::{
     Nsid,
-    log::{LATENCY_BUCKETS, LatencyHistogram, NamespaceStatistics, latency_bucket_low},
+    log::{LATENCY_BUCKETS, LatencyHistogram, LatencySum, NamespaceStatistics, latency_bucket_low},
 };
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -14,6 +14,8 @@ use crate::percentiles::Percentiles;
 pub struct Latencies {
     histogram: LatencyHistogram,
     sum_ns: u64,
+    /// No command took longer; beside the histogram, whose buckets are coarse.
+    max_ns: u64,
 }
 
 impl Latencies {
@@ -21,6 +23,8 @@ impl Latencies {
         Self {
             histogram: self.histogram.since(&earlier.histogram),
             sum_ns: self.sum_ns.saturating_sub(earlier.sum_ns),
+            // If the longest was earlier, the bound of a bucket below it says more.
+            max_ns: self.max_ns,
         }
     }
 
@@ -29,6 +33,7 @@ impl Latencies {
             count.set(count.get().saturating_add(more.get()));
         }
         self.sum_ns = self.sum_ns.saturating_add(other.sum_ns);
+        self.max_ns = self.max_ns.max(other.max_ns);
     }
 
     /// The latency that so many percent of the commands did not exceed, in nanoseconds, as the bound of its bucket; none without commands.
@@ -36,14 +41,16 @@ impl Latencies {
         self.histogram.percentile(percent, 100)
     }
 
-    /// Percentiles in milliseconds, to a bucket of the drive's histogram.
+    /// Percentiles in milliseconds, to a bucket of the drive's histogram. The maximum is exact, unless a longer one came earlier.
     #[expect(clippy::cast_precision_loss, reason = "for reading")]
     pub fn percentiles(&self) -> Percentiles {
         let count = self.histogram.total();
         if count == 0 {
             return Percentiles::default();
         }
-        let at = |percent| milliseconds(self.histogram.percentile(percent, 100).unwrap_or(0));
+        // No bound of a bucket is longer than the longest.
+        let at =
+            |percent| milliseconds(self.histogram.percentile(percent, 100).unwrap_or(0).min(self.max_ns));
         Percentiles {
             count,
             mean: milliseconds(self.sum_ns) / count as f64,
@@ -118,7 +125,11 @@ pub struct Counters {
 impl Counters {
     /// From the log page D8h.
     pub fn new(page: &NamespaceStatistics) -> Self {
-        let latencies = |histogram: &LatencyHistogram, sum_ns| Latencies { histogram: *histogram, sum_ns };
+        let latencies = |histogram: &LatencyHistogram, sum: &LatencySum| Latencies {
+            histogram: *histogram,
+            sum_ns: sum.sum_ns.get(),
+            max_ns: sum.max_ns.get(),
+        };
         Self {
             time_ns: page.time_ns.get(),
             host_bytes_read: page.host_bytes_read.get(),
@@ -140,8 +151,8 @@ impl Counters {
             .into_iter()
             .fold(0, |sum, ns| sum.saturating_add(ns.get())),
             failed: page.failed_commands.get(),
-            read_latency: latencies(&page.read_latency, page.read_latency_sum.sum_ns.get()),
-            write_latency: latencies(&page.write_latency, page.write_latency_sum.sum_ns.get()),
+            read_latency: latencies(&page.read_latency, &page.read_latency_sum),
+            write_latency: latencies(&page.write_latency, &page.write_latency_sum),
         }
     }
 
@@ -309,6 +320,7 @@ mod tests {
             after.write_latency.count[latency_bucket(ns)] = count.into();
         }
         after.write_latency_sum.sum_ns = (98 * 1_000_000 + 2 * 50_000_000).into();
+        after.write_latency_sum.max_ns = 50_000_000.into();
         [before, after]
     }
 
@@ -320,6 +332,18 @@ mod tests {
         let latency = counts.write_latency.percentiles();
         assert!((latency.mean - 1.98).abs() < 1e-9, "{latency:?}");
         assert!((0.9..1.2).contains(&latency.p50) && (45.0..57.0).contains(&latency.p99), "{latency:?}");
+        // The bound of the bucket is longer than the longest.
+        assert!(counts.write_latency.percentile_ns(100) > Some(50_000_000));
+        assert_eq!(latency.max, 50.0);
+        // A longer one came earlier: the bound of the bucket is all that is known.
+        let mut earlier = after;
+        (earlier.time_ns, earlier.write_latency_sum.max_ns) = (3.into(), 400_000_000.into());
+        earlier.write_latency.count[latency_bucket(400_000_000)] = 1.into();
+        let mut later = earlier;
+        later.time_ns = 4.into();
+        later.write_latency.count[latency_bucket(50_000_000)] = 3.into();
+        let since = Counters::new(&later).since(&Counters::new(&earlier)).write_latency.percentiles();
+        assert!(since.count == 1 && (50.0..57.0).contains(&since.max), "{since:?}");
         let cumulative = counts.write_latency.cumulative();
         assert!(cumulative.len() == 2 && (cumulative[0].1 - 0.98).abs() < 1e-9);
 
