@@ -725,6 +725,16 @@ mod tests {
     }
 
     #[test]
+    fn every_study_that_can_be_in_virtual_time_takes_sim() {
+        for name in ["doublewrite", "quota", "namespaces", "zoned", "filesystem", "cache", "oltp"] {
+            assert!(parse(&format!("{name} --sim")).is_ok(), "{name}");
+            assert!(parse(&format!("{name} --sim --live")).is_err(), "{name}");
+        }
+        // Real servers lose their power there.
+        assert!(parse("powercut --sim").is_err());
+    }
+
+    #[test]
     fn options_are_by_default_those_of_the_studies() {
         let debug = |options: &dyn std::fmt::Debug| format!("{options:?}");
         let Study::Doublewrite(options) = parse("doublewrite").unwrap() else { panic!() };

@@ -38,6 +38,15 @@ impl From<Path> for HostPath {
     }
 }
 
+/// `--sim` of studies that are in virtual time by themselves.
+#[derive(Args, Clone, Copy, Debug)]
+struct Sim {
+    /// In virtual time, as this study is by itself: every study that can be so takes it
+    #[arg(long)]
+    #[allow(dead_code, reason = "it asks for what is so anyway")]
+    sim: bool,
+}
+
 /// A storage controller.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 enum ControllerName {
@@ -113,9 +122,11 @@ impl From<FilesystemLive> for filesystem::Live {
 /// Options of `tranche study filesystem`.
 #[derive(Args, Clone, Debug)]
 pub struct Filesystem {
+    #[command(flatten)]
+    _sim: Sim,
     /// Run the real fio on ext4 and XFS over scaled drives in slow motion. Needs root, FUSE, loop devices and fio. Without it the study is in virtual
     /// time
-    #[arg(long, conflicts_with = "full")]
+    #[arg(long, conflicts_with_all = ["sim", "full"])]
     live: bool,
     #[command(flatten)]
     real: FilesystemLive,
@@ -195,6 +206,8 @@ impl From<CachePart> for cache::Part {
 /// Options of `tranche study cache`.
 #[derive(Args, Clone, Debug)]
 pub struct Cache {
+    #[command(flatten)]
+    _sim: Sim,
     /// What is done
     #[arg(long, value_delimiter = ',', default_value = "modes,chunks,warming", value_name = "NAME,…")]
     parts: Vec<CachePart>,
@@ -278,9 +291,11 @@ impl From<OltpLive> for oltp::Live {
 /// Options of `tranche study oltp`.
 #[derive(Args, Clone, Debug)]
 pub struct Oltp {
+    #[command(flatten)]
+    _sim: Sim,
     /// Run MariaDB under sysbench on scaled drives in slow motion, and on a live cache tier. Needs root, FUSE, loop devices, MariaDB and sysbench. Without
     /// it the study is in virtual time
-    #[arg(long)]
+    #[arg(long, conflicts_with_all = ["sim"])]
     live: bool,
     #[command(flatten)]
     real: OltpLive,
