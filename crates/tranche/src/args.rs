@@ -618,7 +618,8 @@ pub enum Profile {
     ///
     /// A drive with a data sheet ([datasheet] in its TOML, docs/drive-toml.md) is measured in virtual time: its sequential
     /// figures after it was written once in order, the others after it was then written at random until its write
-    /// amplification was steady. The command fails if a figure is off by more than 10 %.
+    /// amplification was steady. The command fails (exit code 5) if a figure is off by more than 10 %. Without a data sheet
+    /// nothing is measured. The command says so and succeeds.
     ///
     /// With --disksim and --trace it compares a model of a hard disk with measured requests of the real one (docs/disks.md).
     Check {

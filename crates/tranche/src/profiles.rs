@@ -69,6 +69,9 @@ struct CheckedTier {
     policy: String,
 }
 
+/// What is said of a drive without a data sheet.
+const NO_DATASHEET: &str = "nothing was measured: the TOML has no [datasheet], which says how fast the drive should be (docs/drive-toml.md)";
+
 /// `tranche profile`.
 pub fn profile(command: &Profile, output: Output) -> Result<()> {
     match command {
@@ -105,7 +108,8 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
             if *dry_run || config.data_sheet.is_none() {
                 return match output {
                     Output::Json => print_json(&checked),
-                    Output::Text => print_text(&text(&checked)),
+                    Output::Text if *dry_run => print_text(&text(&checked)),
+                    Output::Text => print_text(&format!("{}\n{NO_DATASHEET}", text(&checked))),
                 };
             }
             let settings = Settings { full: *full, seed: *seed };

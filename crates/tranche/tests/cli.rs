@@ -472,6 +472,9 @@ fn a_profile_is_held_against_its_data_sheet() {
     assert_eq!(sheet["figures"][0]["figure"], "sequential_write");
     assert_eq!(sheet["figures"][0]["unit"], "bytes_per_second");
     assert_eq!(sheet["figures"][0]["within"], true, "{sheet}");
+    // Without a data sheet the drive is described, and that is said.
+    assert!(out(&["profile", "check", "default"]).ends_with("nothing was measured: the TOML has no [datasheet], which says how fast the drive should be (docs/drive-toml.md)\n"));
+    assert!(!out(&["profile", "check", "default", "--dry-run"]).contains("measured"));
     // A data sheet that the drive does not meet.
     let temp = tempfile::tempdir().unwrap();
     let wrong = at(temp.path(), "wrong.toml");
