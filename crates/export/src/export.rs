@@ -1,6 +1,7 @@
 //! A running export.
 
 use crate::backend::{Backend, DEFAULT_MODE, Follower};
+use crate::drive::Zones;
 use crate::drive::{Drive, Reports};
 use crate::error::ExportError;
 use crate::files::{Changes, File, ROOT};
@@ -66,8 +67,8 @@ pub struct Device {
     pub node: Option<PathBuf>,
     /// Size in bytes. Of a zoned namespace, what can be written in all its zones.
     pub bytes: u64,
-    /// Number of zones, if it is zoned.
-    pub zones: Option<u32>,
+    /// Its zones, if it is zoned.
+    pub zones: Option<Zones>,
     /// Bytes per logical block.
     pub block_size: u32,
     /// Whether writes are refused.
@@ -167,7 +168,7 @@ impl Export {
             file: self.shared.path(&file),
             node: loops.get(&file.ino).map(LoopDevice::node),
             bytes: file.namespace.bytes(),
-            zones: file.namespace.zones.map(|zones| zones.count),
+            zones: file.namespace.zones,
             block_size: file.namespace.block_size,
             read_only: file.namespace.read_only,
         };

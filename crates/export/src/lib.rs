@@ -60,6 +60,7 @@ mod tests;
 
 pub use attached::{Attached, HOST_NQN};
 pub use backend::{Backend, DEFAULT_MODE};
+pub use drive::Zones;
 pub use errno::errno;
 pub use error::ExportError;
 pub use export::{Device, Export, FuseTransport, Options};

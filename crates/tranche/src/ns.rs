@@ -5,7 +5,7 @@ use crate::connect::{Connected, connect, hostnqn};
 use crate::options::{Output, Target};
 use crate::refusal::{about, locked};
 use crate::table::table;
-use crate::{print_json, print_text, zone_shape};
+use crate::{print_json, print_text, tell, zone_shape};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
 use host::{namespace_create, view};
@@ -19,18 +19,35 @@ use units::format_size;
 /// So often controllers may leave while a namespace is attached or detached.
 const ATTEMPTS: u32 = 100;
 
+/// Controllers that a message names.
+const NAMED: usize = 8;
+
 /// Deleting a namespace that other hosts have attached takes --force. What cannot be known is not asked for.
 fn refuse_attached(host: &mut Connected, nsid: u32) -> Result<()> {
     let own = host.cntlid();
-    let others =
-        host.namespace_controllers(nsid).unwrap_or_default().into_iter().filter(|id| *id != own).count();
-    if others > 0 {
-        bail!(
-            "namespace {nsid} is attached to other controllers ({others}), whose hosts would lose it: detach it first, or give \
-             --force"
-        );
+    let mut others = host.namespace_controllers(nsid).unwrap_or_default();
+    others.retain(|id| *id != own);
+    if others.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    let hosts = host.controllers_and_hosts().unwrap_or_default();
+    let named = |id: &u16| {
+        let of = hosts.iter().find(|(other, _)| other == id).map(|(_, nqn)| nqn.to_string());
+        match of {
+            Some(nqn) if nqn == export::HOST_NQN => {
+                format!("{id} (the drive's own, for block files, NBD and ublk)")
+            }
+            Some(nqn) => format!("{id} ({nqn})"),
+            None => id.to_string(),
+        }
+    };
+    let named: Vec<String> = others.iter().take(NAMED).map(named).collect();
+    let more = others.len().saturating_sub(NAMED);
+    bail!(
+        "namespace {nsid} is attached to other controllers, whose hosts would lose it: {}{}. Detach it first, or give --force",
+        named.join(", "),
+        if more > 0 { format!(" and {more} more") } else { String::new() }
+    )
 }
 
 /// The controllers that an attachment means.
@@ -182,6 +199,9 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
                     format!("namespace {nsid} is there, but not attached (`tranche ns attach {nsid}`)")
                 })?;
             }
+            if zoned.is_some() && output == Output::Text {
+                say_zones(&mut host, nsid);
+            }
             match output {
                 Output::Json => print_json(&json!({ "nsid": nsid, "controllers": to })),
                 Output::Text => print_text(&nsid.to_string()),
@@ -230,6 +250,17 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             about(&mut host, *nsid, formatted)?;
             done(output, *nsid, "formatted")
         }
+    }
+}
+
+/// Says how much of a new zoned namespace can be written, beside its size. Standard output has the number alone, for scripts.
+fn say_zones(host: &mut Connected, nsid: u32) {
+    // It is there, whatever the drive says of it now.
+    let Ok(ns) = host.identify_allocated(nsid) else { return };
+    let Ok(zoned) = host.zoned_among(&[nsid]) else { return };
+    let shape = zoned.iter().find(|(id, _)| *id == nsid);
+    if let Some(shape) = shape.and_then(|(_, zoned)| zone_shape::Shape::of(&ns, zoned)) {
+        tell!("namespace {nsid}: {}", shape.usable());
     }
 }
 

@@ -353,8 +353,12 @@ fn export(options: &Serve, dir: &Path, backend: &Arc<Backend>) -> Result<Export>
     for device in export.devices().into_iter().filter(|_| !progress::is_silent()) {
         let node = device.node.as_ref().map(|n| format!(", {}", n.display())).unwrap_or_default();
         let size = units::format_size(device.bytes);
-        let zones = device.zones.map(|zones| format!(" in {zones} zones")).unwrap_or_default();
-        tell!("{}{node}: {size}{zones}, blocks of {}", device.file.display(), device.block_size);
+        let block = u64::from(device.block_size);
+        let zones = device.zones.map(|zones| {
+            let whole = u64::from(zones.count).saturating_mul(zones.size).saturating_mul(block);
+            format!(" usable of {} in {} zones", units::format_size(whole), zones.count)
+        });
+        tell!("{}{node}: {size}{}, blocks of {block}", device.file.display(), zones.unwrap_or_default());
     }
     Ok(export)
 }

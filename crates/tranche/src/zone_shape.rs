@@ -70,6 +70,18 @@ impl fmt::Display for Shape {
     }
 }
 
+impl Shape {
+    /// What there is beside the size of the namespace: less of it can be written where a zone holds less than lies between two of them.
+    pub fn usable(&self) -> String {
+        let all = |each: u64| format_size(each.saturating_mul(self.count));
+        let (size, usable) = (all(self.size), all(self.capacity));
+        match self.size == self.capacity {
+            true => format!("{self}, all of which can be written"),
+            false => format!("{self}, {} of each writable: {usable} of {size}", format_size(self.capacity)),
+        }
+    }
+}
+
 /// What there is to say of Zone Random Write Areas.
 fn areas(ns: &IdentifyNamespace, zoned: &ZonedNamespace) -> String {
     let (zones, block) = (zoned.zrwa_resources(), ns.format().data_bytes().unwrap_or(0));

@@ -243,7 +243,7 @@ fn a_zoned_namespace_is_a_directory_and_no_loop_device(rings: bool) {
     assert_eq!(std::fs::metadata(&zone).unwrap().len(), 5 << 16);
     served.signal("TERM");
     let said = served.rest();
-    assert!(said.contains("nvme0n2: 48MiB in 8 zones, blocks of 4096"), "{said}");
+    assert!(said.contains("nvme0n2: 48MiB usable of 64MiB in 8 zones, blocks of 4096"), "{said}");
     assert!(said.contains("no loop device") && !attached_in(&files), "{said}");
     assert!(served.child.wait().unwrap().success());
 }

@@ -55,6 +55,25 @@ fn tranche(served: &Served, args: &[&str]) {
 }
 
 #[test]
+fn a_deletion_is_refused_with_the_name_of_who_has_the_namespace() {
+    let dir = tempfile::tempdir().unwrap();
+    let served = serve(dir.path(), &[]);
+    let on = &served.tcp()[0];
+    let delete = |more: &[&str]| {
+        Command::new(TRANCHE).args(["ns", "delete", "2", "--on", on]).args(more).output().unwrap()
+    };
+    let refused = delete(&[]);
+    let said = String::from_utf8_lossy(&refused.stderr).into_owned();
+    assert!(!refused.status.success());
+    assert!(
+        said.contains(" (the drive's own, for block files, NBD and ublk). Detach it first, or give --force"),
+        "{said}"
+    );
+    tranche(&served, &["ns", "detach", "2"]);
+    assert!(delete(&[]).status.success());
+}
+
+#[test]
 fn libnbd_sees_the_exports_and_copies_them() {
     if !there("libnbd_sees_the_exports_and_copies_them", &["nbdinfo", "nbdcopy"]) {
         return;

@@ -161,7 +161,12 @@ fn a_zoned_namespace_is_made_and_shown() {
     );
     drive.bad(2, &zoned(&["8MiB", "--max-open", "3"]), "--zoned");
     drive.bad(4, &zoned(&["8MiB", "--zoned", "--max-active", "1000"]), "--max-active asks for fewer");
-    let nsid = drive.good(&zoned(&["16MiB", "--zoned", "--max-active", "3", "--max-open", "2"]));
+    let made = drive.run(&zoned(&["16MiB", "--zoned", "--max-active", "3", "--max-open", "2"]), &[]);
+    assert!(made.status.success(), "{}", text(&made.stderr));
+    let nsid = text(&made.stdout).trim_end().to_owned();
+    // Standard output has the number alone, for scripts.
+    let usable = format!("namespace {nsid}: 8 of 2MiB, 1536KiB of each writable: 12MiB of 16MiB");
+    assert_eq!(text(&made.stderr).trim_end(), usable);
     let listed = drive.good(&["ns", "list"]);
     assert!(listed.contains("Zones") && listed.contains("8 of 2MiB"), "{listed}");
     let listed = drive.json(&["ns", "list"]);

@@ -265,7 +265,7 @@ fn zones(options: &Options, space: &Space) -> Result<Option<ZoneGeometry>, Strin
         return match (wanted.zoned, space.zones) {
             (true, _) => {
                 Err("zonemode=zbd, but the namespace has no zones: leave zonemode out, or run the job on a \
-                              zoned namespace (tranche ns create --zoned)"
+                              zoned namespace (docs/howto/zones.md)"
                     .to_owned())
             }
             (false, Some(_)) if writes || trims => {
