@@ -3,7 +3,7 @@
 use crate::progress;
 use anyhow::{Context, Result};
 use clap::Args;
-use lab::advise::{Advice, Measure, Server};
+use lab::advise::{Advice, Layout, Measure, Server};
 use lab::sim::usual_cache;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -40,6 +40,16 @@ pub struct Options {
     /// Processors of the server
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
     processors: u32,
+    /// Layouts that are simulated beside what is configured [default: those of the server alone on the drive].
+    /// quota: beside a neighbour on the same drive, without a quota and with one
+    #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
+    layouts: Vec<Layout>,
+    /// With the layout quota: jobs of fio that the neighbour does, again and again [default: it writes in order, as fast as it can]
+    #[arg(long, value_name = "JOB.FIO")]
+    neighbour: Option<PathBuf>,
+    /// With the layout quota: what the neighbour may write in a second, and read [default: a tenth of what the drive's chips can program]
+    #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
+    neighbour_quota: Option<u64>,
     /// Measured time of each simulation, in virtual time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_seconds::<u64>)]
     seconds: u64,
@@ -118,6 +128,9 @@ pub fn advise(options: &Options) -> Result<lab::Findings<Advice>> {
         dataset: options.dataset,
         connections: options.connections,
         processors: options.processors,
+        layouts: options.layouts.clone(),
+        neighbour: options.neighbour.clone(),
+        neighbour_quota: options.neighbour_quota,
         seconds: options.seconds,
         warmup: options.warmup,
         seeds: options.seeds,

@@ -60,7 +60,7 @@ fn a_configuration_is_read_and_layouts_are_simulated() {
     for words in [
         "innodb_doublewrite_dir",
         "Not simulated:",
-        "- zones:",
+        "- quota: it was not asked for",
         "tranche study doublewrite --live",
         "capacitors",
     ] {
@@ -108,6 +108,22 @@ fn a_configuration_of_postgresql_is_read_and_layouts_are_simulated() {
 }
 
 #[test]
+fn layouts_are_named_and_a_neighbour_is_simulated() {
+    let dir = directory();
+    let args = ["my.cnf", "--layouts", "quota", "--dataset", "256MiB", "--neighbour-quota", "5MB/s"];
+    let output = advise(dir.path(), &[&args[..], &SHORT[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for name in ["configured  ", "neighbour  ", "quota  "] {
+        assert!(said.lines().any(|line| line.starts_with(name)), "{name}: {said}");
+    }
+    assert!(!said.lines().any(|line| line.starts_with("dram  ")), "{said}");
+    for words in ["For comparison:", "with a quota of 5.00 MB/s", "- dram: it was not asked for: --layouts dram"] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn mistakes_are_told_with_their_place() {
     let dir = directory();
     let refused = |args: &[&str], code: i32| {
@@ -124,6 +140,9 @@ fn mistakes_are_told_with_their_place() {
     assert!(refused(&["my.cnf", "--recording", "none"], 1).contains("none"));
     assert!(refused(&["my.cnf", "--sample", "1s", "--recording", "x"], 2).contains("cannot be used with"));
     assert!(refused(&["my.cnf", "--server", "mysql-5.6"], 2).contains("8.0 and later"));
+    assert!(refused(&["my.cnf", "--layouts", "quta"], 2).contains("did you mean quota?"));
+    assert!(refused(&["my.cnf", "--layouts", "wal"], 1).contains("wal is no layout of MySQL"));
+    assert!(refused(&["my.cnf", "--neighbour", "none.fio"], 1).contains("cannot read none.fio"));
     assert!(refused(&["my.cnf", "--dataset", "1TiB"], 1).contains("does not fit"));
     std::fs::write(dir.path().join("postgresql.conf"), "port = 5432\nshared_buffers = 1G\n").unwrap();
     let wrong = refused(&["postgresql.conf"], 1);

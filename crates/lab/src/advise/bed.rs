@@ -1,23 +1,23 @@
 //! The simulated drive with the modelled server on it: one layout, one seed.
 //!
-//! The drive has the profile's chips with shorter blocks ([`run::Config::shortened`]), so that its garbage collection is steady within seconds of virtual time. The
-//! server's buffer pool, its database and its log are made smaller together where they are large.
-//!
-//! A load that depends on how long ago the last checkpoint began is measured over whole checkpoints, from the begin of one to the begin of another.
+//! The server's buffer pool, its database and its log are made smaller together where they are large.
 
 use anyhow::{Context, Result, bail, ensure};
 use host::Host;
+use nvme::quota::{Quota, QuotaKind};
 use run::{
     Precondition,
     sim::{Actors, Contents, Nanos, Sim, SimTransport},
 };
-use workload::innodb::Volume;
+use workload::{Actor, Next, fio::Prompt, innodb::Volume};
 
 use super::{
-    drive::Drive,
-    family::{Database, Done, Model},
+    course::{Course, Stage, Window},
+    family::{Database, Model},
+    ground::{Ground, Guest},
     layouts::Arrangement,
     load::Load,
+    simulate::Figure,
 };
 use crate::{
     control::Cancel,
@@ -26,15 +26,9 @@ use crate::{
     sim::Cache,
 };
 
-const SECOND: u64 = 1_000_000_000;
-/// Bytes that the shortened drive offers at least.
-const SHORT: u64 = 16 << 30;
-/// Bytes of the drive that the database takes at least, if there is so much: otherwise its pages and logs would be overwritten in the write buffer.
-const LEAST: u64 = 8 << 30;
-/// A simulation of whole checkpoints looks in such steps whether another has begun.
-const STEP: u64 = SECOND / 10;
-/// It waits for the begin of a checkpoint for so many times the measured time at most.
-const LONGEST: u64 = 6;
+/// Host NQNs of the server and of a neighbour.
+const SERVER: &str = "nqn.2026-11.io.tranche:advise";
+const NEIGHBOUR: &str = "nqn.2026-11.io.tranche:neighbour";
 
 /// What was measured.
 #[derive(Clone, Debug)]
@@ -55,15 +49,63 @@ pub struct Measured {
     pub drift: f64,
     /// Whole checkpoints that the window consists of, if the load depends on them; 0: one took too long.
     pub cycles: Option<u64>,
+    /// Figures that only some layouts have.
+    pub more: Vec<(Figure, f64)>,
 }
 
 /// A drive with the server's host connected to it.
 pub struct Bed {
     sim: Sim,
     host: Host<SimTransport>,
+    ground: Ground,
     volumes: [Volume; 2],
-    nsids: &'static [u32],
-    full: u64,
+}
+
+/// Who uses the drive.
+enum User {
+    Server(Box<dyn Model>),
+    Neighbour(Box<Prompt>),
+}
+
+impl Actor for User {
+    fn next(&mut self, now: u64) -> Next {
+        match self {
+            Self::Server(model) => model.next(now),
+            Self::Neighbour(job) => job.next(now),
+        }
+    }
+
+    fn completed(&mut self, now: u64, tag: u32, ok: bool) {
+        match self {
+            Self::Server(model) => model.completed(now, tag, ok),
+            Self::Neighbour(job) => job.completed(now, tag, ok),
+        }
+    }
+}
+
+/// Users on queues of the drive; the server is the first.
+struct Queues {
+    actors: Actors<User>,
+}
+
+impl Stage for Queues {
+    fn run(&mut self, until: Nanos) {
+        self.actors.run(until, |_| false);
+    }
+
+    fn model(&self) -> &dyn Model {
+        match self.actors.actor(0) {
+            User::Server(model) => &**model,
+            User::Neighbour(_) => unreachable!("the server is the first"),
+        }
+    }
+
+    fn model_mut(&mut self) -> &mut dyn Model {
+        match self.actors.actor_mut(0) {
+            User::Server(model) => &mut **model,
+            User::Neighbour(_) => unreachable!("the server is the first"),
+        }
+    }
 }
 
 impl Bed {
@@ -71,49 +113,44 @@ impl Bed {
     ///
     /// # Errors
     /// The drive cannot be so; an interruption.
-    pub fn new(
-        drive: &Drive,
-        database: &dyn Database,
-        atomic: bool,
-        cache: &Cache,
-        cancel: &Cancel,
-    ) -> Result<Self> {
-        let whole = drive.config(atomic.then(|| database.page()), database.memory())?;
-        let full = whole.namespaces.first().context("the drive has no namespace")?.bytes;
-        let config = whole.shortened(SHORT).unwrap_or(whole);
+    pub fn new(ground: Ground, cache: &Cache, cancel: &Cancel) -> Result<Self> {
+        let config = ground.config.clone();
         let made =
             cache.drive(config, Contents::None, Precondition::Steady, 1, &mut |_| !cancel.is_cancelled());
         cancel.check()?;
         let (sim, _) = made?;
-        let mut host = sim.host("nqn.2026-11.io.tranche:advise").context("connecting to the drive")?;
+        let mut host = sim.host(SERVER).context("connecting to the drive")?;
         let mut volume = |nsid| -> Result<Volume> {
             let namespace = host.namespace(nsid)?;
             Ok(Volume { blocks: namespace.blocks, block_bytes: namespace.block_size })
         };
         let data = volume(1)?;
-        let (memory, nsids): (_, &[u32]) = if atomic { (data, &[1]) } else { (volume(2)?, &[1, 2]) };
-        Ok(Self { sim, host, volumes: [data, memory], nsids, full })
-    }
-
-    /// The part of the drive that the database is on: as large beside it as it is beside the whole drive, but not too small.
-    fn data(&self, dataset: u64) -> Volume {
-        let [data, _] = self.volumes;
-        let room = data.blocks.saturating_mul(data.block_bytes.into());
-        // A tenth more for logs.
-        let wanted = u128::from(dataset) * 11 / 10;
-        let share = u128::from(room) * wanted / u128::from(self.full.max(1));
-        let bytes = u64::try_from(share).unwrap_or(u64::MAX).max(LEAST).min(room);
-        Volume { blocks: bytes / u64::from(data.block_bytes), ..data }
+        let beside = ground.nsids.get(1).map(|&nsid| volume(nsid)).transpose()?.unwrap_or(data);
+        let data = Volume { blocks: data.blocks.min(ground.data / u64::from(data.block_bytes)), ..data };
+        if let Some(Guest { nsid, quota: Some(rate), .. }) = ground.neighbour {
+            let mut quota = Quota::unlimited();
+            quota.set_limit(QuotaKind::ReadBandwidth, Some(rate));
+            quota.set_limit(QuotaKind::WriteBandwidth, Some(rate));
+            host.set_quota(nsid, &quota, false)?;
+        }
+        Ok(Self { sim, host, ground, volumes: [data, beside] })
     }
 
     fn counters(&mut self) -> Result<Vec<NamespaceCounts>> {
         let mut all = Vec::new();
-        for &nsid in self.nsids {
+        for &nsid in self.ground.nsids {
             let medium = if nsid == 1 { "nand" } else { "dram" };
             let counted = Counters::read(&mut self.host, nsid)?;
             all.push(NamespaceCounts { nsid, medium: medium.into(), counted, ..NamespaceCounts::default() });
         }
         Ok(all)
+    }
+
+    /// What the neighbour has written and read, if there is one.
+    fn moved(&mut self) -> Result<Option<u64>> {
+        let Some(guest) = &self.ground.neighbour else { return Ok(None) };
+        let counted = Counters::read(&mut self.host, guest.nsid)?;
+        Ok(Some(counted.host_bytes_written + counted.host_bytes_read))
     }
 
     /// Runs the load, and measures it after its warm-up. The drive stays as that leaves it.
@@ -128,128 +165,40 @@ impl Bed {
         seed: u64,
         cancel: &Cancel,
     ) -> Result<Measured> {
-        ensure!(!arrangement.memory || self.nsids.len() > 1, "the drive has no DRAM namespace");
-        let volumes = [self.data(load.dataset), self.volumes[1]];
-        let model = database.model(load, arrangement, volumes, seed)?;
-        let mut actors: Actors<Box<dyn Model>> = self.sim.actors();
-        let at = actors.add_over(&mut self.host, self.nsids, model)?;
-        let mut course = Course {
-            begin: self.sim.now(),
-            passed: 0,
-            longest: load.seconds * LONGEST * SECOND,
-            actors: &mut actors,
-            at,
-            cancel,
-        };
-        let mut done = course.step(load.warmup * SECOND)?;
-        if done.cycles.is_some() {
-            done = course.next_cycle()?;
+        ensure!(!arrangement.memory || self.ground.nsids.len() > 1, "the drive has no DRAM namespace");
+        let model = database.model(load, arrangement, self.volumes, seed)?;
+        let mut actors = self.sim.actors();
+        actors.add_over(&mut self.host, self.ground.nsids, User::Server(model))?;
+        if let Some(guest) = &self.ground.neighbour {
+            let mut host = self.sim.host(NEIGHBOUR).context("connecting to the drive")?;
+            for job in guest.load.actors(&mut host, guest.nsid, seed)? {
+                actors.add(&mut host, guest.nsid, User::Neighbour(Box::new(job)))?;
+            }
         }
-        course.actors.actor_mut(at).forget_latencies();
-        let before = (self.counters()?, done);
-        let window = match done.cycles {
-            None => course.halves(load.seconds, &done)?,
-            Some(_) => course.cycles(load.seconds, &done)?,
-        };
-        let after = self.counters()?;
-        let commits = actors.actor(at).commits();
+        let mut stage = Queues { actors };
+        let mut course = Course::new(&mut stage, self.sim.now(), load, cancel);
+        let done = course.warm(load.warmup)?;
+        let before = (self.counters()?, self.moved()?);
+        let window = course.window(load.seconds, done)?;
+        let after = (self.counters()?, self.moved()?);
+        let commits = stage.model().commits();
         let commit =
             (database.waits_at_commit() && !commits.is_empty()).then(|| Percentiles::of(commits, 1e3));
-        actors.actor_mut(at).stop();
-        actors.run(Nanos::MAX, |_| false);
-        measured(&before, &after, &window, commit)
-    }
-}
-
-/// A simulation on its way.
-struct Course<'a> {
-    begin: Nanos,
-    /// Nanoseconds since then.
-    passed: u64,
-    /// It waits for a checkpoint for so many of them at most.
-    longest: u64,
-    actors: &'a mut Actors<Box<dyn Model>>,
-    at: usize,
-    cancel: &'a Cancel,
-}
-
-/// What happened in the measured time.
-struct Window {
-    last: Done,
-    seconds: f64,
-    drift: f64,
-    cycles: Option<u64>,
-}
-
-impl Course<'_> {
-    /// Lets so much time pass; what the model has done by then.
-    fn step(&mut self, time: u64) -> Result<Done> {
-        let end = self.passed + time;
-        while self.passed < end {
-            self.passed = (self.passed + SECOND).min(end);
-            self.actors.run(self.begin + Nanos(self.passed), |_| false);
-            self.cancel.check()?;
+        stage.model_mut().stop();
+        // A neighbour does not end by itself.
+        let neighbour = self.ground.neighbour.is_some();
+        stage.actors.run(Nanos::MAX, |_| neighbour);
+        let mut measured = measured(&before.0, &after.0, &window, commit)?;
+        if let (Some(before), Some(after)) = (before.1, after.1) {
+            let rate = after.saturating_sub(before) as f64 / window.seconds;
+            measured.more.push((Figure::Neighbour, rate));
         }
-        let done = self.actors.actor(self.at).done();
-        ensure!(done.failed == 0, "{} commands failed", done.failed);
-        Ok(done)
-    }
-
-    /// Goes on until another checkpoint begins, or for too long.
-    fn next_cycle(&mut self) -> Result<Done> {
-        let (first, end) = (self.step(0)?, self.passed + self.longest);
-        loop {
-            let done = self.step(STEP)?;
-            if done.cycles != first.cycles || self.passed >= end {
-                return Ok(done);
-            }
-        }
-    }
-
-    /// So many seconds.
-    fn halves(&mut self, seconds: u64, before: &Done) -> Result<Window> {
-        let half = seconds / 2;
-        let middle = self.step(half * SECOND)?;
-        let last = self.step((seconds - half) * SECOND)?;
-        let first = (middle.transactions - before.transactions) as f64;
-        let second = (last.transactions - middle.transactions) as f64;
-        let rates = (first / (half.max(1) as f64), second / (seconds - half).max(1) as f64);
-        let drift = if half == 0 { 0.0 } else { (rates.1 / rates.0.max(1e-9) - 1.0) * 100.0 };
-        Ok(Window { last, seconds: seconds as f64, drift, cycles: None })
-    }
-
-    /// As many whole checkpoints as take so many seconds or more. The drift is that of the later half of them from the other. Where one takes too long, there
-    /// are none.
-    fn cycles(&mut self, seconds: u64, before: &Done) -> Result<Window> {
-        let mut marks = vec![(self.passed, *before)];
-        let rate = |marks: &[(u64, Done)], from: usize, to: usize| {
-            let (from, to) = (marks[from], marks[to]);
-            (to.1.transactions - from.1.transactions) as f64 / ((to.0 - from.0).max(1) as f64)
-        };
-        loop {
-            let last = self.next_cycle()?;
-            let is_whole = last.cycles != marks[marks.len() - 1].1.cycles;
-            marks.push((self.passed, last));
-            let time = self.passed - marks[0].0;
-            if is_whole && time < seconds * SECOND {
-                continue;
-            }
-            let count = marks.len() - 1;
-            let drift = match count {
-                1 => 0.0,
-                _ => {
-                    let (early, late) = (rate(&marks, 0, count / 2), rate(&marks, count / 2, count));
-                    (late / early.max(1e-18) - 1.0) * 100.0
-                }
-            };
-            let cycles = Some(if is_whole { count as u64 } else { 0 });
-            return Ok(Window { last, seconds: time as f64 / 1e9, drift, cycles });
-        }
+        Ok(measured)
     }
 }
 
 fn measured(
-    before: &(Vec<NamespaceCounts>, Done),
+    before: &[NamespaceCounts],
     after: &[NamespaceCounts],
     window: &Window,
     commit: Option<Percentiles>,
@@ -258,8 +207,9 @@ fn measured(
         counted: after.counted.since(&before.counted),
         ..after.clone()
     };
-    let namespaces: Vec<_> = before.0.iter().zip(after).map(since).collect();
-    let (transactions, seconds) = ((window.last.transactions - before.1.transactions) as f64, window.seconds);
+    let namespaces: Vec<_> = before.iter().zip(after).map(since).collect();
+    let (transactions, seconds) =
+        ((window.last.transactions - window.first.transactions) as f64, window.seconds);
     if transactions < 1.0 {
         bail!("no transaction ended in {seconds} s");
     }
@@ -273,5 +223,6 @@ fn measured(
         written: all.host_bytes_written as f64 / seconds,
         drift: window.drift,
         cycles: window.cycles,
+        more: Vec::new(),
     })
 }

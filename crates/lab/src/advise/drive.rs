@@ -6,6 +6,15 @@ use toml::{Table, Value};
 
 use crate::doublewrite::{Variant, sim::drive as study_drive};
 
+/// What a simulated drive has beside the namespace of the data.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Beside {
+    /// Nothing.
+    Nothing,
+    /// A namespace of so many bytes in memory.
+    Memory(u64),
+}
+
 /// The drive that is modelled.
 #[derive(Clone, Debug)]
 pub struct Drive {
@@ -18,12 +27,17 @@ pub struct Drive {
 }
 
 impl Drive {
-    /// The drive of a layout: one that writes so many bytes atomically, or one with a namespace of so many bytes in memory. All else is the same.
+    /// The drive of a layout, which may write so many bytes atomically. All else is the same.
     ///
     /// # Errors
     /// It has no NAND, or cannot be as its TOML says.
-    pub fn config(&self, atomic: Option<u64>, memory: u64) -> Result<Config> {
-        let variant = if atomic.is_some() { Variant::Atomic } else { Variant::Dram };
+    pub fn config(&self, atomic: Option<u64>, beside: Beside) -> Result<Config> {
+        let memory = if let Beside::Memory(bytes) = beside { bytes } else { 0 };
+        let variant = match (atomic, beside) {
+            (Some(_), _) => Variant::Atomic,
+            (None, Beside::Memory(_)) => Variant::Dram,
+            (None, _) => Variant::Nand,
+        };
         let mut table = study_drive::toml(&self.profile, variant, &self.name)?;
         if let Some(bytes) = atomic {
             let drive =
@@ -52,7 +66,7 @@ impl Drive {
     /// # Errors
     /// Like [`Drive::config`].
     pub fn sizes(&self) -> Result<(u64, Option<u128>)> {
-        let config = self.config(None, 1 << 20)?;
+        let config = self.config(None, Beside::Memory(1 << 20))?;
         let raw = config.ftl.sets.first().context("the drive has no NVM Set")?.properties().raw_pages;
         let sets = self.profile.get("set").and_then(Value::as_array);
         let cycles = sets.and_then(|sets| sets.first()?.get("rated_cycles")?.as_integer());
@@ -62,11 +76,24 @@ impl Drive {
         Ok((config.namespaces.first().context("the drive has no namespace")?.bytes, endurance))
     }
 
+    /// Bytes of memory that namespaces can have.
+    pub fn memory(&self) -> u64 {
+        let text = toml::to_string(&self.profile).unwrap_or_default();
+        let Ok(config) = Config::from_toml(&text) else { return 0 };
+        let memory =
+            config.ftl.sets.iter().filter(|set| ["dram", "pmem"].contains(&set.properties().media.name()));
+        memory.map(|set| u64::from(set.capacity_pages()) * 4096).sum()
+    }
+
+    /// What it writes atomically, as its TOML says it.
+    pub fn atomic_write(&self) -> &str {
+        let drive = self.profile.get("drive").and_then(Value::as_table);
+        drive.and_then(|drive| drive.get("atomic_write")?.as_str()).unwrap_or("4KiB")
+    }
+
     /// Whether so many bytes are written atomically.
     pub fn is_atomic(&self, page: u64) -> bool {
-        let drive = self.profile.get("drive").and_then(Value::as_table);
-        let unit = drive.and_then(|drive| drive.get("atomic_write")?.as_str());
-        unit.and_then(|unit| units::parse_size(unit).ok()).is_some_and(|unit| unit >= page)
+        units::parse_size(self.atomic_write()).is_ok_and(|unit| unit >= page)
     }
 
     /// Whether memory keeps its content in a power cut.

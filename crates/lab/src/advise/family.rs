@@ -9,7 +9,7 @@ use workload::{Actor, innodb::Volume};
 
 use super::{
     drive::Drive,
-    layouts::{Arrangement, Excluded, Plan},
+    layouts::{Arrangement, Excluded, Layout, Plan},
     load::Load,
     server::Server,
     settings::Setting,
@@ -84,10 +84,13 @@ pub trait Database: Sync {
     /// How much smaller the server's memory, database and log are in the model.
     fn divisor(&self) -> u64;
 
-    /// The layouts that are simulated; what is configured is the first.
+    /// The layouts that there are for this family.
+    fn layouts(&self) -> &'static [Layout];
+
+    /// Layouts of this server alone on the drive, as far as they apply; what is configured is the first.
     fn plans(&self, drive: &Drive) -> Vec<Plan>;
 
-    /// What is not simulated, and why.
+    /// Of these layouts, what is not simulated, and why.
     fn excluded(&self, drive: &Drive) -> Vec<Excluded>;
 
     /// The model with its pool filled, on the namespaces of the data and of the memory.

@@ -6,13 +6,17 @@
 
 mod advice;
 mod bed;
+mod choose;
+mod course;
 mod detect;
 mod drive;
 mod family;
+mod ground;
 mod innodb;
 mod layouts;
 mod listing;
 mod load;
+mod neighbour;
 mod postgresql;
 mod rates;
 mod report;
@@ -27,13 +31,21 @@ use anyhow::{Result, bail, ensure};
 pub use self::{
     advice::{Advice, Loaded, Modelled, Recommendation},
     family::Row,
-    layouts::Excluded,
+    layouts::{Excluded, Layout},
     rates::Rates,
     server::Server,
-    simulate::Found,
+    simulate::{Figure, Found, More},
 };
 use self::{
-    bed::Bed, drive::Drive, family::Database, layouts::Arrangement, load::Load, rates::Kernel,
+    bed::Bed,
+    choose::{Chosen, choose},
+    drive::Drive,
+    family::Database,
+    ground::Extras,
+    layouts::Arrangement,
+    load::Load,
+    neighbour::Neighbour,
+    rates::Kernel,
     simulate::Setting,
 };
 use crate::{
@@ -73,6 +85,12 @@ pub struct Options {
     pub connections: Option<u32>,
     /// Processors of the server.
     pub processors: u32,
+    /// The layouts that are simulated beside what is configured; without any, those that are no extras ([`Layout::is_extra`]).
+    pub layouts: Vec<Layout>,
+    /// Jobs of fio that a neighbour does; without them it loads in bulk.
+    pub neighbour: Option<PathBuf>,
+    /// Bytes that a neighbour with a quota may write in a second, and read; without it a tenth of what the drive's chips can program.
+    pub neighbour_quota: Option<u64>,
     /// Measured seconds of each simulation.
     pub seconds: u64,
     /// Seconds before them.
@@ -145,14 +163,17 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
         warmup: options.warmup,
         seconds: options.seconds,
     };
-    let plans = database.plans(&drive);
-    let Some(first) = plans.first().map(|plan| plan.arrangement) else { bail!("there is no layout") };
+    let extras =
+        Extras { neighbour: Neighbour::new(options.neighbour.as_deref())?, quota: options.neighbour_quota };
+    let Chosen { plans, excluded } =
+        choose(database, read.server, &drive, dataset, &options.layouts, &extras)?;
+    let Some((first, ground)) = plans.first() else { bail!("there is no layout") };
     if let (Some(rates), None) = (&measured, options.connections) {
-        let mut bed = Bed::new(&drive, database, first.atomic, &cache, control.cancel())?;
-        load.connections = calibrate(&mut bed, database, &load, first, rates, options.seed, control)?;
+        let mut bed = Bed::new(ground.clone(), &cache, control.cancel())?;
+        let arrangement = first.arrangement;
+        load.connections = calibrate(&mut bed, database, &load, arrangement, rates, options.seed, control)?;
     }
-    let setting =
-        Setting { database, drive: &drive, load, seed: options.seed, seeds: options.seeds, cache: &cache };
+    let setting = Setting { database, load, seed: options.seed, seeds: options.seeds, cache: &cache };
     let runs = simulate::all(&setting, &plans, control)?;
     let Some(configured) = runs.first() else { bail!("there is no layout") };
     let of = |figure: &dyn Fn(&bed::Measured) -> f64| {
@@ -161,8 +182,10 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     let (tps, written) = (of(&|run| run.tps), of(&|run| run.written));
     // A measured load says how much work there is; the generic one runs without pause.
     let work = measured.as_ref().map_or(tps, |rates| tps * rates.written_bytes_per_second / written.max(1.0));
-    let found =
-        plans.iter().zip(&runs).map(|(plan, runs)| simulate::found(plan, runs, configured, endurance, work));
+    let found = plans
+        .iter()
+        .zip(&runs)
+        .map(|((plan, _), runs)| simulate::found(plan, runs, configured, endurance, work));
     let found = found.collect::<Result<Vec<_>>>()?;
     let loaded = Loaded {
         description: description(words.model, &load, measured.as_ref()),
@@ -185,7 +208,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     };
     let is_cut = |runs: &[bed::Measured]| runs.iter().any(|run| run.cycles == Some(0));
     let cut: Vec<_> =
-        plans.iter().zip(&runs).filter(|(_, runs)| is_cut(runs)).map(|(plan, _)| plan.name).collect();
+        plans.iter().zip(&runs).filter(|(_, runs)| is_cut(runs)).map(|((plan, _), _)| plan.name).collect();
     let uncertainty = report::uncertainty(database, &loaded, &modelled, &found, &cut);
     let advice = Advice {
         server: read.server.to_string(),
@@ -196,7 +219,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
         recommended: report::recommended(&found, report::is_light(&loaded)),
         load: loaded,
         drive: modelled,
-        excluded: database.excluded(&drive),
+        excluded,
         layouts: found,
         uncertainty,
     };

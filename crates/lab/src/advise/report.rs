@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use super::{
     advice::{Advice, Loaded, Modelled, Recommendation},
     family::Database,
-    simulate::Found,
+    simulate::{Found, More},
 };
 use crate::{
     figure::{show, show_size},
@@ -17,16 +17,18 @@ use crate::{
 const WORTH: f64 = 0.03;
 /// A model that writes so many times what was measured is heavier than the real load.
 const HEAVIER: f64 = 1.5;
+/// Processors of the published server, which the program takes where none are said.
+const PROCESSORS: u32 = 16;
 /// Throughput that moves by more than this within a window, in percent, is told.
 const MOVES: f64 = 10.0;
 
-/// What is recommended, the best first: the safe layouts whose throughput is higher with every seed, or whose writes are fewer without a loss of
+/// What is recommended: what can be done on this drive, the best first, and then what wants another. It is the safe layouts whose throughput is higher with every seed, or whose writes are fewer without a loss of
 /// throughput; and where what is configured is not safe, those that are. `light`: the real load is lighter than the model's, so that more throughput
 /// is of no use.
 pub fn recommended(found: &[Found], light: bool) -> Vec<Recommendation> {
     let Some((first, others)) = found.split_first() else { return Vec::new() };
     let mut good: Vec<(&Found, String)> = Vec::new();
-    for layout in others.iter().filter(|layout| layout.safe) {
+    for layout in others.iter().filter(|layout| layout.safe && layout.choice) {
         let (faster, fewer) = (layout.throughput_ratio, layout.nand_bytes_ratio);
         let mut reasons = Vec::new();
         if !first.safe {
@@ -42,7 +44,10 @@ pub fn recommended(found: &[Found], light: bool) -> Vec<Recommendation> {
             good.push((layout, reasons.join("; ")));
         }
     }
-    good.sort_by(|(a, _), (b, _)| b.throughput_ratio.median.total_cmp(&a.throughput_ratio.median));
+    good.sort_by(|(a, _), (b, _)| {
+        let faster = b.throughput_ratio.median.total_cmp(&a.throughput_ratio.median);
+        a.needs.is_some().cmp(&b.needs.is_some()).then(faster)
+    });
     good.into_iter().map(|(layout, why)| Recommendation { layout: layout.name, why }).collect()
 }
 
@@ -176,10 +181,14 @@ pub fn text(advice: &Advice, confirm: &str) -> String {
     let load = &advice.load;
     let _ = writeln!(
         out,
-        "\nLoad: {}; a database of {}, {} processors; {} s measured; seeds: {}.",
+        "\nLoad: {}; a database of {}, {} processors{}; {} s measured; seeds: {}.",
         load.description,
         show_size(load.dataset_bytes),
         load.processors,
+        match load.processors {
+            PROCESSORS => " (those of the published server: name yours with --processors)",
+            _ => "",
+        },
         load.seconds,
         load.seeds
     );
@@ -218,7 +227,10 @@ pub fn text(advice: &Advice, confirm: &str) -> String {
             let _ = writeln!(out, "Warning: {warning}");
         }
     }
-    out += "\nNot simulated:\n";
+    comparison(advice, &mut out);
+    if !advice.excluded.is_empty() {
+        out += "\nNot simulated:\n";
+    }
     for excluded in &advice.excluded {
         let _ = writeln!(out, "- {}: {}.", excluded.name, excluded.why);
     }
@@ -231,6 +243,33 @@ pub fn text(advice: &Advice, confirm: &str) -> String {
     out
 }
 
+/// Layouts that are there to be compared with: what they keep, and what they have beside.
+fn comparison(advice: &Advice, out: &mut String) {
+    let others: Vec<&Found> = advice.layouts.iter().filter(|layout| !layout.choice).collect();
+    if !others.is_empty() {
+        out.push_str("\nFor comparison:\n");
+    }
+    for layout in others {
+        let percent = |value: f64| format!("{} %", show(value * 100.0));
+        let kept = range(layout.throughput_ratio, percent);
+        let _ = write!(
+            out,
+            "- {}: {}\n  It has {kept} of the throughput of \"configured\"",
+            layout.name, layout.description
+        );
+        for More { figure, value } in &layout.more {
+            let _ = write!(out, "; {}: {}", figure.title(), range(*value, |value| figure.show(value)));
+        }
+        out.push_str(".\n");
+        for step in &layout.steps {
+            let _ = writeln!(out, "  - {}", step.replace('\n', "\n        "));
+        }
+        for warning in &layout.warnings {
+            let _ = writeln!(out, "  Warning: {warning}");
+        }
+    }
+}
+
 fn recommendation(advice: &Advice, out: &mut String) {
     if advice.recommended.is_empty() {
         let _ = writeln!(
@@ -241,14 +280,19 @@ fn recommendation(advice: &Advice, out: &mut String) {
         );
         return;
     }
-    out.push_str("\nRecommendation, the best first:\n");
+    out.push_str("\nRecommendation, the best that this drive can do first:\n");
     let mut above: Option<&Found> = None;
     for (number, recommended) in (1..).zip(&advice.recommended) {
         let Some(layout) = advice.layouts.iter().find(|layout| layout.name == recommended.layout) else {
             continue;
         };
         let _ = writeln!(out, "{number}. {}: {}\n   {}.", layout.name, layout.description, recommended.why);
-        if above.is_some_and(|above| layout.throughput_ratio.high >= above.throughput_ratio.low) {
+        if let Some(needs) = &layout.needs {
+            let _ = writeln!(out, "   It wants {needs}.");
+        }
+        let same = |above: &&Found| above.needs.is_some() == layout.needs.is_some();
+        if above.filter(same).is_some_and(|above| layout.throughput_ratio.high >= above.throughput_ratio.low)
+        {
             out.push_str("   Its throughput is as good as that of the one above: their ranges overlap.\n");
         }
         above = Some(layout);
@@ -275,6 +319,8 @@ mod tests {
             name,
             description: String::new(),
             safe,
+            choice: true,
+            needs: None,
             transactions_per_second: one,
             throughput_ratio: faster,
             commit_p99_ms: None,
@@ -284,6 +330,7 @@ mod tests {
             write_amplification: one,
             years: None,
             drift_percent: 0.0,
+            more: Vec::new(),
             warnings: Vec::new(),
             steps: Vec::new(),
         }
@@ -313,6 +360,15 @@ mod tests {
             found("c", false, fast(9.0), same),
         ];
         assert_eq!(names(true, all), ["b", "a"]);
+    }
+
+    #[test]
+    fn what_this_drive_can_do_comes_first() {
+        let (same, fast) = (spread(0.99, 1.0, 1.01), |by| spread(by, by, by));
+        let other = Found { needs: Some("another drive".into()), ..found("a", true, fast(1.9), same) };
+        let beside = Found { choice: false, ..found("b", true, fast(3.0), same) };
+        let all = vec![other, beside, found("c", true, fast(1.2), same), found("d", true, fast(1.3), same)];
+        assert_eq!(names(true, all), ["d", "c", "a"]);
     }
 
     #[test]

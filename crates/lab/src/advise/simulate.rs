@@ -5,8 +5,8 @@ use serde::Serialize;
 
 use super::{
     bed::{Bed, Measured},
-    drive::Drive,
     family::Database,
+    ground::Ground,
     layouts::Plan,
     load::Load,
 };
@@ -19,6 +19,39 @@ use crate::{
     sim::Cache,
 };
 
+/// A figure that only some layouts have.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Figure {
+    /// What the neighbour writes and reads, in bytes a second.
+    Neighbour,
+}
+
+impl Figure {
+    /// For the report.
+    pub fn title(self) -> &'static str {
+        match self {
+            Self::Neighbour => "the neighbour moves, MB/s",
+        }
+    }
+
+    /// A value for the report.
+    pub fn show(self, value: f64) -> String {
+        match self {
+            Self::Neighbour => show(value / 1e6),
+        }
+    }
+}
+
+/// Such a figure with its value.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+pub struct More {
+    /// Which.
+    pub figure: Figure,
+    /// Its value.
+    pub value: Spread,
+}
+
 /// What was found of a layout.
 #[derive(Clone, PartialEq, Debug, Serialize)]
 pub struct Found {
@@ -28,6 +61,10 @@ pub struct Found {
     pub description: String,
     /// Whether a power cut leaves no torn page that nothing mends.
     pub safe: bool,
+    /// Whether it is something to choose. Else it is there to be compared with: others are on the drive, or the drive is not all that there is.
+    pub choice: bool,
+    /// What it wants that this drive has not; none if it can be done on this drive.
+    pub needs: Option<String>,
     /// Transactions a second.
     pub transactions_per_second: Spread,
     /// The same over what is configured, of the same seeds.
@@ -46,6 +83,8 @@ pub struct Found {
     pub years: Option<Spread>,
     /// How far throughput still moved within the window at most, in percent.
     pub drift_percent: f64,
+    /// Figures that only some layouts have.
+    pub more: Vec<More>,
     /// What must hold for it.
     pub warnings: Vec<String>,
     /// How one gets there.
@@ -56,8 +95,6 @@ pub struct Found {
 pub struct Setting<'a> {
     /// The configuration.
     pub database: &'a dyn Database,
-    /// The drive.
-    pub drive: &'a Drive,
     /// The load.
     pub load: Load,
     /// The first seed.
@@ -68,19 +105,18 @@ pub struct Setting<'a> {
     pub cache: &'a Cache,
 }
 
-/// Simulates all layouts with all seeds; in the order of the layouts, by seed.
+/// Simulates all layouts, each on its ground, with all seeds; in the order of the layouts, by seed.
 ///
 /// # Errors
 /// A drive or database that cannot be, or an interruption.
-pub fn all(setting: &Setting<'_>, plans: &[Plan], control: &Control) -> Result<Vec<Vec<Measured>>> {
+pub fn all(setting: &Setting<'_>, plans: &[(Plan, Ground)], control: &Control) -> Result<Vec<Vec<Measured>>> {
     let pieces: Vec<(usize, u32)> =
         (0..setting.seeds).flat_map(|seed| (0..plans.len()).map(move |plan| (plan, seed))).collect();
     let progress = Steps::new(control, pieces.len() as u64);
     let done = parallel::map(control, &pieces, |&(plan, number)| -> Result<Measured> {
         control.check()?;
-        let plan = &plans[plan];
-        let atomic = plan.arrangement.atomic;
-        let mut bed = Bed::new(setting.drive, setting.database, atomic, setting.cache, control.cancel())?;
+        let (plan, ground) = &plans[plan];
+        let mut bed = Bed::new(ground.clone(), setting.cache, control.cancel())?;
         let seed = setting.seed.wrapping_add(u64::from(number));
         let measured = bed.run(setting.database, &setting.load, plan.arrangement, seed, control.cancel())?;
         let step = format!("{}, seed {seed}", plan.name);
@@ -127,11 +163,19 @@ pub fn found(
     };
     let commits: Option<Vec<f64>> = runs.iter().map(|run| Some(run.commit?.p99)).collect();
     let years: Option<Vec<f64>> = runs.iter().map(|run| years(endurance?, run.nand_bytes * work)).collect();
+    let more = runs.first().into_iter().flat_map(|run| &run.more).enumerate();
+    let more = more.filter_map(|(at, &(figure, _))| {
+        let values: Vec<f64> = runs.iter().filter_map(|run| Some(run.more.get(at)?.1)).collect();
+        Some(More { figure, value: Spread::of(&values)? })
+    });
+    let more: Vec<More> = more.collect();
     let figures = (|| {
         Some(Found {
             name: plan.name,
             description: plan.description.clone(),
             safe: plan.safe,
+            choice: plan.place.is_choice(),
+            needs: plan.needs.clone(),
             transactions_per_second: of(&|run| run.tps)?,
             throughput_ratio: over(&|run| run.tps)?,
             commit_p99_ms: commits.and_then(|values| Spread::of(&values)),
@@ -141,6 +185,7 @@ pub fn found(
             write_amplification: of(&|run| run.write_amplification)?,
             years: years.and_then(|values| Spread::of(&values)),
             drift_percent: runs.iter().map(|run| run.drift).max_by(|a, b| a.abs().total_cmp(&b.abs()))?,
+            more,
             warnings: plan.warnings.clone(),
             steps: plan.steps.clone(),
         })

@@ -4,6 +4,9 @@ use std::path::Path;
 
 use super::*;
 
+/// Layouts that are simulated only if they are asked for.
+const LEFT: usize = 1;
+
 /// A small drive with short blocks.
 const DRIVE: &str = r#"
 [drive]
@@ -40,6 +43,9 @@ fn options(dir: &Path, configuration: &str) -> Options {
         dataset: Some(1 << 30),
         connections: Some(16),
         processors: 8,
+        layouts: Vec::new(),
+        neighbour: None,
+        neighbour_quota: None,
         seconds: 2,
         warmup: 1,
         seeds: 2,
@@ -73,7 +79,7 @@ fn copies_in_memory_and_atomic_writes_are_simulated() {
         assert!(years(layout) > years(configured), "{layout:?}");
     }
     assert!(!advice.recommended.is_empty());
-    assert_eq!(advice.excluded.len(), 3);
+    assert_eq!(advice.excluded.len(), LEFT);
     for words in [
         "MySQL 8.4",
         "innodb_doublewrite_dir = /mnt/dwb",
@@ -160,7 +166,7 @@ fn the_log_in_memory_and_atomic_writes_are_simulated_for_postgresql() {
         assert!(layout.nand_bytes_ratio.high < 0.8, "{layout:?}");
         assert!(layout.years.unwrap().median > configured.years.unwrap().median, "{layout:?}");
     }
-    assert!(!advice.recommended.is_empty() && advice.excluded.len() == 3 && !advice.drive.fitted);
+    assert!(!advice.recommended.is_empty() && advice.excluded.len() == LEFT && !advice.drive.fitted);
     for words in [
         "PostgreSQL 18",
         "postgresql.conf:1",
@@ -195,4 +201,70 @@ fn a_checkpoint_that_is_longer_than_the_simulation_is_told() {
     let (advice, _) = advise(&few);
     let told = advice.uncertainty.iter().find(|line| line.contains("checkpoint takes longer")).unwrap();
     assert!(told.contains("configured, ") && told.contains("atomic"), "{told}");
+}
+
+#[test]
+fn a_neighbour_disturbs_and_a_quota_helps() {
+    let dir = tempfile::tempdir().unwrap();
+    // A database that leaves room for a neighbour.
+    let small = |options| Options { layouts: vec![Layout::Quota], dataset: Some(512 << 20), ..options };
+    for options in [small(options(dir.path(), CONFIGURATION)), small(postgresql(dir.path(), ""))] {
+        let (advice, text) = advise(&options);
+        let names: Vec<_> = advice.layouts.iter().map(|layout| (layout.name, layout.choice)).collect();
+        assert_eq!(names, [("configured", true), ("neighbour", false), ("quota", false)]);
+        let [_, neighbour, quota] = &advice.layouts[..] else { panic!() };
+        assert!(neighbour.throughput_ratio.high < quota.throughput_ratio.low, "{text}");
+        let p99 = |found: &Found| found.commit_p99_ms.unwrap().median;
+        assert!(p99(quota) < p99(neighbour), "{text}");
+        let moved = |found: &Found| match found.more[..] {
+            [More { figure: Figure::Neighbour, value }] => value.median,
+            _ => panic!("{found:?}"),
+        };
+        assert!(moved(quota) < moved(neighbour) && moved(quota) > 0.0, "{text}");
+        // What there is to compare with is no advice.
+        assert!(advice.recommended.is_empty(), "{text}");
+        assert!(text.contains("For comparison:") && text.contains("tranche quota set"), "{text}");
+        assert!(
+            advice
+                .excluded
+                .iter()
+                .all(|one| one.why.contains("--layouts") || one.why.contains("is configured"))
+        );
+    }
+}
+
+#[test]
+fn a_neighbour_does_what_its_jobs_say() {
+    let dir = tempfile::tempdir().unwrap();
+    let job = dir.path().join("job.fio");
+    let with = |text: &str| {
+        std::fs::write(&job, text).unwrap();
+        let usual = options(dir.path(), CONFIGURATION);
+        let (layouts, dataset) = (vec![Layout::Quota], Some(512 << 20));
+        let quota = Options { layouts, dataset, seeds: 1, neighbour: Some(job.clone()), ..usual };
+        run(&Options { neighbour_quota: Some(1_000_000), ..quota }, &Control::default())
+    };
+    // It ends long before the measurement does, and begins again.
+    let found = with("[a]\nrw=randread\nbs=4k\niodepth=4\nsize=1m\n").unwrap();
+    let moved = |at: usize| found.results.layouts[at].more[0].value.median;
+    assert!(moved(1) > 2e6 && (5e5..1.1e6).contains(&moved(2)), "{} {}", moved(1), moved(2));
+    assert!(found.text.contains("1.00 MB/s") && found.text.contains("job.fio"), "{}", found.text);
+    let wrong = |text: &str| format!("{:#}", with(text).err().unwrap());
+    assert!(wrong("[a]\nrw=what\n").contains("job.fio:2: "));
+    assert!(wrong("[a]\nrw=read\n[b]\nstonewall\nrw=read\n").contains("take stonewall out"));
+}
+
+#[test]
+fn a_layout_that_cannot_be_is_told_and_the_others_are_there() {
+    let dir = tempfile::tempdir().unwrap();
+    let usual = options(dir.path(), CONFIGURATION);
+    // The database takes more than half of the drive, but no more than three quarters are let to it.
+    let full = Options { layouts: vec![Layout::Quota], dataset: Some(3 << 29), seeds: 1, ..usual.clone() };
+    let (advice, text) = advise(&full);
+    assert_eq!(advice.layouts.len(), 1);
+    let why = &advice.excluded.iter().find(|one| one.name == "quota").unwrap().why;
+    assert!(why.contains("no room for a neighbour") && why.contains("--dataset"), "{text}");
+    let other = Options { layouts: vec![Layout::Wal], ..usual };
+    let refused = format!("{:#}", run(&other, &Control::default()).unwrap_err());
+    assert!(refused.contains("wal is no layout of MySQL 8.4") && refused.contains("dram"), "{refused}");
 }

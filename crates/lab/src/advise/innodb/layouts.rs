@@ -5,9 +5,16 @@ use workload::innodb::PAGE;
 use super::database::Database;
 use crate::advise::{
     drive::Drive,
-    layouts::{Arrangement, Excluded, GUARANTEE, NOT_PROTECTED, Plan, memory, size},
+    layouts::{
+        Arrangement, Excluded, GUARANTEE, Layout, NOT_PROTECTED, Place, Plan, atomic_writes, memory,
+        protected_memory, size,
+    },
     server::Kind,
 };
+
+/// The layouts that there are for InnoDB.
+pub const ALL: [Layout; 5] =
+    [Layout::Configured, Layout::Doublewrite, Layout::Dram, Layout::Atomic, Layout::Quota];
 
 /// What is not simulated, and why.
 pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {
@@ -15,12 +22,6 @@ pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {
     if !database.doublewrite && drive.is_atomic(PAGE) {
         excluded.push(Excluded { name: "atomic", why: "it is what is configured: the drive writes 16 KiB atomically, and the doublewrite buffer is off".into() });
     }
-    excluded.extend([Excluded {
-            name: "zones",
-            why: "InnoDB overwrites its pages in place, and a zone is written in order only. Zones take another engine, such as MyRocks: tranche study zoned".into(),
-        },
-    ]);
-    excluded.extend(Excluded::usual());
     excluded
 }
 
@@ -56,6 +57,8 @@ fn configured(database: &Database, drive: &Drive) -> Plan {
             atomic: drive.is_atomic(PAGE),
         },
         safe,
+        needs: None,
+        place: Place::Drive,
         warnings,
         steps: Vec::new(),
     }
@@ -67,6 +70,8 @@ fn beside(database: &Database) -> Plan {
         description: "The doublewrite buffer on, beside the data.".into(),
         arrangement: Arrangement { twice: true, memory: false, atomic: false },
         safe: true,
+        needs: None,
+        place: Place::Drive,
         warnings: Vec::new(),
         steps: vec![format!("[{}]\ninnodb_doublewrite = ON", group(database)), "Restart the server.".into()],
     }
@@ -90,7 +95,8 @@ fn copies(database: &Database) -> u64 {
 }
 
 fn dram(database: &Database, drive: &Drive) -> Plan {
-    let text = size(copies(database).max(32 << 20));
+    let bytes = copies(database).max(32 << 20);
+    let text = size(bytes);
     let group = group(database);
     let mut steps = vec![
         format!("On a real drive: a namespace of {text} in its power-protected memory."),
@@ -131,6 +137,8 @@ fn dram(database: &Database, drive: &Drive) -> Plan {
         description: "The doublewrite buffer on a namespace in the drive's protected memory.".into(),
         arrangement: Arrangement { twice: true, memory: true, atomic: false },
         safe: drive.is_protected(),
+        needs: protected_memory(drive, bytes),
+        place: Place::Drive,
         warnings,
         steps,
     }
@@ -151,6 +159,8 @@ fn atomic(database: &Database, drive: &Drive) -> Plan {
         description: "No doublewrite buffer, on a drive that writes 16 KiB atomically.".into(),
         arrangement: Arrangement { twice: false, memory: false, atomic: true },
         safe: true,
+        needs: atomic_writes(drive, PAGE),
+        place: Place::Drive,
         warnings: vec![GUARANTEE.into()],
         steps,
     }
@@ -182,7 +192,7 @@ mod tests {
         );
         assert_eq!(names(false, "32KiB"), [("configured", true), ("doublewrite", true), ("dram", true)]);
         assert_eq!(excluded(&database("mysql", false), &drive("32KiB", true))[0].name, "atomic");
-        assert_eq!(excluded(&database("mysql", true), &drive("32KiB", true)).len(), 3);
+        assert!(excluded(&database("mysql", true), &drive("32KiB", true)).is_empty());
     }
 
     #[test]

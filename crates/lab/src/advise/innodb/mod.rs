@@ -16,7 +16,7 @@ use self::database::Database;
 use super::{
     drive::Drive,
     family::{self, Configuration, Model, Row, Words},
-    layouts::{Arrangement, Excluded, Plan},
+    layouts::{Arrangement, Excluded, Layout, Plan},
     load::Load,
     server::Server,
 };
@@ -63,6 +63,10 @@ impl family::Database for Database {
 
     fn divisor(&self) -> u64 {
         model::divisor(self)
+    }
+
+    fn layouts(&self) -> &'static [Layout] {
+        &layouts::ALL
     }
 
     fn plans(&self, drive: &Drive) -> Vec<Plan> {

@@ -5,11 +5,17 @@ use workload::postgresql::PAGE;
 use super::database::Database;
 use crate::advise::{
     drive::Drive,
-    layouts::{Arrangement, Excluded, GUARANTEE, NOT_PROTECTED, Plan, memory, size},
+    layouts::{
+        Arrangement, Excluded, GUARANTEE, Layout, NOT_PROTECTED, Place, Plan, atomic_writes, memory,
+        protected_memory, size,
+    },
 };
 
 /// A namespace in a drive's memory that is larger than this is told to be unusual.
 const UNUSUAL: u64 = 4 << 30;
+
+/// The layouts that there are for PostgreSQL.
+pub const ALL: [Layout; 5] = [Layout::Configured, Layout::Fpw, Layout::Wal, Layout::Atomic, Layout::Quota];
 
 /// What is not simulated, and why.
 pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {
@@ -21,11 +27,6 @@ pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {
                 .into(),
         });
     }
-    excluded.push(Excluded {
-        name: "zones",
-        why: "PostgreSQL overwrites its pages in place, and a zone is written in order only. Zones take another engine: tranche study zoned".into(),
-    });
-    excluded.extend(Excluded::usual());
     excluded
 }
 
@@ -64,6 +65,8 @@ fn configured(database: &Database, drive: &Drive) -> Plan {
             atomic: drive.is_atomic(PAGE),
         },
         safe: whole && database.fsync,
+        needs: None,
+        place: Place::Drive,
         warnings,
         steps: Vec::new(),
     }
@@ -83,6 +86,8 @@ fn fpw(database: &Database) -> Plan {
         description: "full_page_writes on, the log beside the data.".into(),
         arrangement: Arrangement { twice: true, memory: false, atomic: false },
         safe: true,
+        needs: None,
+        place: Place::Drive,
         warnings: Vec::new(),
         steps: vec![lines(database, "full_page_writes = on"), RELOAD.into()],
     }
@@ -128,6 +133,8 @@ fn wal(database: &Database, drive: &Drive) -> Plan {
             .into(),
         arrangement: Arrangement { twice: true, memory: true, atomic: false },
         safe: drive.is_protected(),
+        needs: protected_memory(drive, bytes),
+        place: Place::Drive,
         warnings,
         steps,
     }
@@ -149,6 +156,8 @@ fn atomic(database: &Database, drive: &Drive) -> Plan {
         description: "full_page_writes off, on a drive that writes 8 KiB atomically.".into(),
         arrangement: Arrangement { twice: false, memory: false, atomic: true },
         safe: true,
+        needs: atomic_writes(drive, PAGE),
+        place: Place::Drive,
         warnings: vec![GUARANTEE.into()],
         steps,
     }
@@ -178,7 +187,7 @@ mod tests {
         );
         assert_eq!(names(false, "16KiB"), [("configured", true), ("wal", true)]);
         assert_eq!(excluded(&database(false), &drive("8KiB", true))[0].name, "atomic");
-        assert_eq!(excluded(&database(true), &drive("8KiB", true)).len(), 3);
+        assert!(excluded(&database(true), &drive("8KiB", true)).is_empty());
         let off = Database { fsync: false, ..database(true) };
         let plans = plans(&off, &drive("4KiB", true));
         assert!(!plans[0].safe && plans[1..].iter().all(|plan| plan.steps.join("").contains("fsync = on")));

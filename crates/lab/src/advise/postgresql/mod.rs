@@ -15,7 +15,7 @@ use self::{database::Database, file::Files};
 use super::{
     drive::Drive,
     family::{self, Configuration, Model, Row, Words},
-    layouts::{Arrangement, Excluded, Plan},
+    layouts::{Arrangement, Excluded, Layout, Plan},
     listing::content,
     load::Load,
     server::{Kind, Server},
@@ -85,6 +85,10 @@ impl family::Database for Database {
 
     fn divisor(&self) -> u64 {
         model::divisor(self)
+    }
+
+    fn layouts(&self) -> &'static [Layout] {
+        &layouts::ALL
     }
 
     fn plans(&self, drive: &Drive) -> Vec<Plan> {

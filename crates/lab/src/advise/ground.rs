@@ -1,0 +1,123 @@
+//! The simulated drive of a plan: its namespaces, and how much of them the database may take.
+//!
+//! The drive has the profile's chips with shorter blocks ([`run::Config::shortened`]), so that its garbage collection is steady within seconds of virtual time.
+
+use anyhow::{Context, Result, bail};
+use run::Config;
+
+use super::{
+    drive::{Beside, Drive},
+    family::Database,
+    layouts::{Place, Plan},
+    neighbour::Neighbour,
+};
+use crate::figure::show_size;
+
+/// Bytes that the shortened drive offers at least.
+const SHORT: u64 = 16 << 30;
+/// Bytes of the drive that the database takes at least, if there is so much: otherwise its pages and logs would be overwritten in the write buffer.
+const LEAST: u64 = 8 << 30;
+/// A neighbour has so many quarters of what holds data, at least.
+const NEIGHBOURS: u64 = 1;
+
+/// What places need that are not the drive alone.
+#[derive(Clone, Debug)]
+pub struct Extras {
+    /// What the neighbour does.
+    pub neighbour: Neighbour,
+    /// Bytes that it may write in a second, and read; without one, [`SHARE`] of what the chips can program.
+    pub quota: Option<u64>,
+}
+
+/// A neighbour's quota, if none is said: one part in so many of what the drive's chips can program.
+const SHARE: u64 = 10;
+
+/// A simulated drive, and who has what of it.
+#[derive(Clone, Debug)]
+pub struct Ground {
+    /// The drive.
+    pub config: Config,
+    /// Namespaces of the server: of the data, and beside it.
+    pub nsids: &'static [u32],
+    /// Bytes of the first namespace that the database with its logs may take.
+    pub data: u64,
+    /// Who else is there.
+    pub neighbour: Option<Guest>,
+}
+
+/// A neighbour on the drive.
+#[derive(Clone, Debug)]
+pub struct Guest {
+    /// Its namespace.
+    pub nsid: u32,
+    /// What it does.
+    pub load: Neighbour,
+    /// Bytes that it may write in a second, and read.
+    pub quota: Option<u64>,
+}
+
+impl Ground {
+    /// The drive for a plan, with room for a database of so many bytes.
+    ///
+    /// # Errors
+    /// The drive cannot be so, or has no room, with what would help.
+    pub fn new(
+        drive: &Drive,
+        database: &dyn Database,
+        plan: &Plan,
+        dataset: u64,
+        extras: &Extras,
+    ) -> Result<Self> {
+        let atomic = plan.arrangement.atomic.then(|| database.page());
+        let alone = plan.place == Place::Drive;
+        let beside = match (atomic, alone) {
+            (None, true) => Beside::Memory(database.memory()),
+            _ => Beside::Nothing,
+        };
+        let whole = drive.config(atomic, beside)?;
+        let full = first(&whole)?;
+        let config = whole.shortened(SHORT).unwrap_or(whole);
+        let room = first(&config)?;
+        // As large beside the drive as it is beside the whole one, with a tenth more for logs.
+        let share = u128::from(room) * (u128::from(dataset) * 11 / 10) / u128::from(full.max(1));
+        let share = u64::try_from(share).unwrap_or(u64::MAX);
+        let data = share.max(LEAST).min(room);
+        let nsids: &[u32] = if beside == Beside::Nothing { &[1] } else { &[1, 2] };
+        let ground = Self { config, nsids, data, neighbour: None };
+        match plan.place {
+            Place::Drive => Ok(ground),
+            Place::Shared { quota } => ground.shared(room, share, quota, extras).with_context(|| {
+                format!("the database of {} leaves no room for a neighbour on the drive", show_size(dataset))
+            }),
+        }
+    }
+
+    /// Gives a neighbour what the database does not take.
+    fn shared(mut self, room: u64, share: u64, quota: bool, extras: &Extras) -> Result<Self> {
+        let most = room / 4 * (4 - NEIGHBOURS);
+        if share > most {
+            bail!(
+                "it takes more than three quarters of what holds data: name a smaller --dataset, a larger --drive or more of --full"
+            );
+        }
+        self.data = (self.data.min(most) >> 20 << 20).max(1 << 20);
+        let [namespace, ..] = &mut self.config.namespaces[..] else { bail!("the drive has no namespace") };
+        let mut other = *namespace;
+        namespace.bytes = self.data;
+        other.bytes = (room - self.data) >> 20 << 20;
+        self.config.namespaces.push(other);
+        self.config.check().context("the drive with two namespaces")?;
+        let chips = self.config.ftl.sets.first().context("the drive has no NVM Set")?.properties();
+        let nanos = u128::from(chips.overwrite_time.0.max(1));
+        let programs = u128::from(chips.raw_pages) * 4096 * 1_000_000_000 / nanos;
+        let usual = u64::try_from(programs / u128::from(SHARE)).unwrap_or(u64::MAX);
+        let quota = quota.then(|| extras.quota.unwrap_or(usual).max(1));
+        self.neighbour = Some(Guest { nsid: 2, load: extras.neighbour.clone(), quota });
+        Ok(self)
+    }
+}
+
+/// Bytes of the first namespace.
+fn first(config: &Config) -> Result<u64> {
+    Ok(config.namespaces.first().context("the drive has no namespace")?.bytes)
+}
