@@ -3,7 +3,10 @@
 use anyhow::Result;
 use workload::innodb::PAGE;
 
-use super::values::{number, switch};
+use super::{
+    names::unknown,
+    values::{number, switch},
+};
 use crate::{
     advise::{
         family::Row,
@@ -113,6 +116,7 @@ impl Database {
             of.as_ref(),
             "free pages that are kept ready: what is dirty at the end of the list is written",
         );
+        misspelt(r);
         Ok(Database {
             server,
             doublewrite,
@@ -132,6 +136,17 @@ impl Database {
             rows: reader.rows,
             left_out: reader.left_out,
         })
+    }
+}
+
+/// Settings that no server has: the last one of each name.
+fn misspelt(r: &mut Reader<'_>) {
+    let settings = r.settings;
+    for setting in &settings.all {
+        let counts = settings.get(&setting.name).is_some_and(|last| last.place() == setting.place());
+        if let Some(said) = unknown(&setting.name).filter(|_| counts) {
+            r.row(&setting.name, setting.value.clone().unwrap_or_default(), Some(setting), said);
+        }
     }
 }
 
@@ -344,13 +359,19 @@ fn redo(r: &mut Reader<'_>) -> Result<u64> {
 }
 
 fn commit(r: &mut Reader<'_>) -> Result<bool> {
-    let (value, of) = r.number("innodb_flush_log_at_trx_commit", 1, 3)?;
+    let (said, of) = r.number("innodb_flush_log_at_trx_commit", 1, u64::MAX)?;
+    // The servers take the largest value that they know for a larger one.
+    let value = said.min(if r.server.kind == Kind::MariaDb { 3 } else { 2 });
     let waits = value == 1 || value == 3;
-    let meaning = if waits {
+    let mut meaning = if waits {
         "each group of commits waits for a flush of the drive"
     } else {
         "the log is flushed once a second: the last second may be lost"
-    };
+    }
+    .to_owned();
+    if said != value {
+        meaning = format!("{} takes {value} for {said}: {meaning}", r.server.kind);
+    }
     r.row("innodb_flush_log_at_trx_commit", value.to_string(), of.as_ref(), meaning);
     Ok(waits)
 }

@@ -4,6 +4,7 @@ mod database;
 mod groups;
 mod layouts;
 mod model;
+mod names;
 mod option_file;
 mod values;
 
