@@ -13,7 +13,8 @@
 //! - [`act`]: the loads of Aerospike's certification tool,
 //! - [`trace`]: block traces,
 //! - [`innodb`] and [`postgresql`]: database servers,
-//! - [`lsm`]: a log-structured database.
+//! - [`lsm`]: a log-structured database,
+//! - [`on_zones`]: any of them whose logs lie on zones.
 
 pub mod act;
 mod database;
@@ -22,6 +23,7 @@ pub mod fio;
 pub mod innodb;
 pub mod lsm;
 mod mix;
+pub mod on_zones;
 pub mod postgresql;
 pub mod trace;
 

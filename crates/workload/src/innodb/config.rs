@@ -1,8 +1,9 @@
 //! What the model is told: the database, the server, its settings and where its files lie.
 
+use super::space::Areas;
 use crate::{
     Nanos,
-    database::{Schema, Volume},
+    database::{Schema, Storage, Tables, Volume},
 };
 
 /// Bytes of an InnoDB page (`innodb_page_size`, MySQL 8.0 manual, "InnoDB Startup Options").
@@ -85,6 +86,8 @@ pub struct Config {
     pub filled: u32,
     /// The namespace of the doublewrite buffer, if it has one.
     pub copies: Option<Volume>,
+    /// The namespace of the redo log and of the binary log, if it is not that of the data. A doublewrite buffer on namespace 1 then lies behind them, and `copies` does not count.
+    pub logs: Option<Volume>,
     /// Seed of every choice.
     pub seed: u64,
 }
@@ -123,7 +126,13 @@ impl Config {
             flush_at_commit: true,
             filled: 1000,
             copies: None,
+            logs: None,
             seed,
         }
+    }
+
+    /// Where its files lie; `None` if the namespaces are too small for them.
+    pub fn areas(&self) -> Option<Areas> {
+        Areas::new(self, Tables::new(self.schema, self.warehouses, Storage::Clustered).pages())
     }
 }

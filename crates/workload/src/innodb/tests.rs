@@ -59,7 +59,9 @@ fn run(model: &mut Innodb, until: Nanos, mut look: impl FnMut(Nanos, bool, &Requ
 
 #[test]
 fn a_page_is_written_after_its_copy_was_flushed_and_its_log_was() {
-    for config in [config(8), elsewhere(config(8))] {
+    let logs = Volume { blocks: COPIES.blocks * 4, ..COPIES };
+    let together = Config { copies: None, logs: Some(logs), ..elsewhere(config(8)) };
+    for config in [config(8), elsewhere(config(8)), together] {
         let mut model = Innodb::new(config).unwrap();
         model.warm(2000, 1_000_000);
         let areas = *model.areas();
@@ -213,7 +215,7 @@ fn the_doublewrite_file_has_the_journal_of_its_file_system() {
         let mut model = Innodb::new(config).unwrap();
         model.warm(2000, 1_000_000);
         let areas = *model.areas();
-        let elsewhere = areas.copies_journal;
+        let elsewhere = areas.second_journal;
         let at = |request: &Request, area: Area| {
             let at = request.lba * area.block_bytes;
             (request.namespace, request.verb) == (area.namespace, Verb::Write)

@@ -79,6 +79,8 @@ impl Innodb {
     /// The file system of a file: the namespace that it is on.
     fn file_system(&self, file: usize) -> usize {
         match (file, self.areas.copies) {
+            (REDO, _) => self.areas.redo.namespace.into(),
+            (BINLOG, _) => self.areas.binlog.namespace.into(),
             (COPIES, Some(area)) => area.namespace.into(),
             _ => 0,
         }
@@ -89,7 +91,7 @@ impl Innodb {
         let of = self.file_system(file);
         // Only of a file that grows fdatasync(2) makes more durable than the data.
         let grows = file == BINLOG;
-        let room = of == 0 || self.areas.copies_journal.is_some();
+        let room = of == 0 || self.areas.second_journal.is_some();
         if self.config.journal > 0 && room && (grows || self.config.journal_times) {
             self.journals[of].written(&mut self.files[file], self.now, grows);
         }
@@ -139,7 +141,7 @@ impl Innodb {
 
     /// The next part of a journal, in one command.
     fn journal_part(&mut self, of: usize, bytes: u64) {
-        let area = if of == 0 { Some(self.areas.journal) } else { self.areas.copies_journal };
+        let area = if of == 0 { Some(self.areas.journal) } else { self.areas.second_journal };
         let Some(area) = area else { return };
         let at = self.journals[of].append(bytes);
         self.counts.log_bytes += bytes;
