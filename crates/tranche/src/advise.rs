@@ -41,7 +41,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
     processors: u32,
     /// Layouts that are simulated beside what is configured [default: those of the server alone on the drive].
-    /// quota: beside a neighbour on the same drive, without a quota and with one
+    /// zones: the logs on a zoned namespace. quota: beside a neighbour on the same drive, without a quota and with one
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     layouts: Vec<Layout>,
     /// With the layout quota: jobs of fio that the neighbour does, again and again [default: it writes in order, as fast as it can]

@@ -60,6 +60,7 @@ fn a_configuration_is_read_and_layouts_are_simulated() {
     for words in [
         "innodb_doublewrite_dir",
         "Not simulated:",
+        "- zones: it was not asked for",
         "- quota: it was not asked for",
         "tranche study doublewrite --live",
         "capacitors",
@@ -108,13 +109,13 @@ fn a_configuration_of_postgresql_is_read_and_layouts_are_simulated() {
 }
 
 #[test]
-fn layouts_are_named_and_a_neighbour_is_simulated() {
+fn layouts_are_named_and_zones_and_a_neighbour_are_simulated() {
     let dir = directory();
-    let args = ["my.cnf", "--layouts", "quota", "--dataset", "256MiB", "--neighbour-quota", "5MB/s"];
+    let args = ["my.cnf", "--layouts", "zones,quota", "--dataset", "256MiB", "--neighbour-quota", "5MB/s"];
     let output = advise(dir.path(), &[&args[..], &SHORT[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
-    for name in ["configured  ", "neighbour  ", "quota  "] {
+    for name in ["configured  ", "zones  ", "neighbour  ", "quota  "] {
         assert!(said.lines().any(|line| line.starts_with(name)), "{name}: {said}");
     }
     assert!(!said.lines().any(|line| line.starts_with("dram  ")), "{said}");

@@ -303,8 +303,9 @@ fn of_advice(c: &mut Checked) {
     };
     assert!(c.good("advise", &of(&[]))["load"]["measured"].is_null());
     assert!(c.good("advise", &of(&["--recording", "t.csv"]))["load"]["measured"].is_object());
-    let extras = c.good("advise", &of(&["--layouts", "quota", "--dataset", "256MiB"]));
-    assert_eq!(extras["layouts"][2]["more"][0]["figure"], "neighbour");
+    let extras = c.good("advise", &of(&["--layouts", "zones,quota", "--dataset", "256MiB"]));
+    assert_eq!(extras["layouts"][1]["name"], "zones");
+    assert_eq!(extras["layouts"][3]["more"][0]["figure"], "neighbour");
     c.file("postgresql.conf", "shared_buffers = 32MB\nmax_wal_size = 64MB\nfull_page_writes = off\n");
     let mut postgresql = of(&[]);
     postgresql[1] = "postgresql.conf";

@@ -3,17 +3,23 @@
 //! The server's buffer pool, its database and its log are made smaller together where they are large.
 
 use anyhow::{Context, Result, bail, ensure};
+use hdrhistogram::Histogram;
 use host::Host;
 use nvme::quota::{Quota, QuotaKind};
 use run::{
     Precondition,
     sim::{Actors, Contents, Nanos, Sim, SimTransport},
 };
-use workload::{Actor, Next, fio::Prompt, innodb::Volume};
+use workload::{
+    Actor, Next,
+    fio::Prompt,
+    innodb::Volume,
+    on_zones::{OnZones, Stream},
+};
 
 use super::{
     course::{Course, Stage, Window},
-    family::{Database, Model},
+    family::{Database, Done, Model},
     ground::{Ground, Guest},
     layouts::Arrangement,
     load::Load,
@@ -22,8 +28,9 @@ use super::{
 use crate::{
     control::Cancel,
     counters::{Counters, NamespaceCounts, total, total_on_flash},
+    drive::create_zoned_namespace,
     results::Percentiles,
-    sim::Cache,
+    sim::{Cache, play_text},
 };
 
 /// Host NQNs of the server and of a neighbour.
@@ -65,6 +72,24 @@ pub struct Bed {
 enum User {
     Server(Box<dyn Model>),
     Neighbour(Box<Prompt>),
+}
+
+impl Model for OnZones<Box<dyn Model>> {
+    fn done(&self) -> Done {
+        self.actor().done()
+    }
+
+    fn commits(&self) -> &Histogram<u64> {
+        self.actor().commits()
+    }
+
+    fn forget_latencies(&mut self) {
+        self.actor_mut().forget_latencies();
+    }
+
+    fn stop(&mut self) {
+        self.actor_mut().stop();
+    }
 }
 
 impl Actor for User {
@@ -120,6 +145,14 @@ impl Bed {
         cancel.check()?;
         let (sim, _) = made?;
         let mut host = sim.host(SERVER).context("connecting to the drive")?;
+        if let Some((zones, layout)) = ground.zones {
+            // Now, because a drive is not brought into a used state with zones.
+            let nsid = create_zoned_namespace(&mut host, 1, zones * layout.size * 4096, 4096)?;
+            // The logs have been round before. Else each zone that is opened would take space that collection has to make first.
+            let fill =
+                format!("[fill]\nfilename=nvme0n{nsid}\nrw=write\nbs=128k\niodepth=32\nzonemode=zbd\n");
+            play_text("the zones", &fill, &sim, &mut host, 1, cancel)?;
+        }
         let mut volume = |nsid| -> Result<Volume> {
             let namespace = host.namespace(nsid)?;
             Ok(Volume { blocks: namespace.blocks, block_bytes: namespace.block_size })
@@ -139,7 +172,7 @@ impl Bed {
     fn counters(&mut self) -> Result<Vec<NamespaceCounts>> {
         let mut all = Vec::new();
         for &nsid in self.ground.nsids {
-            let medium = if nsid == 1 { "nand" } else { "dram" };
+            let medium = if nsid == 1 || self.ground.zones.is_some() { "nand" } else { "dram" };
             let counted = Counters::read(&mut self.host, nsid)?;
             all.push(NamespaceCounts { nsid, medium: medium.into(), counted, ..NamespaceCounts::default() });
         }
@@ -166,7 +199,14 @@ impl Bed {
         cancel: &Cancel,
     ) -> Result<Measured> {
         ensure!(!arrangement.memory || self.ground.nsids.len() > 1, "the drive has no DRAM namespace");
-        let model = database.model(load, arrangement, self.volumes, seed)?;
+        let mut model = database.model(load, arrangement, self.volumes, seed)?;
+        if let Some((_, layout)) = self.ground.zones {
+            let block = u64::from(self.volumes[1].block_bytes);
+            let streams = database.streams(load, arrangement, self.volumes)?;
+            let stream = |&(from, bytes): &(u64, u64)| Stream { first: from / block, blocks: bytes / block };
+            let streams: Vec<_> = streams.iter().map(stream).collect();
+            model = Box::new(OnZones::new(model, 1, layout, &streams));
+        }
         let mut actors = self.sim.actors();
         actors.add_over(&mut self.host, self.ground.nsids, User::Server(model))?;
         if let Some(guest) = &self.ground.neighbour {

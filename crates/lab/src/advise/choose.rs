@@ -6,7 +6,8 @@ use super::{
     drive::Drive,
     family::Database,
     ground::{Extras, Ground},
-    layouts::{Excluded, Layout, Place, Plan},
+    layouts::{Arrangement, Excluded, Layout, Place, Plan},
+    load::Load,
     server::Server,
 };
 use crate::figure::show;
@@ -19,7 +20,7 @@ pub struct Chosen {
     pub excluded: Vec<Excluded>,
 }
 
-/// Chooses among the layouts of a database of so many bytes. Without names all are taken that are no extras. What is configured is always there.
+/// Chooses among the layouts of a database under a load. Without names all are taken that are no extras. What is configured is always there.
 ///
 /// # Errors
 /// A layout is not one of this server, or the drive cannot be as it is.
@@ -27,7 +28,7 @@ pub fn choose(
     database: &dyn Database,
     server: Server,
     drive: &Drive,
-    dataset: u64,
+    load: &Load,
     asked: &[Layout],
     extras: &Extras,
 ) -> Result<Chosen> {
@@ -47,6 +48,7 @@ pub fn choose(
             some => layout == Layout::Configured || some.contains(&layout),
         };
         let applies: Vec<Plan> = match layout {
+            Layout::Zones => vec![zones(&configured, database, drive)],
             Layout::Quota => neighbours(&configured, extras).into(),
             _ => own.extract_if(.., |plan| plan.name == name).collect(),
         };
@@ -62,7 +64,7 @@ pub fn choose(
             excluded.push(Excluded { name, why: "it is what is configured".into() });
         }
         for mut plan in applies.into_iter().filter(|_| wanted) {
-            match Ground::new(drive, database, &plan, dataset, extras) {
+            match Ground::new(drive, database, &plan, load, extras) {
                 Ok(ground) => {
                     complete(&mut plan, &ground);
                     plans.push((plan, ground));
@@ -72,7 +74,36 @@ pub fn choose(
             }
         }
     }
+    excluded.push(Excluded {
+        name: "cache",
+        why: "a cache tier is for data on a hard disk, and here all of it is on the drive: tranche study oltp has the database on a disk with a cache".into(),
+    });
     Ok(Chosen { plans, excluded })
+}
+
+/// What is configured, with the logs on zones.
+fn zones(configured: &Plan, database: &dyn Database, drive: &Drive) -> Plan {
+    let has = drive.has_zones();
+    let mut steps = vec!["On a real drive: a zoned namespace beside that of the data.".to_owned()];
+    if !has {
+        steps.push("To try it here, in the drive's TOML, in the [[set]] of NAND:\nzone = {}".into());
+    }
+    steps.push(
+        "tranche ns create --zoned --size SIZE --attach, tranche store format, and tranche store mount /mnt/store: a file system for \
+         zones (docs/howto/store.md). SIZE is twice that of the logs, and some zones."
+            .into(),
+    );
+    steps.extend(database.moving("/mnt/store"));
+    Plan {
+        name: "zones",
+        description:
+            "As configured, with the logs on a zoned namespace of the drive and the data beside them.".into(),
+        arrangement: Arrangement { logs: true, ..configured.arrangement },
+        place: Place::Zones,
+        needs: (!has).then(|| "a drive with zones (this one: none)".to_owned()),
+        steps,
+        ..configured.clone()
+    }
 }
 
 /// What is configured, beside a neighbour without a quota and with one.

@@ -6,6 +6,9 @@ use toml::{Table, Value};
 
 use crate::doublewrite::{Variant, sim::drive as study_drive};
 
+/// A zone of a drive whose TOML has none lies on one die of so many.
+const SHARE_OF_DIES: i64 = 8;
+
 /// What a simulated drive has beside the namespace of the data.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Beside {
@@ -13,6 +16,8 @@ pub enum Beside {
     Nothing,
     /// A namespace of so many bytes in memory.
     Memory(u64),
+    /// Zoned namespaces, which are made later.
+    Zones,
 }
 
 /// The drive that is modelled.
@@ -45,6 +50,15 @@ impl Drive {
             drive.insert("atomic_write".into(), format!("{}KiB", bytes >> 10).into());
         }
         let sets = table.get_mut("set").and_then(Value::as_array_mut).context("the drive has no NVM Set")?;
+        if let (Beside::Zones, Some(Value::Table(nand))) = (beside, sets.get_mut(0))
+            && !nand.contains_key("zone")
+        {
+            // Smaller zones than those of all dies, so that each log has some: a real drive's are not known.
+            let dies = nand.get("dies").and_then(Value::as_integer).unwrap_or(0);
+            let of_zone = if dies > 0 && dies % SHARE_OF_DIES == 0 { dies / SHARE_OF_DIES } else { 0 };
+            let zone = Table::from_iter([("dies".to_owned(), Value::from(of_zone))]);
+            nand.insert("zone".into(), zone.into());
+        }
         if let Some(Value::Table(dram)) = sets.get_mut(1) {
             dram.insert("capacity".into(), format!("{}MiB", memory.max(64 << 20) >> 20).into());
         }
@@ -83,6 +97,12 @@ impl Drive {
         let memory =
             config.ftl.sets.iter().filter(|set| ["dram", "pmem"].contains(&set.properties().media.name()));
         memory.map(|set| u64::from(set.capacity_pages()) * 4096).sum()
+    }
+
+    /// Whether its NAND can have zones.
+    pub fn has_zones(&self) -> bool {
+        let sets = self.profile.get("set").and_then(Value::as_array);
+        sets.and_then(|sets| sets.first()?.get("zone")).is_some()
     }
 
     /// What it writes atomically, as its TOML says it.

@@ -93,7 +93,17 @@ pub trait Database: Sync {
     /// Of these layouts, what is not simulated, and why.
     fn excluded(&self, drive: &Drive) -> Vec<Excluded>;
 
-    /// The model with its pool filled, on the namespaces of the data and of the memory.
+    /// Bytes, from and how many, of what an arrangement with logs of their own has on their namespace.
+    ///
+    /// # Errors
+    /// The namespaces are too small.
+    fn streams(&self, load: &Load, arrangement: Arrangement, volumes: [Volume; 2])
+    -> Result<Vec<(u64, u64)>>;
+
+    /// How the logs get to a directory on another file system.
+    fn moving(&self, directory: &str) -> Vec<String>;
+
+    /// The model with its pool filled, on the namespaces of the data, and of the memory or the logs.
     ///
     /// # Errors
     /// The namespaces are too small.

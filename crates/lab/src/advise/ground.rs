@@ -4,11 +4,16 @@
 
 use anyhow::{Context, Result, bail};
 use run::Config;
+use workload::{
+    innodb::Volume,
+    on_zones::{Zones, ring},
+};
 
 use super::{
     drive::{Beside, Drive},
     family::Database,
     layouts::{Place, Plan},
+    load::Load,
     neighbour::Neighbour,
 };
 use crate::figure::show_size;
@@ -17,8 +22,8 @@ use crate::figure::show_size;
 const SHORT: u64 = 16 << 30;
 /// Bytes of the drive that the database takes at least, if there is so much: otherwise its pages and logs would be overwritten in the write buffer.
 const LEAST: u64 = 8 << 30;
-/// A neighbour has so many quarters of what holds data, at least.
-const NEIGHBOURS: u64 = 1;
+/// The database takes so many quarters of what holds data at most, if there is a neighbour.
+const QUARTERS: u64 = 3;
 
 /// What places need that are not the drive alone.
 #[derive(Clone, Debug)]
@@ -41,6 +46,8 @@ pub struct Ground {
     pub nsids: &'static [u32],
     /// Bytes of the first namespace that the database with its logs may take.
     pub data: u64,
+    /// Zones of the second namespace, if it is zoned: how many, and what they are.
+    pub zones: Option<(u64, Zones)>,
     /// Who else is there.
     pub neighbour: Option<Guest>,
 }
@@ -65,13 +72,13 @@ impl Ground {
         drive: &Drive,
         database: &dyn Database,
         plan: &Plan,
-        dataset: u64,
+        load: &Load,
         extras: &Extras,
     ) -> Result<Self> {
         let atomic = plan.arrangement.atomic.then(|| database.page());
-        let alone = plan.place == Place::Drive;
-        let beside = match (atomic, alone) {
-            (None, true) => Beside::Memory(database.memory()),
+        let beside = match (plan.place, atomic) {
+            (Place::Drive, None) => Beside::Memory(database.memory()),
+            (Place::Zones, _) => Beside::Zones,
             _ => Beside::Nothing,
         };
         let whole = drive.config(atomic, beside)?;
@@ -79,22 +86,55 @@ impl Ground {
         let config = whole.shortened(SHORT).unwrap_or(whole);
         let room = first(&config)?;
         // As large beside the drive as it is beside the whole one, with a tenth more for logs.
-        let share = u128::from(room) * (u128::from(dataset) * 11 / 10) / u128::from(full.max(1));
+        let share = u128::from(room) * (u128::from(load.dataset) * 11 / 10) / u128::from(full.max(1));
         let share = u64::try_from(share).unwrap_or(u64::MAX);
         let data = share.max(LEAST).min(room);
         let nsids: &[u32] = if beside == Beside::Nothing { &[1] } else { &[1, 2] };
-        let ground = Self { config, nsids, data, neighbour: None };
+        let ground = Self { config, nsids, data, zones: None, neighbour: None };
+        let dataset = load.dataset;
         match plan.place {
             Place::Drive => Ok(ground),
+            Place::Zones => {
+                let unlimited = Volume { blocks: u64::MAX / 4096, block_bytes: 4096 };
+                let volumes = [Volume { blocks: data / 4096, ..unlimited }, unlimited];
+                let streams = database.streams(load, plan.arrangement, volumes)?;
+                ground.zoned(room, &streams).context("the logs cannot lie on zones of the drive")
+            }
             Place::Shared { quota } => ground.shared(room, share, quota, extras).with_context(|| {
                 format!("the database of {} leaves no room for a neighbour on the drive", show_size(dataset))
             }),
         }
     }
 
+    /// Gives the logs zones: what they take is taken from the data's namespace.
+    fn zoned(mut self, room: u64, streams: &[(u64, u64)]) -> Result<Self> {
+        let set = self.config.ftl.sets.first().context("the drive has no NVM Set")?;
+        let support = set.zone_support().context("its zones are turned off (zone.active = 0)")?;
+        let blocks = |bytes: u64| bytes / 4096;
+        let layout = Zones { size: blocks(support.size), capacity: blocks(support.capacity) };
+        let zones: u64 = streams.iter().map(|&(_, bytes)| ring(blocks(bytes), layout)).sum();
+        if streams.len() as u64 > u64::from(support.active) {
+            bail!("they want {} active zones, and it has {}", streams.len(), support.active);
+        }
+        let taken = zones.saturating_mul(support.capacity.next_multiple_of(1 << 20));
+        let logs: u64 = streams.iter().map(|stream| stream.1).sum();
+        if taken > room / 2 || logs > self.data / 2 {
+            let each = show_size(support.capacity);
+            bail!(
+                "they want {zones} zones of {each} each, more than half of what holds data: name a larger --drive, or one with smaller zones"
+            );
+        }
+        let [namespace, ..] = &mut self.config.namespaces[..] else { bail!("the drive has no namespace") };
+        namespace.bytes = (room - taken) >> 20 << 20;
+        self.data = (self.data - logs).min(namespace.bytes);
+        self.config.check().context("the drive with a smaller namespace")?;
+        (self.nsids, self.zones) = (&[1, 2], Some((zones, layout)));
+        Ok(self)
+    }
+
     /// Gives a neighbour what the database does not take.
     fn shared(mut self, room: u64, share: u64, quota: bool, extras: &Extras) -> Result<Self> {
-        let most = room / 4 * (4 - NEIGHBOURS);
+        let most = room / 4 * QUARTERS;
         if share > most {
             bail!(
                 "it takes more than three quarters of what holds data: name a smaller --dataset, a larger --drive or more of --full"

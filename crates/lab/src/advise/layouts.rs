@@ -19,14 +19,24 @@ pub enum Layout {
     Wal,
     /// No copies, on a drive that writes pages atomically.
     Atomic,
+    /// Logs on zones.
+    Zones,
     /// Beside a neighbour, without and with a quota.
     Quota,
 }
 
 impl Layout {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 7] =
-        [Self::Configured, Self::Doublewrite, Self::Fpw, Self::Dram, Self::Wal, Self::Atomic, Self::Quota];
+    pub const ALL: [Self; 8] = [
+        Self::Configured,
+        Self::Doublewrite,
+        Self::Fpw,
+        Self::Dram,
+        Self::Wal,
+        Self::Atomic,
+        Self::Zones,
+        Self::Quota,
+    ];
 
     /// Its name.
     #[must_use]
@@ -38,6 +48,7 @@ impl Layout {
             Self::Dram => "dram",
             Self::Wal => "wal",
             Self::Atomic => "atomic",
+            Self::Zones => "zones",
             Self::Quota => "quota",
         }
     }
@@ -45,7 +56,7 @@ impl Layout {
     /// Whether it is simulated only if it is asked for: it is no layout of one server on this drive, or it takes much longer.
     #[must_use]
     pub fn is_extra(self) -> bool {
-        matches!(self, Self::Quota)
+        matches!(self, Self::Zones | Self::Quota)
     }
 }
 
@@ -76,6 +87,8 @@ impl FromStr for Layout {
 pub enum Place {
     /// The drive is its own.
     Drive,
+    /// So it is, and the logs are on zones.
+    Zones,
     /// A neighbour has another namespace of the drive, with a quota or without.
     Shared {
         /// Whether the neighbour has a quota.
@@ -86,7 +99,7 @@ pub enum Place {
 impl Place {
     /// Whether a server can be put there to gain something. Else it is there to be compared with.
     pub fn is_choice(self) -> bool {
-        self == Self::Drive
+        matches!(self, Self::Drive | Self::Zones)
     }
 }
 
@@ -99,6 +112,8 @@ pub struct Arrangement {
     pub memory: bool,
     /// Whether the drive writes pages atomically.
     pub atomic: bool,
+    /// Whether what is written in a circle and thrown away is on a namespace of its own: logs, and files of the doublewrite buffer.
+    pub logs: bool,
 }
 
 /// A layout that is simulated.

@@ -165,8 +165,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     };
     let extras =
         Extras { neighbour: Neighbour::new(options.neighbour.as_deref())?, quota: options.neighbour_quota };
-    let Chosen { plans, excluded } =
-        choose(database, read.server, &drive, dataset, &options.layouts, &extras)?;
+    let Chosen { plans, excluded } = choose(database, read.server, &drive, &load, &options.layouts, &extras)?;
     let Some((first, ground)) = plans.first() else { bail!("there is no layout") };
     if let (Some(rates), None) = (&measured, options.connections) {
         let mut bed = Bed::new(ground.clone(), &cache, control.cancel())?;

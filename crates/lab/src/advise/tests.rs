@@ -4,8 +4,8 @@ use std::path::Path;
 
 use super::*;
 
-/// Layouts that are simulated only if they are asked for.
-const LEFT: usize = 1;
+/// Layouts that are simulated only if they are asked for, and the cache tier, which never is.
+const LEFT: usize = 3;
 
 /// A small drive with short blocks.
 const DRIVE: &str = r#"
@@ -224,12 +224,48 @@ fn a_neighbour_disturbs_and_a_quota_helps() {
         // What there is to compare with is no advice.
         assert!(advice.recommended.is_empty(), "{text}");
         assert!(text.contains("For comparison:") && text.contains("tranche quota set"), "{text}");
-        assert!(
-            advice
-                .excluded
-                .iter()
-                .all(|one| one.why.contains("--layouts") || one.why.contains("is configured"))
-        );
+        assert!(advice.excluded.iter().all(|one| one.why.contains("--layouts")
+            || one.why.contains("is configured")
+            || one.name == "cache"));
+    }
+}
+
+#[test]
+fn logs_on_zones_spare_the_flash() {
+    let dir = tempfile::tempdir().unwrap();
+    let zones = |options| Options { layouts: vec![Layout::Zones], ..options };
+    for options in [zones(options(dir.path(), CONFIGURATION)), zones(postgresql(dir.path(), ""))] {
+        let (advice, text) = advise(&options);
+        let names: Vec<_> = advice.layouts.iter().map(|layout| (layout.name, layout.choice)).collect();
+        assert_eq!(names, [("configured", true), ("zones", true)], "{text}");
+        let [configured, zones] = &advice.layouts[..] else { panic!() };
+        // Zones are not collected, and so nothing of the logs is written twice by the drive.
+        assert!(zones.write_amplification.high < configured.write_amplification.low, "{text}");
+        assert!(zones.nand_bytes_ratio.high < 0.97, "{text}");
+        // As much is written as before.
+        let host = zones.host_bytes_per_transaction.median / configured.host_bytes_per_transaction.median;
+        assert!((0.8..1.2).contains(&host), "{host}: {text}");
+        assert!(zones.needs.as_ref().is_some_and(|needs| needs.contains("zones")), "{text}");
+        assert!(zones.steps.join("\n").contains("/mnt/store/"), "{text}");
+    }
+}
+
+#[test]
+fn a_drive_with_zones_wants_no_other() {
+    let dir = tempfile::tempdir().unwrap();
+    let usual = options(dir.path(), CONFIGURATION);
+    let with = |zone: &str| {
+        std::fs::write(&usual.drive, DRIVE.replace("rated_cycles", &format!("zone = {zone}\nrated_cycles")))
+            .unwrap();
+        advise(&Options { layouts: vec![Layout::Zones], seeds: 1, ..usual.clone() }).0
+    };
+    let found = with("{ dies = 2 }");
+    assert_eq!(found.layouts[1].needs, None);
+    // Those that have too few active zones, or none, are told; what is configured is there.
+    for (zone, words) in [("{ active = 2, share = 0 }", "and it has 2"), ("{ active = 0 }", "turned off")] {
+        let refused = with(zone);
+        let why = &refused.excluded.iter().find(|one| one.name == "zones").unwrap().why;
+        assert!(refused.layouts.len() == 1 && why.contains(words), "{why}");
     }
 }
 

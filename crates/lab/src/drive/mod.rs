@@ -12,7 +12,7 @@ use anyhow::{Context, Result, bail};
 
 pub use self::served::Cut;
 use self::served::Served;
-pub(crate) use self::served::{HOST_NQN, create_namespace};
+pub(crate) use self::served::{HOST_NQN, create_namespace, create_zoned_namespace};
 use crate::{
     counters::Counters,
     layout::{Layout, Namespace},

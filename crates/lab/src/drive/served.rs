@@ -120,6 +120,9 @@ impl Served {
     pub(super) fn create(&mut self, namespace: &Namespace) -> Result<u32> {
         let host = self.host()?;
         if let (Filesystem::Store, Size::Bytes(bytes)) = (namespace.filesystem, namespace.size) {
+            if !host.has_zones()? {
+                bail!("the drive has no zones: give an NVM Set of NAND `zone` in its TOML");
+            }
             return create_zoned_namespace(host, namespace.set, bytes, namespace.lba);
         }
         let set = host
@@ -296,11 +299,13 @@ pub(crate) fn create_namespace<T: Transport>(
     Ok(nsid)
 }
 
-/// Creates a zoned namespace, and attaches it to every controller of the drive. It may have all active zones that the set has left.
-fn create_zoned_namespace<T: Transport>(host: &mut Host<T>, set: u16, bytes: u64, lba: u32) -> Result<u32> {
-    if !host.has_zones()? {
-        bail!("the drive has no zones: give an NVM Set of NAND `zone` in its TOML");
-    }
+/// Creates a zoned namespace on a drive that has zones, and attaches it to every controller of the drive. It may have all active zones that the set has left.
+pub(crate) fn create_zoned_namespace<T: Transport>(
+    host: &mut Host<T>,
+    set: u16,
+    bytes: u64,
+    lba: u32,
+) -> Result<u32> {
     let mut create = namespace_create(bytes / u64::from(lba), format_of(host, lba)?, set);
     create.set_zoned(&ZonedCreate::default());
     let nsid = host.create_namespace_of(Csi::ZONED, &create)?;

@@ -13,8 +13,8 @@ use crate::advise::{
 };
 
 /// The layouts that there are for InnoDB.
-pub const ALL: [Layout; 5] =
-    [Layout::Configured, Layout::Doublewrite, Layout::Dram, Layout::Atomic, Layout::Quota];
+pub const ALL: [Layout; 6] =
+    [Layout::Configured, Layout::Doublewrite, Layout::Dram, Layout::Atomic, Layout::Zones, Layout::Quota];
 
 /// What is not simulated, and why.
 pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {
@@ -55,6 +55,7 @@ fn configured(database: &Database, drive: &Drive) -> Plan {
             twice: database.doublewrite,
             memory: false,
             atomic: drive.is_atomic(PAGE),
+            logs: false,
         },
         safe,
         needs: None,
@@ -68,7 +69,7 @@ fn beside(database: &Database) -> Plan {
     Plan {
         name: "doublewrite",
         description: "The doublewrite buffer on, beside the data.".into(),
-        arrangement: Arrangement { twice: true, memory: false, atomic: false },
+        arrangement: Arrangement { twice: true, memory: false, atomic: false, logs: false },
         safe: true,
         needs: None,
         place: Place::Drive,
@@ -135,7 +136,7 @@ fn dram(database: &Database, drive: &Drive) -> Plan {
     Plan {
         name: "dram",
         description: "The doublewrite buffer on a namespace in the drive's protected memory.".into(),
-        arrangement: Arrangement { twice: true, memory: true, atomic: false },
+        arrangement: Arrangement { twice: true, memory: true, atomic: false, logs: false },
         safe: drive.is_protected(),
         needs: protected_memory(drive, bytes),
         place: Place::Drive,
@@ -157,13 +158,36 @@ fn atomic(database: &Database, drive: &Drive) -> Plan {
     Plan {
         name: "atomic",
         description: "No doublewrite buffer, on a drive that writes 16 KiB atomically.".into(),
-        arrangement: Arrangement { twice: false, memory: false, atomic: true },
+        arrangement: Arrangement { twice: false, memory: false, atomic: true, logs: false },
         safe: true,
         needs: atomic_writes(drive, PAGE),
         place: Place::Drive,
         warnings: vec![GUARANTEE.into()],
         steps,
     }
+}
+
+/// How the logs get to a directory on another file system.
+pub fn moving(database: &Database, directory: &str) -> Vec<String> {
+    let files = database.server.has_doublewrite_files();
+    let mut lines = format!("[{}]\ninnodb_log_group_home_dir = {directory}/redo", group(database));
+    if database.binlog {
+        lines += &format!("\nlog_bin = {directory}/binlog/binlog");
+    }
+    if database.doublewrite && files {
+        lines += &format!("\ninnodb_doublewrite_dir = {directory}/dwb");
+    }
+    let redo = if files { "#innodb_redo (or ib_logfile*)" } else { "ib_logfile0" };
+    let mut steps = vec![
+        lines,
+        format!(
+            "Make those directories, owned by the server's user. Shut the server down cleanly, move {redo} and the binary logs with their index there, and start it."
+        ),
+    ];
+    if database.doublewrite && !files {
+        steps.push("The doublewrite buffer of MariaDB stays where it is, in the system tablespace.".into());
+    }
+    steps
 }
 
 #[cfg(test)]

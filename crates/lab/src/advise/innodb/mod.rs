@@ -78,6 +78,19 @@ impl family::Database for Database {
         layouts::excluded(self, drive)
     }
 
+    fn streams(
+        &self,
+        load: &Load,
+        arrangement: Arrangement,
+        volumes: [Volume; 2],
+    ) -> Result<Vec<(u64, u64)>> {
+        model::streams(self, load, arrangement, volumes)
+    }
+
+    fn moving(&self, directory: &str) -> Vec<String> {
+        layouts::moving(self, directory)
+    }
+
     fn model(
         &self,
         load: &Load,

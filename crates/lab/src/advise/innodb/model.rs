@@ -57,11 +57,12 @@ fn config(
         cores: load.processors,
         flush_at_commit: database.flush_at_commit,
         doublewrite: arrangement.twice.then_some(Doublewrite {
-            namespace: u16::from(arrangement.memory),
+            namespace: u16::from(arrangement.memory || has_copies(database, arrangement)),
             shards: database.shards,
             command: 124 << 10,
         }),
         copies: arrangement.memory.then_some(copies),
+        logs: arrangement.logs.then_some(copies),
         ..fitted
     };
     config.warehouses = warehouses(load.dataset / smaller / PAGE, |warehouses| {
@@ -69,6 +70,30 @@ fn config(
         Innodb::new(small).map(|model| model.data_pages()).context("the drive has no room for the logs")
     })?;
     Ok(config)
+}
+
+/// Whether the doublewrite buffer is beside the logs: only in files of its own it can be there.
+fn has_copies(database: &Database, arrangement: Arrangement) -> bool {
+    arrangement.logs && database.server.has_doublewrite_files()
+}
+
+/// Bytes of the logs on their namespace, from and how many.
+///
+/// # Errors
+/// The namespaces are too small.
+pub fn streams(
+    database: &Database,
+    load: &Load,
+    arrangement: Arrangement,
+    volumes: [Volume; 2],
+) -> Result<Vec<(u64, u64)>> {
+    let config = config(database, load, arrangement, volumes, 0)?;
+    let areas = config.areas().context("the drive has no room for the logs and the doublewrite buffer")?;
+    let binlog = (config.binlog_change > 0).then_some(areas.binlog);
+    let journal = areas.second_journal.filter(|_| binlog.is_some() || config.journal_times);
+    let all = [Some(areas.redo), binlog, journal, areas.copies];
+    let on_it = all.into_iter().flatten().filter(|area| area.namespace == 1);
+    Ok(on_it.map(|area| (area.start, area.bytes)).collect())
 }
 
 /// The model with its pool filled.

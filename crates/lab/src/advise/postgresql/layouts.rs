@@ -15,7 +15,8 @@ use crate::advise::{
 const UNUSUAL: u64 = 4 << 30;
 
 /// The layouts that there are for PostgreSQL.
-pub const ALL: [Layout; 5] = [Layout::Configured, Layout::Fpw, Layout::Wal, Layout::Atomic, Layout::Quota];
+pub const ALL: [Layout; 6] =
+    [Layout::Configured, Layout::Fpw, Layout::Wal, Layout::Atomic, Layout::Zones, Layout::Quota];
 
 /// What is not simulated, and why.
 pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {
@@ -63,6 +64,7 @@ fn configured(database: &Database, drive: &Drive) -> Plan {
             twice: database.full_page_writes,
             memory: false,
             atomic: drive.is_atomic(PAGE),
+            logs: false,
         },
         safe: whole && database.fsync,
         needs: None,
@@ -84,7 +86,7 @@ fn fpw(database: &Database) -> Plan {
     Plan {
         name: "fpw",
         description: "full_page_writes on, the log beside the data.".into(),
-        arrangement: Arrangement { twice: true, memory: false, atomic: false },
+        arrangement: Arrangement { twice: true, memory: false, atomic: false, logs: false },
         safe: true,
         needs: None,
         place: Place::Drive,
@@ -97,7 +99,6 @@ fn wal(database: &Database, drive: &Drive) -> Plan {
     // A quarter more: max_wal_size is no hard limit.
     let bytes = (database.max_wal_size / 4 * 5 + (64 << 20)).next_multiple_of(16 << 20);
     let text = size(bytes);
-    let data = &database.data;
     let mut steps = vec![
         format!("On a real drive: a namespace of {text} in its power-protected memory."),
         format!("To try it here, in the drive's TOML:\n{}", memory(&format!("{}MiB", bytes >> 20))),
@@ -106,14 +107,13 @@ fn wal(database: &Database, drive: &Drive) -> Plan {
             bytes >> 20
         ),
         "mkfs.ext4 on that namespace, and mount it at /mnt/wal, owned by the server's user.".into(),
-        format!(
-            "Stop the server, and move the log:\nmv {data}/pg_wal /mnt/wal/pg_wal\nln -s /mnt/wal/pg_wal {data}/pg_wal"
-        ),
     ];
+    let [moved, started] = moving(database, "/mnt/wal");
+    steps.push(moved);
     if !database.full_page_writes || !database.fsync {
         steps.push(lines(database, "full_page_writes = on"));
     }
-    steps.push("Start the server. A new cluster has its log there with initdb --waldir.".into());
+    steps.push(started);
     let mut warnings = vec![
         "The memory must keep its content in a power cut (capacitors). Without that, the log is lost with all transactions since \
          the last checkpoint, and the database with it: the layout is unsafe."
@@ -131,7 +131,7 @@ fn wal(database: &Database, drive: &Drive) -> Plan {
         name: "wal",
         description: "full_page_writes on, and the log on a namespace in the drive's protected memory."
             .into(),
-        arrangement: Arrangement { twice: true, memory: true, atomic: false },
+        arrangement: Arrangement { twice: true, memory: true, atomic: false, logs: false },
         safe: drive.is_protected(),
         needs: protected_memory(drive, bytes),
         place: Place::Drive,
@@ -154,13 +154,24 @@ fn atomic(database: &Database, drive: &Drive) -> Plan {
     Plan {
         name: "atomic",
         description: "full_page_writes off, on a drive that writes 8 KiB atomically.".into(),
-        arrangement: Arrangement { twice: false, memory: false, atomic: true },
+        arrangement: Arrangement { twice: false, memory: false, atomic: true, logs: false },
         safe: true,
         needs: atomic_writes(drive, PAGE),
         place: Place::Drive,
         warnings: vec![GUARANTEE.into()],
         steps,
     }
+}
+
+/// How the log gets to a directory on another file system.
+pub fn moving(database: &Database, directory: &str) -> [String; 2] {
+    let data = &database.data;
+    [
+        format!(
+            "Stop the server, and move the log:\nmv {data}/pg_wal {directory}/pg_wal\nln -s {directory}/pg_wal {data}/pg_wal"
+        ),
+        "Start the server. A new cluster has its log there with initdb --waldir.".into(),
+    ]
 }
 
 #[cfg(test)]

@@ -17,6 +17,8 @@ use crate::advise::{
 /// The most pages of the pool. A larger one, its database, its log and its time between checkpoints are made smaller together: each page
 /// then changes as often between two checkpoints as in the whole, and a simulation of seconds has whole checkpoints.
 const FRAMES: u64 = 32 << 10;
+/// The log has this share of what holds data at most, as the model has it.
+const LOG_SHARE: u64 = 8;
 /// Pages that a transaction uses which were not used lately, about.
 const PAGES_PER_TRANSACTION: u64 = 40;
 /// The share of a page that is left by `wal_compression`: nobody knows that of other data. Assumed, and the report says so.
@@ -74,7 +76,12 @@ fn config(
         bgwriter_pages: database.bgwriter_pages,
         bgwriter_multiplier: database.bgwriter_multiplier,
         cores: load.processors,
-        wal: arrangement.memory.then_some(memory),
+        wal: match (arrangement.memory, arrangement.logs) {
+            (false, false) => None,
+            (true, _) => Some(memory),
+            // As much as beside the data.
+            (false, true) => Some(Volume { blocks: memory.blocks.min(data.blocks / LOG_SHARE), ..memory }),
+        },
         ..usual
     };
     config.warehouses = warehouses(load.dataset / smaller / PAGE, |warehouses| {
@@ -82,6 +89,21 @@ fn config(
         Postgresql::new(small).map(|model| model.data_pages()).context("the drive has no room for the log")
     })?;
     Ok(config)
+}
+
+/// Bytes of the log on its namespace, from and how many: as many as it has beside the data.
+///
+/// # Errors
+/// The namespaces are too small.
+pub fn streams(
+    database: &Database,
+    load: &Load,
+    arrangement: Arrangement,
+    volumes: [Volume; 2],
+) -> Result<Vec<(u64, u64)>> {
+    let config = config(database, load, arrangement, volumes, 0)?;
+    let model = Postgresql::new(config).context("the drive has no room for the log and the data")?;
+    Ok(vec![(model.log().start, model.log().bytes)])
 }
 
 /// The model with its pool filled.
