@@ -119,7 +119,9 @@ fn layouts_are_named_and_zones_and_a_neighbour_are_simulated() {
         assert!(said.lines().any(|line| line.starts_with(name)), "{name}: {said}");
     }
     assert!(!said.lines().any(|line| line.starts_with("dram  ")), "{said}");
-    for words in ["For comparison:", "with a quota of 5.00 MB/s", "- dram: it was not asked for: --layouts dram"] {
+    for words in
+        ["For comparison:", "with a quota of 5.00 MB/s", "- dram: it was not asked for: --layouts dram"]
+    {
         assert!(said.contains(words), "{words}: {said}");
     }
 }

@@ -307,7 +307,7 @@ mod tests {
                 1 => (1, Verb::Flush),
                 _ => (1, Verb::Write),
             };
-            let stream = usize::from(tag % 3 == 0);
+            let stream = usize::from(tag.is_multiple_of(3));
             let (first, room) = [(0, 100), (100, 30)][stream];
             let blocks = 1 + tag % 23;
             let lba = first + self.at[stream] % (room - u64::from(blocks) + 1);
