@@ -20,10 +20,10 @@ use workload::{
 use super::{
     course::{Course, Stage, Window},
     family::{Database, Done, Model},
+    figures::Figure,
     ground::{Ground, Guest},
     layouts::Arrangement,
     load::Load,
-    simulate::Figure,
 };
 use crate::{
     control::Cancel,

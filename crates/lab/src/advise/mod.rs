@@ -11,6 +11,7 @@ mod course;
 mod detect;
 mod drive;
 mod family;
+mod figures;
 mod ground;
 mod innodb;
 mod layouts;
@@ -31,10 +32,11 @@ use anyhow::{Result, bail, ensure};
 pub use self::{
     advice::{Advice, Loaded, Modelled, Recommendation},
     family::Row,
+    figures::Figure,
     layouts::{Excluded, Layout},
     rates::Rates,
     server::Server,
-    simulate::{Figure, Found, More},
+    simulate::{Found, More},
 };
 use self::{
     bed::Bed,

@@ -1,9 +1,8 @@
 //! What the model is told: the database, the server, its settings and where its files lie.
 
-use super::space::Areas;
 use crate::{
     Nanos,
-    database::{Schema, Storage, Tables, Volume},
+    database::{Schema, Volume},
 };
 
 /// Bytes of an InnoDB page (`innodb_page_size`, MySQL 8.0 manual, "InnoDB Startup Options").
@@ -129,10 +128,5 @@ impl Config {
             logs: None,
             seed,
         }
-    }
-
-    /// Where its files lie; `None` if the namespaces are too small for them.
-    pub fn areas(&self) -> Option<Areas> {
-        Areas::new(self, Tables::new(self.schema, self.warehouses, Storage::Clustered).pages())
     }
 }

@@ -1,7 +1,7 @@
 //! Where files lie on the namespaces.
 
 use super::config::{Config, PAGE};
-use crate::database::{Area, Volume};
+use crate::database::{Area, Storage, Tables, Volume};
 
 /// The areas of all files.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -82,5 +82,12 @@ impl Areas {
     /// The end of what is used of the data's namespace, in bytes.
     pub fn end(&self) -> u64 {
         self.data.start + self.data.bytes
+    }
+}
+
+impl Config {
+    /// Where its files lie; `None` if the namespaces are too small for them.
+    pub fn areas(&self) -> Option<Areas> {
+        Areas::new(self, Tables::new(self.schema, self.warehouses, Storage::Clustered).pages())
     }
 }
