@@ -15,6 +15,18 @@ use crate::{Error, Host, Transport};
 /// Bytes of a log that are asked for in one command.
 const CHUNK: usize = 4096;
 
+/// Whether this host knows the layout of a log with entries: later versions only add. `version` is the log's, and the first that this host reads.
+fn known_layout<E>(lid: LogId, version: (u16, u16), entry_bytes: u16) -> Result<(), Error> {
+    let entry = usize::from(entry_bytes);
+    if version.0 < version.1 || entry < size_of::<E>() || !entry.is_multiple_of(4) {
+        return Err(Error::Answer {
+            what: format!("reading the log '{lid}'"),
+            problem: format!("layout version {} with entries of {entry} bytes", version.0),
+        });
+    }
+    Ok(())
+}
+
 /// The Asymmetric Namespace Access log.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct AnaLog {
@@ -271,14 +283,8 @@ impl<T: Transport> Host<T> {
     /// one that this host does not know, or the transport is broken.
     pub fn set_map_header(&mut self, nvmsetid: u16) -> Result<SetMapHeader, Error> {
         let header: SetMapHeader = self.typed_log(LogId::SET_MAP, 0, nvmsetid)?;
-        let (entry, least) = (usize::from(header.entry_bytes.get()), size_of::<SetMapEntry>());
-        // Later versions only add.
-        if header.version.get() < SetMapHeader::VERSION || entry < least || !entry.is_multiple_of(4) {
-            return Err(Error::Answer {
-                what: format!("reading the log '{}'", LogId::SET_MAP),
-                problem: format!("layout version {} with entries of {entry} bytes", header.version),
-            });
-        }
+        let version = (header.version.get(), SetMapHeader::VERSION);
+        known_layout::<SetMapEntry>(LogId::SET_MAP, version, header.entry_bytes.get())?;
         Ok(header)
     }
 
@@ -289,14 +295,9 @@ impl<T: Transport> Host<T> {
     /// As [`set_map_header`](Host::set_map_header).
     pub fn set_map(&mut self, nvmsetid: u16) -> Result<(SetMapHeader, Vec<SetMapEntry>), Error> {
         let header = self.set_map_header(nvmsetid)?;
-        let (first, entry) = (header.header_bytes.get(), usize::from(header.entry_bytes.get()));
-        // A drive may claim any number. These are more than any drive has.
-        let bytes = header.entries.get().min(1 << 22) as usize * entry;
-        // An entry is of one moment.
-        let piece = (self.max_transfer().min(1 << 20) / entry * entry).max(entry);
-        let read = self.part_of_log(LogId::SET_MAP, 0, nvmsetid, first.into(), bytes, piece)?;
-        let entries = read.chunks_exact(entry).filter_map(|bytes| SetMapEntry::read_from_prefix(bytes).ok());
-        Ok((header, entries.map(|(entry, _)| entry).collect()))
+        let entries =
+            (header.header_bytes.get(), header.entry_bytes.get(), header.entries.get().min(1 << 22));
+        Ok((header, self.entries_of_set(LogId::SET_MAP, nvmsetid, entries)?))
     }
 
     /// For how long each die of an NVM Set was asked to work since power on (the vendor specific log DBh). None of a set that is not on flash.
@@ -305,19 +306,26 @@ impl<T: Transport> Host<T> {
     /// As [`set_map_header`](Host::set_map_header).
     pub fn die_times(&mut self, nvmsetid: u16) -> Result<Vec<DieTimesEntry>, Error> {
         let header: DieTimesHeader = self.typed_log(LogId::DIE_TIMES, 0, nvmsetid)?;
-        let (entry, least) = (usize::from(header.entry_bytes.get()), size_of::<DieTimesEntry>());
-        if header.version.get() < DieTimesHeader::VERSION || entry < least || !entry.is_multiple_of(4) {
-            return Err(Error::Answer {
-                what: format!("reading the log '{}'", LogId::DIE_TIMES),
-                problem: format!("layout version {} with entries of {entry} bytes", header.version),
-            });
-        }
-        let bytes = header.entries.get().min(1 << 20) as usize * entry;
-        let piece = (self.max_transfer().min(1 << 20) / entry * entry).max(entry);
-        let first = header.header_bytes.get();
-        let read = self.part_of_log(LogId::DIE_TIMES, 0, nvmsetid, first.into(), bytes, piece)?;
+        let version = (header.version.get(), DieTimesHeader::VERSION);
+        known_layout::<DieTimesEntry>(LogId::DIE_TIMES, version, header.entry_bytes.get())?;
         let entries =
-            read.chunks_exact(entry).filter_map(|bytes| DieTimesEntry::read_from_prefix(bytes).ok());
+            (header.header_bytes.get(), header.entry_bytes.get(), header.entries.get().min(1 << 20));
+        self.entries_of_set(LogId::DIE_TIMES, nvmsetid, entries)
+    }
+
+    /// The entries of a log of an NVM Set: `(bytes before them, bytes of each, how many)`. A drive may claim any number, so the caller has a
+    /// limit. It is read in as few commands as possible: each shows another moment.
+    fn entries_of_set<E: FromBytes>(
+        &mut self,
+        lid: LogId,
+        nvmsetid: u16,
+        (first, entry, count): (u16, u16, u32),
+    ) -> Result<Vec<E>, Error> {
+        let entry = usize::from(entry);
+        // An entry is of one moment.
+        let piece = (self.max_transfer().min(1 << 20) / entry * entry).max(entry);
+        let read = self.part_of_log(lid, 0, nvmsetid, first.into(), count as usize * entry, piece)?;
+        let entries = read.chunks_exact(entry).filter_map(|bytes| E::read_from_prefix(bytes).ok());
         Ok(entries.map(|(entry, _)| entry).collect())
     }
 }
