@@ -1,9 +1,14 @@
 """Fleets on a cluster of Ray, which is this machine."""
 
 import os
+import secrets
 import signal
+import subprocess
+import sys
+import tempfile
 import time
 from collections.abc import Iterator
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -17,8 +22,9 @@ pytestmark = [pytest.mark.filterwarnings("default"), pytest.mark.filterwarnings(
 __all__ = ["caches"]
 
 
-def ours() -> dict[int, str]:
-    """The processes that descend from this one, with their command lines."""
+def ours(root: int | None = None) -> dict[int, str]:
+    """The processes that descend from this one, or from another one, with their command lines."""
+    root = root or os.getpid()
     parents: dict[int, tuple[int, str]] = {}
     for path in Path("/proc").glob("[0-9]*"):
         try:
@@ -28,11 +34,11 @@ def ours() -> dict[int, str]:
             continue
 
     def descends(pid: int) -> bool:
-        while pid in parents and pid != os.getpid():
+        while pid in parents and pid != root:
             pid = parents[pid][0]
-        return pid == os.getpid()
+        return pid == root
 
-    return {pid: command for pid, (_, command) in parents.items() if pid != os.getpid() and descends(pid)}
+    return {pid: command for pid, (_, command) in parents.items() if pid != root and descends(pid)}
 
 
 def listening(pids: set[int]) -> set[str]:
@@ -92,7 +98,57 @@ def test_a_worker_is_killed_in_the_middle(tmp_path: Path) -> None:
     assert fleet.run(of, tmp_path / "ray", Inline()).done == 32
 
 
-def test_the_head_is_killed_in_the_middle(tmp_path: Path) -> None:
+@contextmanager
+def head() -> Iterator[tuple[str, subprocess.Popen[bytes]]]:
+    """A cluster that is nobody's: its address, and the process that all of it descends from."""
+    # Ray's sockets are there, and their paths may have 107 bytes.
+    with tempfile.TemporaryDirectory(prefix="ray-", dir="/tmp", ignore_cleanup_errors=True) as scratch:
+        options = ["--node-ip-address=127.0.0.1", "--port=0", "--num-cpus=2", "--include-dashboard=false", "--disable-usage-stats"]
+        process = subprocess.Popen(
+            [sys.executable, "-m", "ray.scripts.scripts", "start", "--head", "--block", f"--temp-dir={scratch}", *options],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+        try:
+            address = Path(scratch, "ray_current_cluster")
+            until(lambda: (address.exists() and address.read_text().strip()) or process.poll() is not None)
+            assert process.poll() is None
+            yield address.read_text().strip(), process
+        finally:
+            kill_all(process)
+
+
+def kill_all(process: subprocess.Popen[bytes]) -> None:
+    """Kills a process and all that descend from it, at once."""
+    for pid in [process.pid, *ours(process.pid)]:
+        with suppress(ProcessLookupError):
+            os.kill(pid, signal.SIGKILL)
+    process.wait()
+
+
+def test_the_head_is_killed_in_the_middle(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("RAY_AUTH_MODE", "token")
+    monkeypatch.setenv("RAY_AUTH_TOKEN", secrets.token_hex(32))
+    # Where it listens: on this machine alone.
+    monkeypatch.setenv("RAY_ENABLE_WINDOWS_OR_OSX_CLUSTER", "0")
+    path = spec(tmp_path, MANY)
+    (tmp_path / "job.fio").write_text(LONG.text)
+    out = tmp_path / "out"
+    with head() as (address, process):
+        driver = command("run", path, "--out", out, "--ray", address)
+        until(lambda: list((out / "runs").glob("*.parquet")) or driver.poll() is not None)
+        kill_all(process)
+        _, error = driver.communicate(timeout=300)
+    assert driver.returncode == 1 and f"its head at {address} does not answer" in error and "Start the fleet again" in error
+    early = rows(out)
+    assert 0 < len(early) < 40 and {row["state"] for row in early.values()} == {"done"}
+    with head() as (address, _):
+        code, text, _ = said("run", path, "--out", out, "--ray", address)
+    assert code == 0 and "40 of 40 runs done, 0 failed" in text
+    assert early.items() <= rows(out).items()
+
+
+def test_the_driver_is_killed_with_its_cluster(tmp_path: Path) -> None:
     path = spec(tmp_path, MANY)
     (tmp_path / "job.fio").write_text(LONG.text)
     out = tmp_path / "out"

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
+import socket
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
@@ -13,8 +14,11 @@ from ._errors import FleetError
 from ._executor import Ended
 from ._task import Done, Task, execute
 
-# How often the size of the cluster is asked for.
+# How often the size of the cluster is asked for, and whether its head is there. In seconds.
 _LOOK = 5.0
+# So long may the head not answer. Ray ends the process, without a way to prevent it, after 60 seconds.
+_PATIENCE = 20.0
+_AGAIN = "Start the fleet again with the same directory to go on."
 
 
 @contextmanager
@@ -74,6 +78,8 @@ class RayExecutor:
         self._ours = False
         self._waiting: dict[Any, Task] = {}
         self._looked = float("-inf")
+        self._head: tuple[str, int] | None = None
+        self._seen = 0.0
         self._workers = workers or 1
         self._largest = 0
 
@@ -81,6 +87,8 @@ class RayExecutor:
     def workers(self) -> int:
         """Processors of the cluster."""
         if time.monotonic() - self._looked >= _LOOK:
+            # Ray would wait for the answer.
+            self._look_at_head()
             nodes = [node["Resources"] for node in self._ray.nodes() if node["Alive"]]
             self._workers = max(1, int(sum(node.get("CPU", 0) for node in nodes)))
             self._largest = max((int(node.get("memory", 0)) for node in nodes), default=0)
@@ -108,6 +116,32 @@ class RayExecutor:
                 raise FleetError(f"Ray at {self._address or 'this machine'}: {error}") from error
             self._ours = True
         self._run = ray.remote(execute)
+        # With ray:// this process knows the proxy alone.
+        if not (self._address or "").startswith("ray://"):
+            host, _, port = ray.get_runtime_context().gcs_address.rpartition(":")
+            self._head = (host.strip("[]"), int(port))
+            self._seen = time.monotonic()
+
+    def _look_at_head(self) -> None:
+        """Asks now and then whether the cluster's head answers. Without one Ray itself waits for a minute, and then ends this process.
+
+        Raises:
+            FleetError: It has not answered for some time.
+        """
+        if self._head is None or time.monotonic() - self._seen < _LOOK / 2:
+            return
+        end = time.monotonic() + _PATIENCE
+        while True:
+            try:
+                socket.create_connection(self._head, timeout=_PATIENCE / 4).close()
+                self._seen = time.monotonic()
+                return
+            except OSError as error:
+                if time.monotonic() >= end:
+                    # What its tasks became cannot be asked for.
+                    self._waiting = {}
+                    raise FleetError(f"the cluster is lost: its head at {self._head[0]}:{self._head[1]} does not answer ({error}). {_AGAIN}") from error
+                time.sleep(0.2)
 
     def room(self, memory: int) -> bool:
         """Whether few enough wait. The cluster itself puts them where their memory is."""
@@ -121,6 +155,7 @@ class RayExecutor:
 
     def wait(self, seconds: float) -> list[Ended]:
         """The tasks that have ended."""
+        self._look_at_head()
         if not self._waiting:
             time.sleep(seconds)
             return []
@@ -131,7 +166,7 @@ class RayExecutor:
                 ready, _ = self._ray.wait(list(self._waiting), num_returns=len(self._waiting), timeout=0)
             return [self._ended(reference) for reference in ready]
         except (self._ray.exceptions.RaySystemError, ConnectionError) as error:
-            raise FleetError(f"the cluster is lost: {error}. Start the fleet again with the same directory to go on.") from error
+            raise FleetError(f"the cluster is lost: {error}. {_AGAIN}") from error
 
     def _ended(self, reference: Any) -> Ended:
         task = self._waiting.pop(reference)
