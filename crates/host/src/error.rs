@@ -68,6 +68,17 @@ impl Error {
             _ => None,
         }
     }
+
+    /// Whether the association with the drive has gone, as after a power cut: the host has to connect again.
+    #[must_use]
+    pub fn is_lost(&self) -> bool {
+        match self {
+            Self::Transport(_) => true,
+            _ => self.status().is_some_and(|status| {
+                [Status::POWER_LOSS, Status::ABORTED_SQ_DELETION].iter().any(|lost| status.is(*lost))
+            }),
+        }
+    }
 }
 
 /// A broken transport.

@@ -90,12 +90,8 @@ impl LiveDrive {
                 None => Connection::open(running, PATIENCE).map_err(failed)?,
             };
             let done = work(&mut host);
-            // After a power cut, queues are dead.
-            let lost = |error: &host::Error| {
-                matches!(error, host::Error::Transport(_))
-                    || error.status().is_some_and(|status| status.is(nvme::Status::POWER_LOSS))
-            };
-            if !done.as_ref().is_err_and(lost) {
+            // A program hears of each power cut once: by the command that is under way, or else by the next one.
+            if !done.as_ref().is_err_and(host::Error::is_lost) {
                 *connection = Some(host);
             }
             done.map_err(command_failed)

@@ -3,7 +3,7 @@
 use crate::ask::{NewFault, NewNamespace, NewPowerCut, NewQuota, ZoneChange, ZoneVerb};
 use crate::faults::FAULTS;
 use crate::map::{check_attached, check_known};
-use crate::refusal::{Refusal, is_lost};
+use crate::refusal::Refusal;
 use crate::state::quota_of;
 use crate::view::Connected;
 use host::{Error, Host, Transport, Zones, namespace_create};
@@ -144,7 +144,7 @@ fn change_attachments<T: Transport>(host: &mut Host<T>, nsid: Nsid, attach: bool
         };
         match result {
             Ok(()) => changed.push(id),
-            Err(error) if is_lost(&error) => return Err(error),
+            Err(error) if error.is_lost() => return Err(error),
             // There were so or gone by then.
             Err(error)
                 if is(&error, Status::NAMESPACE_ALREADY_ATTACHED)
@@ -261,7 +261,7 @@ pub(crate) fn power_cut<T: Transport>(
     let cut = PowerCut { after_media_ops: 0, off_ms, seed: 1, no_plp: new.no_plp };
     match connected.host.power_cut(cut) {
         // The completion may be lost with the power.
-        Err(error) if !is_lost(&error) => Err(harmful(error)),
+        Err(error) if !error.is_lost() => Err(harmful(error)),
         _ => Ok(json!({})),
     }
 }

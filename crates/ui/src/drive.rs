@@ -1,7 +1,7 @@
 //! The thread that talks to the drive. Requests come to it one by one; while anybody watches, it takes samples.
 
 use crate::ask::Ask;
-use crate::refusal::{Refusal, is_lost};
+use crate::refusal::Refusal;
 use crate::source::{Answer, Feed, Source};
 use crate::state::{self, INTERVAL};
 use crate::view::View;
@@ -152,7 +152,7 @@ fn sample<T: Transport>(view: &mut View<T>) -> Result<Value, Error> {
 
 /// Why the drive is away.
 fn away(error: &Error) -> String {
-    match is_lost(error) {
+    match error.is_lost() {
         true => format!("the drive is away ({error})"),
         false => error.to_string(),
     }

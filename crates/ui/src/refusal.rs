@@ -29,22 +29,12 @@ impl Refusal {
     }
 }
 
-/// Whether the association with the drive has gone: the host has to connect again.
-pub(crate) fn is_lost(error: &host::Error) -> bool {
-    match error {
-        host::Error::Transport(_) => true,
-        _ => error.status().is_some_and(|status| {
-            [Status::POWER_LOSS, Status::ABORTED_SQ_DELETION].iter().any(|lost| status.is(*lost))
-        }),
-    }
-}
-
 impl From<host::Error> for Refusal {
     fn from(error: host::Error) -> Refusal {
         let is = |status: Status| error.status().is_some_and(|found| found.is(status));
         let status = match &error {
             host::Error::Transport(TransportError::Timeout(_)) => StatusCode::GATEWAY_TIMEOUT,
-            _ if is_lost(&error) => StatusCode::SERVICE_UNAVAILABLE,
+            _ if error.is_lost() => StatusCode::SERVICE_UNAVAILABLE,
             host::Error::Absent(_) => StatusCode::NOT_FOUND,
             host::Error::Usage(_) => StatusCode::BAD_REQUEST,
             host::Error::Command { .. } if is(Status::OPERATION_DENIED) => StatusCode::FORBIDDEN,
@@ -69,8 +59,8 @@ mod tests {
         assert_eq!(of(Status::INVALID_NAMESPACE.with_dnr()), 404);
         assert_eq!(of(Status::NAMESPACE_INSUFFICIENT_CAPACITY), 409);
         assert_eq!(of(Status::POWER_LOSS), 503);
-        assert!(is_lost(&TransportError::Closed.into()));
-        assert!(!is_lost(&host::Error::Absent("namespace 9".into())));
+        assert!(host::Error::from(TransportError::Closed).is_lost());
+        assert!(!host::Error::Absent("namespace 9".into()).is_lost());
         let refusal = Refusal::bad("a \"word\"");
         assert_eq!(refusal.response().status(), 400);
     }

@@ -1,7 +1,6 @@
 //! What changes seldom: the drive, its sets and namespaces, and what may be done with them.
 
 use crate::faults::{FAULTS, FaultName};
-use crate::refusal::is_lost;
 use host::{Error, Host, Transport};
 use nvme::feature::Select;
 use nvme::identify::{NvmSetAttributes, ascii_text};
@@ -28,7 +27,7 @@ pub(crate) fn quota_of(values: &Quota) -> Value {
 pub(crate) fn optional<T>(result: Result<T, Error>) -> Result<Option<T>, Error> {
     match result {
         Ok(found) => Ok(Some(found)),
-        Err(error) if is_lost(&error) => Err(error),
+        Err(error) if error.is_lost() => Err(error),
         Err(_) => Ok(None),
     }
 }

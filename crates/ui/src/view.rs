@@ -1,6 +1,6 @@
 //! The view's host: what it knows of the drive, and keeps between two questions.
 
-use crate::refusal::{Refusal, is_lost};
+use crate::refusal::Refusal;
 use crate::sample::Sampler;
 use host::{Error, Host, IoQueue, Transport};
 use std::time::Instant;
@@ -61,7 +61,7 @@ impl<T: Transport> View<T> {
     /// Does something, and forgets the association if it turns out to have gone.
     pub fn attempt<R>(&mut self, act: impl FnOnce(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
         let result = act(self);
-        if result.as_ref().is_err_and(is_lost) {
+        if result.as_ref().is_err_and(Error::is_lost) {
             self.host = None;
         }
         result
@@ -70,7 +70,7 @@ impl<T: Transport> View<T> {
     /// Looks: once more if the association had gone, as after a loss of power.
     pub fn look<R>(&mut self, mut act: impl FnMut(&mut Self) -> Result<R, Error>) -> Result<R, Error> {
         match self.attempt(&mut act) {
-            Err(error) if is_lost(&error) => self.attempt(act),
+            Err(error) if error.is_lost() => self.attempt(act),
             other => other,
         }
     }

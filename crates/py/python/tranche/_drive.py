@@ -81,7 +81,8 @@ class Drive:
     """A drive that lives in this process, with an NVMe/TCP port that others can attach to.
 
     It begins with its construction, and ends with the ``with`` statement, or with :meth:`stop`. Without an image it is in memory, and ends for good.
-    All methods may be called from any thread, and other threads go on meanwhile. After a power cut, the next method waits until the drive is back.
+    All methods may be called from any thread, and other threads go on meanwhile. Of a power cut that comes later (``after``), the method that is under
+    way hears as an :class:`Error`, or else the next one. The one after that waits until the drive is back.
 
     Args:
         profile: A :class:`Profile`, the name of a built-in one, or the path of a TOML file. Without: that of the image, or ``default``.
@@ -239,7 +240,7 @@ class Drive:
 
         Args:
             off: Seconds without power.
-            after: Media operations until then. With 0 the cut comes at once, and this returns when the drive is back.
+            after: Media operations until then. With 0 the cut comes at once, and this returns when the drive is back: no other method hears of it.
             seed: Decides what the cut tears.
             capacitors_fail: Also what relies on power-loss protection is lost.
         """
