@@ -14,9 +14,9 @@ NOTEBOOKS = sorted(DIRECTORY.glob("*.ipynb"))
 pytestmark = pytest.mark.filterwarnings("ignore::DeprecationWarning", "ignore::RuntimeWarning", "ignore::ResourceWarning")
 
 
-def test_there_is_one_for_each_study_in_virtual_time() -> None:
+def test_there_is_one_for_each_study() -> None:
     names = {path.stem for path in NOTEBOOKS}
-    assert names == {"cache", "doublewrite", "filesystem", "namespaces", "oltp", "quota", "zoned"}
+    assert names == {"cache", "doublewrite", "filesystem", "namespaces", "oltp", "powercut", "quota", "zoned"}
 
 
 def texts(notebook: Any) -> list[tuple[str, str]]:
