@@ -615,6 +615,14 @@ fn our_host_uses_the_target_of_linux() {
         serde_json::from_str(&run(&["ns", "list", "--on", &open, "--output", "json"]).unwrap()).unwrap();
     assert_eq!(list["Devices"][0]["PhysicalSize"], 64 << 20);
     run(&["bench", &check, "--on", &open]).unwrap();
+    // It has the SMART log, without numbers of a namespace in a file, and none of the logs that tell more.
+    let top =
+        run(&["top", "--count", "2", "--interval", "200ms", "--output", "json", "--on", &open]).unwrap();
+    let lines: Vec<Value> = top.lines().map(|line| serde_json::from_str(line).unwrap()).collect();
+    assert_eq!(lines.len(), 2);
+    assert!(lines.iter().all(|line| line["namespaces"].is_null() && line["write_amplification"].is_null()));
+    let top = run(&["top", "--count", "1", "--interval", "200ms", "--on", &open]).unwrap();
+    assert!(!top.trim().is_empty());
 
     // Linux closes the connection right after its answer, and the answer is lost at times: the reason is there in one of a
     // few attempts. None of them gets in.
