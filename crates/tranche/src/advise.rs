@@ -1,6 +1,7 @@
 //! `tranche advise`.
 
 use crate::progress;
+use crate::studies::ControllerName;
 use anyhow::{Context, Result};
 use clap::Args;
 use lab::advise::{Advice, Layout, Measure, Server};
@@ -41,7 +42,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 16, value_parser = clap::value_parser!(u32).range(1..=1000))]
     processors: u32,
     /// Layouts that are simulated beside what is configured [default: those of the server alone on the drive].
-    /// zones: the logs on a zoned namespace. quota: beside a neighbour on the same drive, without a quota and with one
+    /// zones: the logs on a zoned namespace. cache: on a disk, without and with a part of the drive as a cache before it. quota: beside a neighbour on the same drive, without a quota and with one
     #[arg(long, value_name = "NAME,…", value_delimiter = ',')]
     layouts: Vec<Layout>,
     /// With the layout quota: jobs of fio that the neighbour does, again and again [default: it writes in order, as fast as it can]
@@ -50,6 +51,15 @@ pub struct Options {
     /// With the layout quota: what the neighbour may write in a second, and read [default: a tenth of what the drive's chips can program]
     #[arg(long, value_name = "RATE", value_parser = units::parse_rate)]
     neighbour_quota: Option<u64>,
+    /// With the layout cache: the hard disk or SAS SSD, a profile or a TOML file
+    #[arg(long, value_name = "NAME|FILE", default_value = "savvio-15k3-300g")]
+    disk: String,
+    /// With the layout cache: the storage controller of the disk
+    #[arg(long, value_enum, default_value = "h330")]
+    controller: ControllerName,
+    /// With the layout cache: how much of the drive is the cache [default: a quarter of the database]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
+    cache_size: Option<u64>,
     /// Measured time of each simulation, in virtual time
     #[arg(long, value_name = "TIME", default_value = "10s", value_parser = units::parse_seconds::<u64>)]
     seconds: u64,
@@ -131,6 +141,9 @@ pub fn advise(options: &Options) -> Result<lab::Findings<Advice>> {
         layouts: options.layouts.clone(),
         neighbour: options.neighbour.clone(),
         neighbour_quota: options.neighbour_quota,
+        disk: options.disk.clone(),
+        controller: options.controller.into(),
+        cache_size: options.cache_size,
         seconds: options.seconds,
         warmup: options.warmup,
         seeds: options.seeds,

@@ -4,6 +4,7 @@ mod cuts;
 mod machine;
 
 pub use self::cuts::Powercut;
+pub use self::machine::ControllerName;
 use self::machine::{Cache, Filesystem, Oltp};
 use crate::options::{Overwrite, all};
 use crate::progress;

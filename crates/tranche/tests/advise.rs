@@ -61,6 +61,7 @@ fn a_configuration_is_read_and_layouts_are_simulated() {
         "innodb_doublewrite_dir",
         "Not simulated:",
         "- zones: it was not asked for",
+        "- cache: it was not asked for",
         "- quota: it was not asked for",
         "tranche study doublewrite --live",
         "capacitors",
@@ -127,6 +128,28 @@ fn layouts_are_named_and_zones_and_a_neighbour_are_simulated() {
 }
 
 #[test]
+fn a_disk_with_a_cache_is_simulated() {
+    let dir = directory();
+    let args = ["my.cnf", "--layouts", "cache", "--dataset", "256MiB", "--cache-size", "128MiB"];
+    let more = ["--disk", "savvio-10k4-600g", "--controller", "h730p"];
+    let output = advise(dir.path(), &[&args[..], &more, &SHORT[..]].concat());
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    let said = text(&output.stdout);
+    for name in ["configured  ", "disk  ", "cache  "] {
+        assert!(said.lines().any(|line| line.starts_with(name)), "{name}: {said}");
+    }
+    for words in [
+        "savvio-10k4-600g on a PERC H730P",
+        "128 MiB of the drive as a cache before it (50.0 % of the database)",
+        "reads that hit the cache, %: ",
+        "Cache or main store: the cache has ",
+        "--cachemode writeback",
+    ] {
+        assert!(said.contains(words), "{words}: {said}");
+    }
+}
+
+#[test]
 fn mistakes_are_told_with_their_place() {
     let dir = directory();
     let refused = |args: &[&str], code: i32| {
@@ -146,6 +169,8 @@ fn mistakes_are_told_with_their_place() {
     assert!(refused(&["my.cnf", "--layouts", "quta"], 2).contains("did you mean quota?"));
     assert!(refused(&["my.cnf", "--layouts", "wal"], 1).contains("wal is no layout of MySQL"));
     assert!(refused(&["my.cnf", "--neighbour", "none.fio"], 1).contains("cannot read none.fio"));
+    assert!(refused(&["my.cnf", "--disk", "none"], 1).contains("--disk"));
+    assert!(refused(&["my.cnf", "--cache-size", "1KiB"], 1).contains("--cache-size is too small"));
     assert!(refused(&["my.cnf", "--dataset", "1TiB"], 1).contains("does not fit"));
     std::fs::write(dir.path().join("postgresql.conf"), "port = 5432\nshared_buffers = 1G\n").unwrap();
     let wrong = refused(&["postgresql.conf"], 1);

@@ -237,7 +237,11 @@ impl Bed {
     }
 }
 
-fn measured(
+/// What happened in a window, between two states of the counters.
+///
+/// # Errors
+/// No transaction ended.
+pub fn measured(
     before: &[NamespaceCounts],
     after: &[NamespaceCounts],
     window: &Window,

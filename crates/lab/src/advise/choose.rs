@@ -49,6 +49,7 @@ pub fn choose(
         };
         let applies: Vec<Plan> = match layout {
             Layout::Zones => vec![zones(&configured, database, drive)],
+            Layout::Cache => extras.disk.plans(&configured, load).into(),
             Layout::Quota => neighbours(&configured, extras).into(),
             _ => own.extract_if(.., |plan| plan.name == name).collect(),
         };
@@ -74,10 +75,6 @@ pub fn choose(
             }
         }
     }
-    excluded.push(Excluded {
-        name: "cache",
-        why: "a cache tier is for data on a hard disk, and here all of it is on the drive: tranche study oltp has the database on a disk with a cache".into(),
-    });
     Ok(Chosen { plans, excluded })
 }
 

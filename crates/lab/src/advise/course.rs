@@ -59,6 +59,14 @@ impl<'a> Course<'a> {
         Self { begin, passed: 0, longest, stage, cancel }
     }
 
+    /// Lets so many seconds of warm-up pass; what the model has done by then.
+    ///
+    /// # Errors
+    /// A command failed, or an interruption.
+    pub fn pass(&mut self, seconds: u64) -> Result<Done> {
+        self.step(seconds * SECOND)
+    }
+
     /// Warms up. Where checkpoints matter, one begins then.
     ///
     /// # Errors

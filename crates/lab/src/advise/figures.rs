@@ -4,12 +4,24 @@ use serde::Serialize;
 
 use crate::figure::show;
 
+/// A cache is warm when the share of reads that hit changes from one part of its warm-up to the next by less than so many points, and less than so many percent of its room
+/// were filled.
+pub const SETTLED: f64 = 1.0;
+
 /// A figure that only some layouts have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     /// What the neighbour writes and reads, in bytes a second.
     Neighbour,
+    /// Percent of the reads that the cache answered, in the measured time.
+    ReadHits,
+    /// Percent of the cache that held data when the measured time began.
+    CacheFilled,
+    /// Seconds of load that warmed the cache.
+    CacheWarmUp,
+    /// Points by which the percentage of reads that hit changed in the last part of that warm-up.
+    ReadHitsMoved,
 }
 
 impl Figure {
@@ -17,6 +29,10 @@ impl Figure {
     pub fn title(self) -> &'static str {
         match self {
             Self::Neighbour => "the neighbour moves, MB/s",
+            Self::ReadHits => "reads that hit the cache, %",
+            Self::CacheFilled => "the cache was filled at the begin, %",
+            Self::CacheWarmUp => "it had been warmed for, s",
+            Self::ReadHitsMoved => "hits still moved at the end of that by points of",
         }
     }
 
@@ -24,6 +40,8 @@ impl Figure {
     pub fn show(self, value: f64) -> String {
         match self {
             Self::Neighbour => show(value / 1e6),
+            Self::ReadHits | Self::CacheFilled | Self::CacheWarmUp => show(value),
+            Self::ReadHitsMoved => format!("{value:+.1}"),
         }
     }
 }

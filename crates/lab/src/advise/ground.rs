@@ -10,6 +10,7 @@ use workload::{
 };
 
 use super::{
+    disk::{Behind, Disk},
     drive::{Beside, Drive},
     family::Database,
     layouts::{Place, Plan},
@@ -32,6 +33,8 @@ pub struct Extras {
     pub neighbour: Neighbour,
     /// Bytes that it may write in a second, and read; without one, [`SHARE`] of what the chips can program.
     pub quota: Option<u64>,
+    /// What the database may lie on in place of the drive.
+    pub disk: Disk,
 }
 
 /// A neighbour's quota, if none is said: one part in so many of what the drive's chips can program.
@@ -50,6 +53,8 @@ pub struct Ground {
     pub zones: Option<(u64, Zones)>,
     /// Who else is there.
     pub neighbour: Option<Guest>,
+    /// What the database lies on, if that is not the drive; then a part of the drive may be a cache.
+    pub behind: Option<Behind>,
 }
 
 /// A neighbour on the drive.
@@ -83,14 +88,14 @@ impl Ground {
         };
         let whole = drive.config(atomic, beside)?;
         let full = first(&whole)?;
-        let config = whole.shortened(SHORT).unwrap_or(whole);
+        let config = whole.shortened(SHORT).unwrap_or_else(|| whole.clone());
         let room = first(&config)?;
         // As large beside the drive as it is beside the whole one, with a tenth more for logs.
         let share = u128::from(room) * (u128::from(load.dataset) * 11 / 10) / u128::from(full.max(1));
         let share = u64::try_from(share).unwrap_or(u64::MAX);
         let data = share.max(LEAST).min(room);
         let nsids: &[u32] = if beside == Beside::Nothing { &[1] } else { &[1, 2] };
-        let ground = Self { config, nsids, data, zones: None, neighbour: None };
+        let mut ground = Self { config, nsids, data, zones: None, neighbour: None, behind: None };
         let dataset = load.dataset;
         match plan.place {
             Place::Drive => Ok(ground),
@@ -99,6 +104,10 @@ impl Ground {
                 let volumes = [Volume { blocks: data / 4096, ..unlimited }, unlimited];
                 let streams = database.streams(load, plan.arrangement, volumes)?;
                 ground.zoned(room, &streams).context("the logs cannot lie on zones of the drive")
+            }
+            Place::Disk { cache } => {
+                ground.behind = Some(extras.disk.behind(database, load, data, cache)?);
+                ground.caching(&whole)
             }
             Place::Shared { quota } => ground.shared(room, share, quota, extras).with_context(|| {
                 format!("the database of {} leaves no room for a neighbour on the drive", show_size(dataset))
@@ -129,6 +138,27 @@ impl Ground {
         self.data = (self.data - logs).min(namespace.bytes);
         self.config.check().context("the drive with a smaller namespace")?;
         (self.nsids, self.zones) = (&[1, 2], Some((zones, layout)));
+        Ok(self)
+    }
+
+    /// Makes the drive long enough for the cache, if there is one. It lies whole on it, and not folded.
+    fn caching(mut self, whole: &Config) -> Result<Self> {
+        let Some(sizes) = self.behind.as_ref().and_then(|behind| behind.cache) else { return Ok(self) };
+        let wanted = sizes.cache + sizes.metadata;
+        let has = first(&self.config)?;
+        if has < wanted {
+            // The namespace keeps its share of the drive.
+            let longer = u128::from(SHORT) * u128::from(wanted) * 11 / 10 / u128::from(has.max(1));
+            let longer = u64::try_from(longer).unwrap_or(u64::MAX);
+            self.config = whole.shortened(longer).unwrap_or_else(|| whole.clone());
+        }
+        let has = first(&self.config)?;
+        if has < wanted {
+            bail!(
+                "the cache of {} does not fit on what holds data of the drive: name a smaller --cache-size, a larger --drive or more of --full",
+                show_size(sizes.cache)
+            );
+        }
         Ok(self)
     }
 

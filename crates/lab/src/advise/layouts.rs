@@ -21,13 +21,15 @@ pub enum Layout {
     Atomic,
     /// Logs on zones.
     Zones,
+    /// On a disk, without and with a cache on the drive before it.
+    Cache,
     /// Beside a neighbour, without and with a quota.
     Quota,
 }
 
 impl Layout {
     /// All of them, in the order of reports.
-    pub const ALL: [Self; 8] = [
+    pub const ALL: [Self; 9] = [
         Self::Configured,
         Self::Doublewrite,
         Self::Fpw,
@@ -35,6 +37,7 @@ impl Layout {
         Self::Wal,
         Self::Atomic,
         Self::Zones,
+        Self::Cache,
         Self::Quota,
     ];
 
@@ -49,6 +52,7 @@ impl Layout {
             Self::Wal => "wal",
             Self::Atomic => "atomic",
             Self::Zones => "zones",
+            Self::Cache => "cache",
             Self::Quota => "quota",
         }
     }
@@ -56,7 +60,7 @@ impl Layout {
     /// Whether it is simulated only if it is asked for: it is no layout of one server on this drive, or it takes much longer.
     #[must_use]
     pub fn is_extra(self) -> bool {
-        matches!(self, Self::Zones | Self::Quota)
+        matches!(self, Self::Zones | Self::Cache | Self::Quota)
     }
 }
 
@@ -93,6 +97,11 @@ pub enum Place {
     Shared {
         /// Whether the neighbour has a quota.
         quota: bool,
+    },
+    /// It lies on a disk.
+    Disk {
+        /// Whether a part of the drive is a cache before the disk.
+        cache: bool,
     },
 }
 

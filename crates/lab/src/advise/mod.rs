@@ -6,9 +6,11 @@
 
 mod advice;
 mod bed;
+mod behind;
 mod choose;
 mod course;
 mod detect;
+mod disk;
 mod drive;
 mod family;
 mod figures;
@@ -41,10 +43,11 @@ pub use self::{
 use self::{
     bed::Bed,
     choose::{Chosen, choose},
+    disk::Disk,
     drive::Drive,
     family::Database,
     ground::Extras,
-    layouts::Arrangement,
+    layouts::{Arrangement, Place},
     load::Load,
     neighbour::Neighbour,
     rates::Kernel,
@@ -55,6 +58,7 @@ use crate::{
     control::{Control, Progress},
     doublewrite::sim::drive as study_drive,
     figure::show,
+    machine::Controller,
     profile,
     sim::Cache,
 };
@@ -93,6 +97,12 @@ pub struct Options {
     pub neighbour: Option<PathBuf>,
     /// Bytes that a neighbour with a quota may write in a second, and read; without it a tenth of what the drive's chips can program.
     pub neighbour_quota: Option<u64>,
+    /// What the database may lie on in place of the drive: a profile or a TOML file.
+    pub disk: String,
+    /// What that is attached to.
+    pub controller: Controller,
+    /// Bytes of the drive that are a cache before the disk; without them a quarter of the database.
+    pub cache_size: Option<u64>,
     /// Measured seconds of each simulation.
     pub seconds: u64,
     /// Seconds before them.
@@ -165,8 +175,11 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
         warmup: options.warmup,
         seconds: options.seconds,
     };
-    let extras =
-        Extras { neighbour: Neighbour::new(options.neighbour.as_deref())?, quota: options.neighbour_quota };
+    let extras = Extras {
+        neighbour: Neighbour::new(options.neighbour.as_deref())?,
+        quota: options.neighbour_quota,
+        disk: Disk::new(&options.disk, options.controller, options.cache_size)?,
+    };
     let Chosen { plans, excluded } = choose(database, read.server, &drive, &load, &options.layouts, &extras)?;
     let Some((first, ground)) = plans.first() else { bail!("there is no layout") };
     if let (Some(rates), None) = (&measured, options.connections) {
@@ -210,7 +223,10 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     let is_cut = |runs: &[bed::Measured]| runs.iter().any(|run| run.cycles == Some(0));
     let cut: Vec<_> =
         plans.iter().zip(&runs).filter(|(_, runs)| is_cut(runs)).map(|((plan, _), _)| plan.name).collect();
-    let uncertainty = report::uncertainty(database, &loaded, &modelled, &found, &cut);
+    let mut uncertainty = report::uncertainty(database, &loaded, &modelled, &found, &cut);
+    if plans.iter().any(|(plan, _)| matches!(plan.place, Place::Disk { .. })) {
+        uncertainty.push(extras.disk.limits());
+    }
     let advice = Advice {
         server: read.server.to_string(),
         server_told_by: read.told_by,

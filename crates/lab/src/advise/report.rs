@@ -5,6 +5,7 @@ use std::fmt::Write as _;
 use super::{
     advice::{Advice, Loaded, Modelled, Recommendation},
     family::Database,
+    figures::{Figure, SETTLED},
     simulate::{Found, More},
 };
 use crate::{
@@ -118,6 +119,12 @@ pub fn uncertainty(
     if !moving.is_empty() {
         all.push(format!("Throughput still moved by more than {MOVES} % within the window of: {}. Longer --warmup and --seconds settle it.", moving.join(", ")));
     }
+    let colder = found.iter().flat_map(|layout| &layout.more).any(|more| {
+        more.figure == Figure::ReadHitsMoved && more.value.low.abs().max(more.value.high.abs()) > SETTLED
+    });
+    if colder {
+        all.push("The cache was still getting warmer when it was measured, so it is understated. A longer --warmup warms it more.".into());
+    }
     if !cut.is_empty() {
         all.push(format!("A checkpoint takes longer than the simulation lasts, with: {}. Full-page images are most right after its begin and fade. So the figures there are those of a part of it, and not of the whole. Longer --seconds settle it.", cut.join(", ")));
     }
@@ -151,7 +158,10 @@ fn table(advice: &Advice) -> String {
                 if at == 0 { "-".into() } else { change(layout.throughput_ratio) },
                 layout.commit_p99_ms.map_or_else(|| "-".into(), |ms| range(ms, show)),
                 range(layout.nand_bytes_per_transaction, size),
-                range(layout.write_amplification, show),
+                match layout.write_amplification.high > 0.0 {
+                    true => range(layout.write_amplification, show),
+                    false => "-".into(),
+                },
                 layout.years.map_or_else(|| "-".into(), |years| range(years, show)),
             ]
         })
@@ -268,6 +278,28 @@ fn comparison(advice: &Advice, out: &mut String) {
             let _ = writeln!(out, "  Warning: {warning}");
         }
     }
+    if let Some(answer) = cache_or_store(&advice.layouts) {
+        let _ = writeln!(out, "{answer}");
+    }
+}
+
+/// Whether the drive is better as a cache or as the main store.
+fn cache_or_store(layouts: &[Found]) -> Option<String> {
+    let of = |name: &str| layouts.iter().find(|layout| layout.name == name);
+    let (disk, cache) = (of("disk")?, of("cache")?);
+    let tps = |found: &Found| found.transactions_per_second.median;
+    let mut answer = format!(
+        "Cache or main store: the cache has {} times the throughput of the disk alone, and keeps {} % of what the drive has as the main store. For each transaction it writes {} times the bytes on flash.",
+        show(tps(cache) / tps(disk).max(1e-9)),
+        show(cache.throughput_ratio.median * 100.0),
+        show(cache.nand_bytes_ratio.median)
+    );
+    answer += if cache.throughput_ratio.low >= 1.0 - WORTH {
+        " With this load the cache costs no throughput."
+    } else {
+        " What fits on the drive belongs on it. The cache is for a database that does not fit."
+    };
+    Some(answer)
 }
 
 fn recommendation(advice: &Advice, out: &mut String) {

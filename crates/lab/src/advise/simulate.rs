@@ -5,6 +5,7 @@ use serde::Serialize;
 
 use super::{
     bed::{Bed, Measured},
+    behind::DiskBed,
     family::Database,
     figures::Figure,
     ground::Ground,
@@ -93,9 +94,19 @@ pub fn all(setting: &Setting<'_>, plans: &[(Plan, Ground)], control: &Control) -
     let done = parallel::map(control, &pieces, |&(plan, number)| -> Result<Measured> {
         control.check()?;
         let (plan, ground) = &plans[plan];
-        let mut bed = Bed::new(ground.clone(), setting.cache, control.cancel())?;
         let seed = setting.seed.wrapping_add(u64::from(number));
-        let measured = bed.run(setting.database, &setting.load, plan.arrangement, seed, control.cancel())?;
+        let Setting { database, load, cache, .. } = setting;
+        let (arrangement, cancel) = (plan.arrangement, control.cancel());
+        let measured = match &ground.behind {
+            Some(behind) => {
+                let bed = DiskBed::new(behind, ground, cache, seed, cancel)?;
+                bed.run(*database, load, arrangement, seed, cancel)?
+            }
+            None => {
+                let mut bed = Bed::new(ground.clone(), cache, cancel)?;
+                bed.run(*database, load, arrangement, seed, cancel)?
+            }
+        };
         let step = format!("{}, seed {seed}", plan.name);
         let said = format!(
             "{} transactions/s, {} of NAND writes each",

@@ -4,7 +4,7 @@ use std::path::Path;
 
 use super::*;
 
-/// Layouts that are simulated only if they are asked for, and the cache tier, which never is.
+/// Layouts that are simulated only if they are asked for.
 const LEFT: usize = 3;
 
 /// A small drive with short blocks.
@@ -46,6 +46,9 @@ fn options(dir: &Path, configuration: &str) -> Options {
         layouts: Vec::new(),
         neighbour: None,
         neighbour_quota: None,
+        disk: "savvio-15k3-300g".into(),
+        controller: Controller::H330,
+        cache_size: None,
         seconds: 2,
         warmup: 1,
         seeds: 2,
@@ -224,9 +227,12 @@ fn a_neighbour_disturbs_and_a_quota_helps() {
         // What there is to compare with is no advice.
         assert!(advice.recommended.is_empty(), "{text}");
         assert!(text.contains("For comparison:") && text.contains("tranche quota set"), "{text}");
-        assert!(advice.excluded.iter().all(|one| one.why.contains("--layouts")
-            || one.why.contains("is configured")
-            || one.name == "cache"));
+        assert!(
+            advice
+                .excluded
+                .iter()
+                .all(|one| one.why.contains("--layouts") || one.why.contains("is configured"))
+        );
     }
 }
 
@@ -303,4 +309,81 @@ fn a_layout_that_cannot_be_is_told_and_the_others_are_there() {
     let other = Options { layouts: vec![Layout::Wal], ..usual };
     let refused = format!("{:#}", run(&other, &Control::default()).unwrap_err());
     assert!(refused.contains("wal is no layout of MySQL 8.4") && refused.contains("dram"), "{refused}");
+}
+
+#[test]
+fn a_cache_before_a_disk_is_between_the_disk_and_the_drive() {
+    let dir = tempfile::tempdir().unwrap();
+    let cache = |options| Options {
+        layouts: vec![Layout::Cache],
+        dataset: Some(512 << 20),
+        cache_size: Some(384 << 20),
+        ..options
+    };
+    for options in [cache(options(dir.path(), CONFIGURATION)), cache(postgresql(dir.path(), ""))] {
+        let (advice, text) = advise(&options);
+        let names: Vec<_> = advice.layouts.iter().map(|layout| (layout.name, layout.choice)).collect();
+        assert_eq!(names, [("configured", true), ("disk", false), ("cache", false)], "{text}");
+        let [configured, disk, cache] = &advice.layouts[..] else { panic!() };
+        let tps = |found: &Found| found.transactions_per_second;
+        assert!(tps(disk).high < tps(cache).low && tps(disk).high < tps(configured).low / 4.0, "{text}");
+        // The disk leaves the flash alone.
+        assert!(disk.nand_bytes_per_transaction.high == 0.0 && disk.years.is_none(), "{text}");
+        assert!(cache.nand_bytes_per_transaction.low > 0.0 && cache.years.is_some(), "{text}");
+        assert!(disk.more.is_empty());
+        let of = |figure| cache.more.iter().find(|more| more.figure == figure).unwrap().value;
+        assert!((1.0..=100.0).contains(&of(Figure::ReadHits).low), "{text}");
+        assert!((1.0..=100.0).contains(&of(Figure::CacheFilled).low), "{text}");
+        assert!(of(Figure::CacheWarmUp).low >= 20.0, "{text}");
+        assert!(advice.recommended.is_empty(), "{text}");
+        for words in
+            ["savvio-15k3-300g on a PERC H330", "384 MiB of the drive", "75.0 %", "Cache or main store: "]
+        {
+            assert!(text.contains(words), "{words:?} is not in {text}");
+        }
+        assert!(advice.excluded.iter().all(|one| one.name != "cache"));
+    }
+}
+
+#[test]
+fn a_cache_that_cannot_be_is_told() {
+    let dir = tempfile::tempdir().unwrap();
+    let usual = options(dir.path(), CONFIGURATION);
+    let usual = Options { layouts: vec![Layout::Cache], seeds: 1, ..usual };
+    let (advice, text) = advise(&Options { cache_size: Some(4 << 30), ..usual.clone() });
+    let names: Vec<_> = advice.layouts.iter().map(|layout| layout.name).collect();
+    let why = &advice.excluded.iter().find(|one| one.name == "cache").unwrap().why;
+    assert!(names == ["configured", "disk"] && why.contains("--cache-size"), "{text}");
+    // A disk that is smaller than the database.
+    let small = dir.path().join("small.toml");
+    let text = profile::read("savvio-15k3-300g").unwrap();
+    let fewer = |line: &str| match line.split('=').next().unwrap().trim() {
+        "cylinders" => "cylinders = 200".to_owned(),
+        "capacity" => "capacity = \"100MB\"".to_owned(),
+        _ => line.to_owned(),
+    };
+    std::fs::write(&small, text.lines().map(fewer).collect::<Vec<_>>().join("\n")).unwrap();
+    let (advice, text) = advise(&Options { disk: small.display().to_string(), ..usual.clone() });
+    let why = &advice.excluded.iter().find(|one| one.name == "disk").unwrap().why;
+    assert!(advice.layouts.len() == 1 && why.contains("name a larger --disk"), "{text}");
+    let refused = |options: Options| format!("{:#}", run(&options, &Control::default()).unwrap_err());
+    assert!(refused(Options { disk: "none".into(), ..usual.clone() }).contains("--disk"));
+    assert!(refused(Options { cache_size: Some(1), ..usual }).contains("--cache-size is too small"));
+}
+
+#[test]
+fn the_disk_is_as_much_smaller_as_the_database() {
+    let dir = tempfile::tempdir().unwrap();
+    let large = Options {
+        layouts: vec![Layout::Cache],
+        seeds: 1,
+        drive: "pblaze5-910-3.84t".into(),
+        dataset: Some(250 << 30),
+        ..options(dir.path(), "[mysqld]\ninnodb_buffer_pool_size = 8G\n")
+    };
+    // 250 GiB and a quarter more are above 300 GB, and 250 GiB are not.
+    let (advice, text) = advise(&large);
+    assert!(advice.load.scale == 4 && advice.layouts.len() == 3, "{text}");
+    let (advice, text) = advise(&Options { dataset: Some(280 << 30), ..large });
+    assert!(advice.layouts.len() == 1 && text.contains("on the disk \"savvio-15k3-300g\" of"), "{text}");
 }

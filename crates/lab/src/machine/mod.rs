@@ -66,12 +66,18 @@ impl Drives {
     }
 
     /// Adds an empty drive; its number.
-    ///
-    /// # Errors
-    /// It cannot be as configured.
-    fn add(&mut self, config: Config) -> Result<usize> {
+    fn number(&mut self, config: Config) -> Result<usize> {
         self.drives.push(self.machine.add(config, Contents::None)?);
         Ok(self.drives.len() - 1)
+    }
+
+    /// Adds an empty drive. Its first namespace, with its way from the host, for several users.
+    ///
+    /// # Errors
+    /// It cannot be as configured, or has no namespace.
+    pub fn add(&mut self, config: Config, attachment: Attachment) -> Result<SharedDevice> {
+        let number = self.number(config)?;
+        Ok(Shared::new(self.device(number, attachment)?))
     }
 
     /// The first namespace of a drive, with its way from the host.
@@ -92,8 +98,7 @@ impl Drives {
     /// # Errors
     /// It cannot be as configured, or has no namespace.
     pub fn add_shared(&mut self, table: &toml::Table, attachment: Attachment) -> Result<SharedDevice> {
-        let number = self.add(config(table)?)?;
-        Ok(Shared::new(self.device(number, attachment)?))
+        self.add(config(table)?, attachment)
     }
 
     /// Adds an empty drive of this configuration, attached over NVMe, for several users; and its number.
@@ -101,7 +106,7 @@ impl Drives {
     /// # Errors
     /// It cannot be as configured, or has no namespace.
     pub fn add_nvme(&mut self, config: Config) -> Result<(SharedDevice, usize)> {
-        let number = self.add(config)?;
+        let number = self.number(config)?;
         Ok((Shared::new(self.device(number, Attachment::Nvme)?), number))
     }
 

@@ -49,7 +49,7 @@ struct Sim {
 
 /// A storage controller.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
-enum ControllerName {
+pub enum ControllerName {
     /// PERC H330: without a cache
     H330,
     /// PERC H730P: with 2 GB of memory that a battery protects

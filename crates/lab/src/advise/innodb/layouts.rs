@@ -13,8 +13,15 @@ use crate::advise::{
 };
 
 /// The layouts that there are for InnoDB.
-pub const ALL: [Layout; 6] =
-    [Layout::Configured, Layout::Doublewrite, Layout::Dram, Layout::Atomic, Layout::Zones, Layout::Quota];
+pub const ALL: [Layout; 7] = [
+    Layout::Configured,
+    Layout::Doublewrite,
+    Layout::Dram,
+    Layout::Atomic,
+    Layout::Zones,
+    Layout::Cache,
+    Layout::Quota,
+];
 
 /// What is not simulated, and why.
 pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {

@@ -15,8 +15,15 @@ use crate::advise::{
 const UNUSUAL: u64 = 4 << 30;
 
 /// The layouts that there are for PostgreSQL.
-pub const ALL: [Layout; 6] =
-    [Layout::Configured, Layout::Fpw, Layout::Wal, Layout::Atomic, Layout::Zones, Layout::Quota];
+pub const ALL: [Layout; 7] = [
+    Layout::Configured,
+    Layout::Fpw,
+    Layout::Wal,
+    Layout::Atomic,
+    Layout::Zones,
+    Layout::Cache,
+    Layout::Quota,
+];
 
 /// What is not simulated, and why.
 pub fn excluded(database: &Database, drive: &Drive) -> Vec<Excluded> {
