@@ -8,6 +8,7 @@ use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};
 use std::ffi::CString;
+use std::fmt;
 use std::fs::OpenOptions;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -28,7 +29,7 @@ const SOURCE: &str = "tranche";
 pub fn prepare(dir: &Path) -> Result<PathBuf, ExportError> {
     let cleaned = clean_stale(dir)?;
     if !cleaned.is_empty() {
-        tracing::info!(?cleaned, "cleared away what a killed drive left at {}", dir.display());
+        tracing::info!("cleared away what a killed drive left at {}: {cleaned}", dir.display());
     }
     usable(dir)
 }
@@ -67,6 +68,29 @@ pub struct Cleaned {
     pub lingering: Vec<PathBuf>,
     /// Whether the directory itself was still mounted.
     pub directory: bool,
+}
+
+impl fmt::Display for Cleaned {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let list = |paths: &[PathBuf]| {
+            let all: Vec<_> = paths.iter().map(|path| path.display().to_string()).collect();
+            all.join(", ")
+        };
+        let parts = [
+            ("unmounted", &self.unmounted),
+            ("detached", &self.loops),
+            ("still open in a program", &self.lingering),
+        ];
+        let mut said: Vec<_> = parts
+            .into_iter()
+            .filter(|(_, paths)| !paths.is_empty())
+            .map(|(what, paths)| format!("{what} {}", list(paths)))
+            .collect();
+        if self.directory {
+            said.push("unmounted the directory".to_owned());
+        }
+        f.write_str(&said.join("; "))
+    }
 }
 
 impl Cleaned {
@@ -288,5 +312,19 @@ mod tests {
         let dir = tempfile::tempdir().unwrap();
         assert!(clean_stale(dir.path()).unwrap().is_empty());
         assert!(clean_stale(&dir.path().join("missing")).unwrap().is_empty());
+    }
+    #[test]
+    fn what_was_cleared_away_is_told_in_words() {
+        let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();
+        let all = Cleaned {
+            unmounted: paths(&["/srv"]),
+            loops: paths(&["/dev/loop0", "/dev/loop1"]),
+            lingering: Vec::new(),
+            directory: true,
+        };
+        assert_eq!(
+            all.to_string(),
+            "unmounted /srv; detached /dev/loop0, /dev/loop1; unmounted the directory"
+        );
     }
 }

@@ -12,7 +12,7 @@ pub enum Error {
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// The drive executed the command and reported an error.
-    #[error("{what}: the drive answered: {status}")]
+    #[error("{what}: the drive answered: {}", answer(*status))]
     Command {
         /// What was asked.
         what: String,
@@ -56,6 +56,17 @@ pub enum Error {
 pub fn nsid_list(nsids: &[Nsid]) -> String {
     let all: Vec<String> = nsids.iter().map(Nsid::to_string).collect();
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
+}
+
+/// A status in words. One number has two meanings, and no host of ours sees the other one.
+fn answer(status: Status) -> String {
+    match status.is(Status::CONNECT_CONTROLLER_BUSY) {
+        true => {
+            "Connect Controller Busy: it has no power at the moment, or no controller left (SCT 1h, SC 81h)"
+                .to_owned()
+        }
+        false => status.to_string(),
+    }
 }
 
 impl Error {

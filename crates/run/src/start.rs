@@ -549,7 +549,10 @@ fn difference(stored: &Config, given: &Config) -> String {
     let (stored, given) = (format!("{stored:#?}"), format!("{given:#?}"));
     let mut pairs = stored.lines().zip(given.lines());
     match pairs.find(|(a, b)| a != b) {
-        Some((a, b)) => format!("the image has {}, DRIVE.toml says {}", a.trim(), b.trim()),
+        Some((a, b)) => {
+            let line = |line: &str| line.trim().trim_end_matches(',').to_owned();
+            format!("the image has {}, the given drive {}", line(a), line(b))
+        }
         None => "one has more than the other".to_owned(),
     }
 }

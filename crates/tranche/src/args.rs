@@ -525,6 +525,9 @@ pub struct PowerCut {
     #[arg(long, value_name = "N", default_value_t = 1)]
     pub seed: u32,
     /// The capacitors fail too: what they would save is lost
+    ///
+    /// A drive with capacitors ends a Flush when data is in its write buffer. So flushed data is lost, too, if it was not on flash yet. To test whether a
+    /// program flushes, take a drive without capacitors (power_loss_protection = false), and cut its power without this.
     #[arg(long)]
     pub no_plp: bool,
     #[command(flatten)]

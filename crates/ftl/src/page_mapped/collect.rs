@@ -39,7 +39,10 @@ impl PageMappedSet {
             }
             done = true;
         }
-        let demand = self.gc.demand(|| self.flash.superblocks().free() < 2 && self.host_lacks_superblock());
+        // A zone that waits for a superblock waits for collection alone: nobody's programs pace that.
+        let demand = self.gc.demand(|| {
+            self.wanted > 0 || (self.flash.superblocks().free() < 2 && self.host_lacks_superblock())
+        });
         let idle = !demand.due && !self.host_is_ready();
         if self.gc.set_idle(idle) {
             done |= self.await_all(now, cx);

@@ -23,6 +23,9 @@ const PROCESSORS: u32 = 16;
 /// Throughput that moves by more than this within a window, in percent, is told.
 const MOVES: f64 = 10.0;
 
+/// A 99th percentile of commits that is higher by this part of what is configured is told.
+const SLOWER: f64 = 0.2;
+
 /// What is recommended: what can be done on this drive, the best first, and then what wants another. It is the safe layouts whose throughput is higher with every seed, or whose writes are fewer without a loss of
 /// throughput; and where what is configured is not safe, those that are. `light`: the real load is lighter than the model's, so that more throughput
 /// is of no use.
@@ -42,6 +45,7 @@ pub fn recommended(found: &[Found], light: bool) -> Vec<Recommendation> {
             reasons.push(format!("{} bytes on flash for each transaction", change(fewer)));
         }
         if !reasons.is_empty() {
+            reasons.extend(slower_commits(layout, first));
             good.push((layout, reasons.join("; ")));
         }
     }
@@ -50,6 +54,18 @@ pub fn recommended(found: &[Found], light: bool) -> Vec<Recommendation> {
         a.needs.is_some().cmp(&b.needs.is_some()).then(faster)
     });
     good.into_iter().map(|(layout, why)| Recommendation { layout: layout.name, why }).collect()
+}
+
+/// What to say of a layout with which commits wait longer: the median of its 99th percentile, over that of what is configured.
+fn slower_commits(layout: &Found, first: &Found) -> Option<String> {
+    let (ours, theirs) = (layout.commit_p99_ms?.median, first.commit_p99_ms?.median);
+    (ours > theirs * (1.0 + SLOWER)).then(|| {
+        format!(
+            "but the slowest hundredth of commits takes {} ms, as configured {} ms",
+            show(ours),
+            show(theirs)
+        )
+    })
 }
 
 /// `+31.0 % (+29.5 to +33.1)`.
@@ -409,6 +425,24 @@ mod tests {
         let fast = found("a", true, spread(1.4, 1.4, 1.4), one);
         let all = [found("configured", true, one, one), fast];
         assert_eq!((recommended(&all, false).len(), recommended(&all, true).len()), (1, 0));
+    }
+
+    #[test]
+    fn slower_commits_are_told_with_what_is_gained() {
+        let one = spread(1.0, 1.0, 1.0);
+        let waits = |ms: f64, mut of: Found| {
+            of.commit_p99_ms = Some(spread(ms, ms, ms));
+            of
+        };
+        let first = waits(6.0, found("configured", true, one, one));
+        let faster = |name| found(name, true, spread(1.2, 1.3, 1.4), one);
+        let all = [first, waits(12.7, faster("atomic")), waits(6.5, faster("dram"))];
+        let why: Vec<_> = recommended(&all, false).into_iter().map(|found| found.why).collect();
+        assert!(
+            why[0].ends_with("; but the slowest hundredth of commits takes 12.7 ms, as configured 6.00 ms"),
+            "{why:?}"
+        );
+        assert!(!why[1].contains("commits"), "{why:?}");
     }
 
     #[test]

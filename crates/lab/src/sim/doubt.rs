@@ -91,7 +91,7 @@ impl Case {
             )),
             _ => {}
         }
-        if let Some(ratio) = ran.write_amplification().filter(|ratio| *ratio < 1.0) {
+        if let Some(ratio) = ran.write_amplification().filter(|ratio| *ratio < 0.9995) {
             doubts.push(format!(
                 "write amplification is {ratio:.3}, below 1: part of what the load wrote was still in the write buffer at its end, or \
                  was overwritten there"

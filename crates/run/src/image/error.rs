@@ -35,8 +35,12 @@ pub enum ImageError {
         /// Where.
         path: PathBuf,
     },
-    /// The program ended while it made the image.
-    #[error("the image {} was never completed (it has no checkpoint): remove it and create it again", path.display())]
+    /// The program ended while it made the image, or its checkpoints were removed.
+    #[error(
+        "the image {} has no checkpoint: it was never completed, or its files checkpoint.N are gone. Put them back, or remove the directory and \
+         create the image again",
+        path.display()
+    )]
     Unfinished {
         /// Where.
         path: PathBuf,

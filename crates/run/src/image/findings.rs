@@ -102,7 +102,7 @@ pub(crate) fn salvage(dir: &Path) -> Result<Salvaged, ImageError> {
         missing.get_or_insert_default().journal_bytes += left_out;
         match damaged.iter_mut().find(|file| file.path == path) {
             Some(file) => file.loses = true,
-            None => damaged.push(DamagedFile { path, what: error.to_string(), loses: true }),
+            None => damaged.push(DamagedFile { path, what: without_path(&error), loses: true }),
         }
         first.get_or_insert(error);
     };
@@ -194,12 +194,20 @@ fn newest_time(disk: &dyn Disk) -> Nanos {
     checkpoints.chain(journals).max().unwrap_or_default()
 }
 
+/// What is wrong with a file whose path is told beside it.
+fn without_path(error: &ImageError) -> String {
+    match error {
+        ImageError::Format { source, .. } => source.to_string(),
+        other => other.to_string(),
+    }
+}
+
 /// Checkpoints that cannot be read.
 fn damaged_checkpoints(disk: &dyn Disk, generations: &[u64]) -> Vec<DamagedFile> {
     let damaged = |&generation: &u64| {
         let error = files::read_checkpoint(disk, generation).err()?;
         let path = files::path(disk, &files::checkpoint_name(generation));
-        Some(DamagedFile { path, what: error.to_string(), loses: false })
+        Some(DamagedFile { path, what: without_path(&error), loses: false })
     };
     generations.iter().filter_map(damaged).collect()
 }

@@ -62,11 +62,18 @@ pub fn switch(text: Option<&str>) -> Option<bool> {
 }
 
 /// A number of an option file: K, M, G, T, P, E in either case are powers of 1,024 (MySQL 8.4 manual, "Program Option Modifiers" and "Using
-/// Options to Set Program Variables").
+/// Options to Set Program Variables"). The servers look at that letter alone, so `4GB` and `300MiB` are common, too.
 pub fn number(text: &str) -> Option<u64> {
     let text = text.trim();
     let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let shift = match text[digits.len()..].to_ascii_uppercase().as_str() {
+    let suffix = text[digits.len()..].to_ascii_uppercase();
+    let letter = match suffix.strip_suffix("IB").or_else(|| suffix.strip_suffix('B')) {
+        // Not bytes alone: the servers know no such unit.
+        Some("") => return None,
+        Some(letter) => letter,
+        None => &suffix,
+    };
+    let shift = match letter {
         "" => 0,
         "K" => 10,
         "M" => 20,
@@ -108,7 +115,11 @@ mod tests {
             ("", None),
             ("M", None),
             ("1.5G", None),
-            ("12MB", None),
+            ("12MB", Some(12 << 20)),
+            ("300MiB", Some(300 << 20)),
+            ("12B", None),
+            ("12MBB", None),
+            ("12MX", None),
             ("-1", None),
             ("16E", None),
             ("99999999999999999999", None),
