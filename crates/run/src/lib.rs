@@ -46,6 +46,7 @@ mod testing;
 mod transport;
 mod virtual_queues;
 mod wake;
+mod xts;
 
 pub use access::Access;
 pub use buffer::Buffer;

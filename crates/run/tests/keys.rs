@@ -297,3 +297,43 @@ fn a_deleted_namespace_leaves_no_key() {
     assert_eq!(admin(&controller, delete, vec![]).0, Status::SUCCESS);
     assert_eq!(wrapped_keys(temp.path()).len(), 0);
 }
+
+/// Hosts write, read and erase the same pages of a drive in memory at once. Each page that is read is as one write left it, or zeros.
+#[test]
+fn reads_beside_overwrites_and_crypto_erases_give_whole_pages() {
+    const PAGES: u32 = 8;
+    let running = start(Some(shape()), None, key(1));
+    let (controller, queue) = connect(&running);
+    let queues: Vec<_> = (0..4).map(|_| controller.blocking_queue(32).unwrap()).collect();
+    let passes = |status: Status| status == Status::SUCCESS || status.is(Status::FORMAT_IN_PROGRESS);
+    std::thread::scope(|scope| {
+        for (number, queue) in (1..).zip(&queues) {
+            scope.spawn(move || {
+                let mut rng = media::Rng::new(number);
+                for _ in 0..300 {
+                    let (lba, blocks) = (rng.below(PAGES.into()) as u32, 1 + rng.below(16) as u32);
+                    let data = vec![number as u8; blocks as usize * 4096];
+                    let (status, _) = io(queue, IoOpcode::WRITE, lba, blocks, data);
+                    assert!(passes(status), "host {number}, a write of {blocks} at {lba}: {status}");
+                    let (status, data) = io(queue, IoOpcode::READ, 0, 16, vec![0xEE; 16 * 4096]);
+                    assert!(passes(status), "host {number}, a read: {status}");
+                    if status == Status::SUCCESS {
+                        for (lba, page) in data.chunks(4096).enumerate() {
+                            let whole = page[0] <= 4 && page.iter().all(|&byte| byte == page[0]);
+                            assert!(whole, "host {number}, seed {number}: page {lba} is {:?}", &page[..8]);
+                        }
+                    }
+                }
+            });
+        }
+        for _ in 0..20 {
+            assert_eq!(admin(&controller, format(SecureErase::CRYPTOGRAPHIC, 0), vec![]).0, Status::SUCCESS);
+        }
+    });
+    assert_eq!(admin(&controller, format(SecureErase::CRYPTOGRAPHIC, 0), vec![]).0, Status::SUCCESS);
+    assert_eq!(io(&queue, IoOpcode::READ, 0, 24, vec![7; 24 * 4096]), (Status::SUCCESS, vec![0; 24 * 4096]));
+    write(&queue, 5);
+    assert_eq!(read(&queue, 5), (Status::SUCCESS, secret(5)));
+    drop((controller, queue, queues));
+    running.stop();
+}

@@ -102,6 +102,7 @@ impl Contents for Store {
     }
 
     fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
+        self.open_reads();
         self.keys.make(nsid).map_err(|error| {
             tracing::error!("no key can be made for namespace {nsid}: {error}");
             StorageError::Failed
@@ -109,10 +110,12 @@ impl Contents for Store {
     }
 
     fn open_key(&mut self, nsid: u32, key: &WrappedKey) -> bool {
+        self.open_reads();
         self.keys.open(nsid, key)
     }
 
     fn drop_key(&mut self, nsid: u32) {
+        self.open_reads();
         self.keys.drop_key(nsid);
     }
 }

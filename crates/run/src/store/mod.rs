@@ -3,6 +3,7 @@
 mod blocks;
 mod data_buffer;
 mod sealed;
+mod sealed_read;
 #[cfg(test)]
 mod tests;
 
@@ -17,6 +18,7 @@ use device::{BlockError, BlockTransform, Config, SPARE};
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
 use nvme::Completion;
+use sealed_read::SealedRead;
 use std::ops::Range;
 
 /// Where contents are.
@@ -87,6 +89,8 @@ pub(crate) struct Store {
     block_error: Option<(Io, BlockError)>,
     /// What commands gather that copy blocks.
     gathered: Vec<(Io, Vec<u8>)>,
+    /// Reads whose blocks are still encrypted.
+    sealed_reads: Vec<SealedRead>,
     /// References to slots that answers hold.
     references: u32,
     /// Contents are neither taken nor given and nothing is recorded: preconditioning in virtual time.
@@ -112,6 +116,7 @@ impl Store {
             transforms: Vec::new(),
             block_error: None,
             gathered: Vec::new(),
+            sealed_reads: Vec::new(),
             references: 0,
             dry: false,
             fault: None,
@@ -161,6 +166,7 @@ impl Store {
     /// Takes a command's buffer back.
     #[inline]
     pub(crate) fn give_back(&mut self, io: Io) -> DataBuffer {
+        self.open_reads();
         let Some(held) = self.buffers.get_mut(io.0 as usize) else { return DataBuffer::None };
         if std::mem::take(&mut held.transformed) && !self.gathered.is_empty() {
             self.gathered.retain(|(of, _)| *of != io);
@@ -270,6 +276,7 @@ impl Store {
 
     /// A command must not complete before everything earlier is erased.
     pub(crate) fn want_forget(&mut self, io: Io, all: bool, news: &mut Vec<DiskEvent>) {
+        self.open_reads();
         let struck = self.struck(true);
         match &mut self.backing {
             Backing::Image(image) if !struck => return image.want_forget(io, all),
@@ -315,6 +322,7 @@ impl Store {
 
     /// Gives up the backing: files are closed, their locks end.
     pub(crate) fn close(&mut self) {
+        self.open_reads();
         self.backing = Backing::None;
     }
 
@@ -442,6 +450,7 @@ impl ftl::Storage for Store {
     }
 
     fn scrub(&mut self, slot: Slot) {
+        self.open_reads();
         match &mut self.backing {
             Backing::None => {}
             Backing::Memory { memory, spares, .. } => {
@@ -453,6 +462,7 @@ impl ftl::Storage for Store {
     }
 
     fn forget_slots(&mut self) {
+        self.open_reads();
         match &mut self.backing {
             Backing::None => {}
             Backing::Memory { slots, .. } => slots.forget(),

@@ -3,11 +3,16 @@
 //!
 //! Blocks of a page that a write leaves alone stay as they lie there, encrypted; only what was never written is encrypted
 //! along, because a read decrypts it.
+//!
+//! Reads of whole blocks without metadata from memory may wait for each other, until the first of their buffers is given back. So the
+//! memory of one is on its way while another is decrypted. Each of them refers to its slot, which does not change meanwhile.
 
 use super::blocks::{SlotBytes, has_beside, source, target};
-use super::{Backing, Store, ZEROS};
+use super::sealed_read::SealedRead;
+use super::{Backing, MOST_REFERENCES, Store, ZEROS};
 use crate::keys::{BlockCipher, Keyring};
 use crate::memory::SLOT;
+use crate::xts::Line;
 use device::{BlockAction, BlockTransform, SPARE};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
@@ -15,6 +20,9 @@ use std::ops::Range;
 
 /// Data of the largest block and metadata of a page.
 const UNIT: usize = SLOT + 64;
+
+/// Most reads that wait to be decrypted: what they are decrypted into must still be in the cache when it is sent.
+const MOST_READS: usize = 64;
 
 /// Which way units are turned.
 #[derive(Clone, Copy)]
@@ -144,7 +152,7 @@ impl Store {
     }
 
     /// Moves blocks of a slot that is there to the command's buffer, at `range`; false if there is more to be done than
-    /// that.
+    /// that. They may be decrypted later ([`open_reads`](Store::open_reads)).
     pub(super) fn load_sealed(
         &mut self,
         io: Io,
@@ -153,10 +161,20 @@ impl Store {
         slot: Slot,
         range: Range<usize>,
     ) -> Result<bool, StorageError> {
-        let Backing::Memory { memory, .. } = &self.backing else { return Ok(false) };
-        if transform.uses_spare() || transform.needs_check() {
+        if !matches!(self.backing, Backing::Memory { .. })
+            || transform.uses_spare()
+            || transform.needs_check()
+        {
             return Ok(false);
         }
+        let wide = cipher(&mut self.keys, transform)?.wide(1 << transform.shift).is_some();
+        if wide && !transform.gathered {
+            let read = SealedRead { io, transform: *transform, piece, slot, host: range.start };
+            if self.postpone(read) {
+                return Ok(true);
+            }
+        }
+        let Backing::Memory { memory, .. } = &self.backing else { return Ok(false) };
         let cipher = cipher(&mut self.keys, transform)?;
         let page = memory.get(slot).unwrap_or(&ZEROS);
         let room = target(&mut self.buffers, &mut self.gathered, io, transform);
@@ -167,5 +185,64 @@ impl Store {
             cipher.decrypt_to(lba, &page[from], to).map_err(|_| StorageError::Failed)?;
         }
         Ok(true)
+    }
+
+    /// Leaves a read for later, with a reference to its slot; false where too many are out.
+    fn postpone(&mut self, read: SealedRead) -> bool {
+        let Backing::Memory { slots, .. } = &mut self.backing else { return false };
+        if self.references >= MOST_REFERENCES || !slots.lend(read.slot) {
+            return false;
+        }
+        self.references += 1;
+        self.sealed_reads.push(read);
+        if self.sealed_reads.len() == MOST_READS {
+            self.open_reads();
+        }
+        true
+    }
+
+    /// Decrypts what was left for later. Nobody sees a difference: it happens before a buffer is given back, before keys
+    /// change, and before slots are erased.
+    #[inline]
+    pub(super) fn open_reads(&mut self) {
+        if !self.sealed_reads.is_empty() {
+            self.open_all_reads();
+        }
+    }
+
+    fn open_all_reads(&mut self) {
+        let mut reads = std::mem::take(&mut self.sealed_reads);
+        for (at, read) in reads.iter().enumerate() {
+            self.open_read(read, reads.get(at + 1));
+            self.end_reference(read.slot);
+        }
+        // Its memory is kept.
+        reads.clear();
+        self.sealed_reads = reads;
+    }
+
+    /// Decrypts one read, while the memory of the next one is on its way.
+    fn open_read(&mut self, read: &SealedRead, next: Option<&SealedRead>) {
+        let Backing::Memory { memory, .. } = &self.backing else { return };
+        let bytes = |read: &SealedRead| {
+            let page = memory.get(read.slot).unwrap_or(&ZEROS);
+            &page[read.piece.page as usize..][..read.piece.len as usize]
+        };
+        let Some(held) = self.buffers.get_mut(read.io.0 as usize) else { return };
+        let len = read.piece.len as usize;
+        let Some(room) = held.buffer.as_mut_slice().get_mut(read.host..read.host + len) else { return };
+        let size = 1 << read.transform.shift;
+        let Some(cipher) = self.keys.cipher(read.transform.nsid).and_then(|cipher| cipher.wide(size)) else {
+            // Keys change only when nothing is left, so this does not happen. If it did, nothing old may be sent.
+            return room.fill(0);
+        };
+        let mut next = next.map_or(&[][..], |next| bytes(next).as_chunks().0);
+        let units = read.transform.encryption_units(read.piece);
+        for ((lba, ..), (from, to)) in
+            units.zip(bytes(read).chunks_exact(size).zip(room.chunks_exact_mut(size)))
+        {
+            cipher.decrypt_to(lba, from, to, next);
+            next = next.get(size / size_of::<Line>()..).unwrap_or(&[]);
+        }
     }
 }

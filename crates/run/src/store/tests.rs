@@ -4,11 +4,13 @@ use super::*;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::image::{BackgroundWork, Locked};
+use crate::keys::Keyring;
 use crate::start::open_image;
 use crate::testing;
 use crate::virtual_queues::VirtualQueues;
 use crate::{Options, Shape};
-use device::Drive;
+use device::protection::{Checks, Tags};
+use device::{BlockAction, BlockTransform, Contents, Drive, WrappedKey};
 use ftl::Storage;
 use nvme::copy::{Copy, CopySource};
 use nvme::io::Blocks;
@@ -200,4 +202,154 @@ fn a_write_without_marks_leaves_none_of_an_earlier_page() {
     store.lend(Io(0), Buffer::from(vec![1; 4096]).into());
     store.store(Io(0), Piece { host: 0, page: 0, len: 4096 }, slot, None).unwrap();
     assert_eq!(Store::beside(&store.backing, slot), Ok(None));
+}
+
+/// An encrypted namespace with pages of one block, in a store in memory. Commands have one page.
+struct SealedPages {
+    store: Store,
+    slots: Vec<Slot>,
+}
+
+impl SealedPages {
+    const PAGE: Piece = Piece { host: 0, page: 0, len: 4096 };
+
+    fn transform(action: BlockAction, lba: u64) -> BlockTransform {
+        BlockTransform {
+            action,
+            shift: 12,
+            metadata: 0,
+            host_metadata: 0,
+            protection: None,
+            checks: Checks::default(),
+            insert: false,
+            tags: Tags::default(),
+            remap: 0,
+            stamp: 0,
+            gathered: false,
+            offset: 0,
+            encrypted: true,
+            nsid: 1,
+            slba: lba,
+        }
+    }
+
+    /// So many pages, each full of its number.
+    fn new(count: u8) -> Self {
+        let mut store = Store::new(Backing::memory(1024)).with_keys(Keyring::wide());
+        store.make_key(1).unwrap().unwrap();
+        let mut slots = Vec::new();
+        for number in 0..count {
+            let slot = store.allocate().unwrap();
+            store.lend(Io(0), Buffer::from(vec![number; 4096]).into());
+            store.set_transform(Io(0), &Self::transform(BlockAction::Write, number.into())).unwrap();
+            store.store(Io(0), Self::PAGE, slot, None).unwrap();
+            store.give_back(Io(0));
+            slots.push(slot);
+        }
+        SealedPages { store, slots }
+    }
+
+    /// Begins to read a page, as a command of the same number.
+    fn begin(&mut self, number: u8) -> Result<(), StorageError> {
+        let io = Io(number.into());
+        let lent = LentMemory { bytes: Buffer::from(vec![0xEE; 4096]), parts: Vec::new() };
+        self.store.lend(io, DataBuffer::Lent(Box::new(lent)));
+        self.store.set_transform(io, &Self::transform(BlockAction::Read, number.into())).unwrap();
+        self.store.load(io, Self::PAGE, Some(self.slots[usize::from(number)]))
+    }
+
+    /// Ends it: whether every byte is the page's number.
+    fn end(&mut self, number: u8) -> bool {
+        let DataBuffer::Lent(lent) = self.store.give_back(Io(number.into())) else { return false };
+        assert_eq!(lent.parts, [AnswerPart::Copied { start: 0, len: 4096 }]);
+        lent.bytes.as_slice() == [number; 4096]
+    }
+}
+
+#[test]
+fn encrypted_reads_are_decrypted_together_before_a_buffer_is_given_back() {
+    let mut pages = SealedPages::new(200);
+    for number in 0..200 {
+        pages.begin(number).unwrap();
+    }
+    let waiting = pages.store.references();
+    assert!(0 < waiting && waiting < 200, "{waiting} wait");
+    for number in (0..200).rev() {
+        assert!(pages.end(number), "page {number}");
+        assert_eq!(pages.store.references(), 0, "all are decrypted at once");
+    }
+}
+
+#[test]
+fn a_page_that_is_overwritten_while_its_read_waits_is_read_as_it_was() {
+    let mut pages = SealedPages::new(8);
+    for number in 0..8 {
+        pages.begin(number).unwrap();
+    }
+    // An overwrite takes another slot, and nobody else needs the old one.
+    for number in 0..8 {
+        pages.store.release(pages.slots[number]);
+        let slot = pages.store.allocate().unwrap();
+        assert!(!pages.slots.contains(&slot), "a slot in use is given to another page");
+        let write = SealedPages::transform(BlockAction::Write, number as u64);
+        pages.store.lend(Io(100), Buffer::from(vec![99; 4096]).into());
+        pages.store.set_transform(Io(100), &write).unwrap();
+        pages.store.store(Io(100), SealedPages::PAGE, slot, None).unwrap();
+    }
+    for number in 0..8 {
+        assert!(pages.end(number), "page {number}");
+    }
+    let old = pages.slots.clone();
+    assert!(old.contains(&pages.store.allocate().unwrap()), "the old slots are free again");
+}
+
+/// Reads that began before something is lost have read what was there. Those that begin after it do not get it.
+#[test]
+fn what_ends_contents_comes_after_reads_that_wait() {
+    type End = fn(&mut Store, &[Slot]);
+    let ends: [(&str, End, bool); 7] = [
+        ("the key is dropped", |store, _| store.drop_key(1), true),
+        ("another key is made", |store, _| assert!(store.make_key(1).unwrap().is_some()), false),
+        ("a wrong key is opened", |store, _| assert!(!store.open_key(1, &wrong_key())), true),
+        ("slots are scrubbed", |store, slots| slots.iter().for_each(|&slot| store.scrub(slot)), false),
+        (
+            "everything is forgotten",
+            |store, slots| {
+                slots.iter().for_each(|&slot| store.release(slot));
+                store.want_forget(Io(900), true, &mut Vec::new());
+            },
+            false,
+        ),
+        (
+            "power is cut",
+            |store, slots| {
+                store.forget_slots();
+                assert_eq!(store.references(), 0);
+                slots.iter().for_each(|&slot| store.retain(slot));
+                store.slots_are_counted();
+            },
+            false,
+        ),
+        ("the store is closed", |store, _| store.close(), false),
+    ];
+    for (what, end, refuses) in ends {
+        let mut pages = SealedPages::new(4);
+        for number in 0..3 {
+            pages.begin(number).unwrap();
+        }
+        assert_eq!(pages.store.references(), 3);
+        let slots = pages.slots.clone();
+        end(&mut pages.store, &slots);
+        for number in 0..3 {
+            assert!(pages.end(number), "{what}: page {number}");
+        }
+        assert_eq!(pages.store.references(), 0, "{what}");
+        assert_eq!(pages.begin(3).is_err(), refuses, "{what}");
+        let survives = what == "power is cut";
+        assert_eq!(!refuses && pages.end(3), survives, "{what}: a later read");
+    }
+}
+
+fn wrong_key() -> WrappedKey {
+    WrappedKey::new(vec![1; 92]).unwrap()
 }
