@@ -256,6 +256,29 @@ fn logs_on_zones_spare_the_flash() {
     }
 }
 
+/// A log that goes on to its next zone waits for collection to free a superblock. Nothing paces collection for it, so it must hurry.
+#[test]
+fn logs_on_zones_of_a_full_drive_wait_for_no_ordinary_collection() {
+    let dir = tempfile::tempdir().unwrap();
+    let usual = options(dir.path(), "[mysqld]\ninnodb_buffer_pool_size=256M\nlog_bin\nsync_binlog=1\n");
+    let (layouts, drive) = (vec![Layout::Zones], "zn540-2t".into());
+    let (advice, text) = advise(&Options {
+        layouts,
+        drive,
+        seeds: 1,
+        dataset: None,
+        connections: None,
+        processors: 16,
+        seconds: 10,
+        warmup: 40,
+        ..usual
+    });
+    let [configured, zones] = &advice.layouts[..] else { panic!("{text}") };
+    assert!(zones.throughput_ratio.low > 0.95, "{text}");
+    let p99 = |found: &Found| found.commit_p99_ms.unwrap().median;
+    assert!(p99(zones) < 6.0 * p99(configured), "{text}");
+}
+
 #[test]
 fn a_drive_with_zones_wants_no_other() {
     let dir = tempfile::tempdir().unwrap();
