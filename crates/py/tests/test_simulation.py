@@ -1,5 +1,6 @@
 """Simulations: those of Python are those of `tranche sim`."""
 
+import gzip
 import pickle
 import signal
 import subprocess
@@ -91,6 +92,28 @@ def test_traces_are_replayed(command_line: CommandLine) -> None:
         tranche.Load.trace(trace, speed=2, depth=4)
     with pytest.raises(ValueError, match="no fold"):
         tranche.Load.trace(trace, fold="x")  # type: ignore[arg-type]
+
+
+def test_a_trace_that_is_not_whole_is_told(tmp_path: Path) -> None:
+    # Addresses that compress badly, so that a part of the file has a part of the lines.
+    text = "".join(f"0,{'RW'[n % 2]},{n * n * 7919 % 99991 * 4096},4096,{n * 100}\n" for n in range(5000))
+    whole, half, cut = tmp_path / "whole.csv.gz", tmp_path / "half.csv.gz", tmp_path / "cut.csv"
+    whole.write_bytes(gzip.compress(text.encode()))
+    half.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    assert tranche.simulate(whole).requests == 5000
+    # Compressed data that end too early: the run fails.
+    with pytest.raises(tranche.SimulationError, match=r"half\.csv\.gz:\d+: .*a part of it is missing") as failed:
+        tranche.simulate(half)
+    run = failed.value.result
+    assert isinstance(run, tranche.Run) and 0 < run.requests < 5000
+    assert run.problem == str(failed.value) and run.document["trace"]["cut_at_line"] is None
+    assert tranche.simulate(half, check=False).digest == run.digest
+    # A text that ends in the middle of a line: a warning.
+    cut.write_text("0,R,0,4096,1\n0,W,8192,4096,2\n0,R,0,40")
+    with pytest.warns(tranche.SimulationWarning, match=r"cut\.csv: the trace ends in the middle of line 3"):
+        run = tranche.simulate(cut)
+    assert run.requests == 2 and run.problem is None
+    assert any("in the middle of line 3" in warning for warning in run.warnings)
 
 
 def test_act_runs(command_line: CommandLine) -> None:

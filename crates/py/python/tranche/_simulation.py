@@ -143,7 +143,7 @@ class Sweep:
 
 
 class SimulationError(Error):
-    """Requests of a run failed, or runs of a sweep. ``result`` has what there is all the same."""
+    """Requests of a run failed, a trace is damaged, or runs of a sweep failed. ``result`` has what there is all the same."""
 
     def __init__(self, message: str, result: Run | Sweep) -> None:
         super().__init__(message)
@@ -258,7 +258,7 @@ def simulate(
     Raises:
         Error: The drive, or the load, cannot be so.
         Exception: Whatever a policy raises. It ends the run.
-        SimulationError: Requests failed; its ``result`` has the figures.
+        SimulationError: Requests failed, or a trace has a line that makes no sense or is not whole; its ``result`` has the figures.
     """
     outcome = _tranche.simulate(
         _load(load),
