@@ -19,6 +19,7 @@ import pytest
 
 import tranche
 from conftest import JOB, CommandLine
+from tranche.fleet import Fleet, Job
 
 # What depends on this machine, and on when it was: in no run the same.
 OF_THIS_MACHINE = {
@@ -200,7 +201,6 @@ def test_what_cannot_be_is_an_exception() -> None:
         (lambda: tranche.Load.open("/nowhere/x.fio"), "/nowhere/x.fio"),
         (lambda: tranche.simulate(read, "tlc-3.84"), "did you mean tlc-3.84t"),
         (lambda: tranche.simulate(read, nsid=9), "9"),
-        (lambda: tranche.sweep(read, vary={"ftl.nothing": [1]}), "ftl.nothing"),
         (lambda: tranche.simulate(tranche.Load.fio("[j]\nrw=write\nsize=1m\nverify=crc32c\n")), "contents"),
     ]:
         with pytest.raises(tranche.Error, match=message):
@@ -211,10 +211,35 @@ def test_what_cannot_be_is_an_exception() -> None:
         (lambda: tranche.simulate("-"), "Load.fio"),
         (lambda: tranche.sweep(read, vary={}), "vary"),
         (lambda: tranche.sweep(read, vary={"seed": ["1,2"]}), "comma"),
+        (lambda: tranche.sweep(read, vary={"seed": []}), "seed has no value"),
         (lambda: tranche.Profile("[drive]\nnothing = 1\n"), "nothing"),
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+@pytest.mark.parametrize(
+    ("vary", "message"),
+    [
+        ({"ftl.nothing": [1]}, "ftl.nothing"),
+        ({"nothing": [1]}, 'vary: nothing=1: there is no key "nothing"'),
+        ({"job.nothing": [1]}, "nothing"),
+        ({"ftl.spare": ["much"]}, "ftl.spare=much"),
+        ({"job.size": ["1m", "1t"]}, "beyond the end"),
+    ],
+)
+def test_what_cannot_be_varied_is_an_argument(vary: dict[str, list[object]], message: str) -> None:
+    job = "[j]\nrw=read\nsize=1m\n"
+    with pytest.raises(ValueError, match=message) as wrong:
+        tranche.sweep(tranche.Load.fio(job), vary=vary)
+    assert isinstance(wrong.value, tranche.ArgumentError) and isinstance(wrong.value, tranche.Error)
+    assert "--set" not in str(wrong.value)
+
+
+def test_what_a_fleet_cannot_vary_is_an_argument() -> None:
+    with pytest.raises(tranche.ArgumentError, match="ftl.nothing") as wrong:
+        Fleet(Job("[j]\nrw=read\nsize=1m\n"), vary={"ftl.nothing": [1]})
+    assert "--set" not in str(wrong.value)
 
 
 def test_failed_requests_raise_and_keep_their_figures() -> None:

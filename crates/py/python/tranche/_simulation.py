@@ -257,6 +257,7 @@ def simulate(
 
     Raises:
         Error: The drive, or the load, cannot be so.
+        TypeError: ``victim`` is not callable.
         Exception: Whatever a policy raises. It ends the run.
         SimulationError: Requests failed, or a trace has a line that makes no sense or is not whole; its ``result`` has the figures.
     """
@@ -307,6 +308,7 @@ def sweep(
     The other arguments are those of :func:`simulate`.
 
     Raises:
+        ArgumentError: ``vary`` has a key that is not there, or a value that does not fit its drive or load. It is a ``ValueError``.
         Error: A drive, or a load, cannot be so.
         SimulationError: A run failed, or requests of one; its ``result`` has the others.
     """
@@ -355,6 +357,8 @@ def _values(key: str, values: str | Iterable[object]) -> str:
     if isinstance(values, str):
         return values
     texts = [str(value) for value in values]
+    if not texts:
+        raise ValueError(f"vary: {key} has no value")
     for text in texts:
         if "," in text:
             raise ValueError(f"{key}: the value {text!r} has a comma")
