@@ -7,7 +7,8 @@ use nvme::Nsid;
 use pyo3::prelude::*;
 
 use crate::{
-    error::failed, interrupt::interruptible, load::Load, profile::Profile, simulate::settings, whole::Whole,
+    error::simulation_failed, interrupt::interruptible, load::Load, profile::Profile, simulate::settings,
+    whole::Whole,
 };
 
 type Parameters = Vec<(String, String)>;
@@ -30,7 +31,7 @@ pub fn planned(
     let nsid = Whole::maybe(nsid, "nsid")?;
     let seed = seed.named("seed")?;
     let settings = settings(load, drive, nsid, precondition, contents, seed, set)?;
-    let all = runs(&settings).map_err(failed)?;
+    let all = runs(&settings).map_err(simulation_failed)?;
     Ok(all.into_iter().map(|run| (run.parameters, run.shown, run.memory, run.checkpoint)).collect())
 }
 
@@ -53,5 +54,5 @@ pub fn prepare(
     let seed = seed.named("seed")?;
     let settings =
         Settings { cache: Some(cache), ..settings(load, drive, nsid, precondition, contents, seed, set)? };
-    interruptible(py, |control| prepare_drives(&settings, control))?.map_err(failed)
+    interruptible(py, |control| prepare_drives(&settings, control))?.map_err(simulation_failed)
 }

@@ -15,7 +15,7 @@ use pyo3::{buffer::PyBuffer, exceptions::PyValueError, prelude::*, types::PyByte
 use run::{LocalQueue, LocalTransport, Options, Running, Shape};
 
 use crate::{
-    error::{Error, command_failed, failed},
+    error::{ArgumentError, Error, command_failed, failed},
     fault,
     profile::Profile,
     whole::Whole,
@@ -272,10 +272,21 @@ impl LiveDrive {
         let lba = lba.named("lba")?;
         // Others may change a buffer while Python's lock is free.
         let data = data.to_vec(py)?;
-        self.ask(py, |Connection { host, queue }| {
+        let partial = self.ask(py, |Connection { host, queue }| {
             let namespace = host.namespace(nsid)?;
-            queue.write(&namespace, lba, &data, fua)
-        })
+            let block = namespace.block_size;
+            if !data.len().is_multiple_of(usize::try_from(block).unwrap_or(usize::MAX)) {
+                return Ok(Some(block));
+            }
+            queue.write(&namespace, lba, &data, fua).map(|()| None)
+        })?;
+        match partial {
+            None => Ok(()),
+            Some(block) => Err(ArgumentError::new_err(format!(
+                "data has {} bytes: no whole number of blocks of {block} bytes",
+                data.len()
+            ))),
+        }
     }
 
     fn flush(&self, py: Python<'_>, nsid: Whole<Nsid>) -> PyResult<()> {

@@ -4,7 +4,7 @@ use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lab::control::Cancel;
 use pyo3::{
-    exceptions::{PyIndexError, PyValueError},
+    exceptions::{PyIndexError, PyTypeError, PyValueError},
     prelude::*,
     types::{PyIterator, PyList},
 };
@@ -212,7 +212,19 @@ pub struct Policies {
 
 impl Policies {
     /// Of a callable, and of an object with `host_streams`, `relocation_streams`, `host` and `relocated`.
+    ///
+    /// # Errors
+    /// One of them is none. What its methods raise later ends the run.
     pub fn new(py: Python<'_>, victim: Option<Py<PyAny>>, placement: Option<Py<PyAny>>) -> PyResult<Self> {
+        if let Some(victim) =
+            victim.as_ref().map(|victim| victim.bind(py)).filter(|victim| !victim.is_callable())
+        {
+            let why = format!(
+                "victim is {}, which is not callable: it is a function of the candidates (gc.policy names a policy of the drive)",
+                victim.repr()?
+            );
+            return Err(PyTypeError::new_err(why));
+        }
         let trouble = Arc::new(Trouble::default());
         let own = |object| Own { object, trouble: trouble.clone() };
         let placement = placement.map(|object| {

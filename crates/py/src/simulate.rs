@@ -7,8 +7,8 @@ use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    error::failed, interrupt::interruptible, load::Load, policies::Policies, profile::Profile, table::Table,
-    whole::Whole,
+    error::simulation_failed, interrupt::interruptible, load::Load, policies::Policies, profile::Profile,
+    table::Table, whole::Whole,
 };
 
 /// What came of a simulation.
@@ -136,7 +136,7 @@ pub fn simulate(
     })?;
     // What a policy raised is why the run ended.
     own.raised()?;
-    let found = found.map_err(failed)?;
+    let found = found.map_err(simulation_failed)?;
     Ok(Outcome {
         document: found.results.document.to_string(),
         text: found.text,

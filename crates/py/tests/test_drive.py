@@ -60,8 +60,10 @@ def test_what_the_drive_refuses_is_an_exception(tranche_drive: tranche.Drive) ->
     with pytest.raises(tranche.CommandError, match="LBA Out of Range") as refused:
         first.read(first.blocks, 1)
     assert refused.value.code == 0x80 and refused.value.status.startswith("LBA Out of Range")
-    with pytest.raises(tranche.Error, match="whole number"):
-        first.write(0, b"x")
+    for data in (b"x", b"abc" * first.block_size + b"d"):
+        with pytest.raises(ValueError, match=f"data has {len(data)} bytes: no whole number of blocks of {first.block_size} bytes") as partial:
+            first.write(0, data)
+        assert isinstance(partial.value, tranche.Error)
     with pytest.raises(ValueError, match="whole number"):
         tranche_drive.create_namespace(4097)
     with pytest.raises(tranche.Error, match="no blocks of 1000 bytes"):

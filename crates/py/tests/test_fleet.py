@@ -1,5 +1,6 @@
 """Fleets on this machine: their results, and what goes wrong."""
 
+import gzip
 import json
 import os
 import signal
@@ -268,6 +269,38 @@ def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:
     found = fleet.run(of, out, executor, retry_failed=True)
     assert (found.done, found.failed, len(executor.tasks)) == (3, 1, 3)
     assert len(rows(out)) == 4
+
+
+def test_a_trace_that_is_not_whole_is_told(tmp_path: Path) -> None:
+    far, node, out = tmp_path / "far", tmp_path / "node", tmp_path / "out"
+    far.mkdir()
+    whole = gzip.compress((TRACES / "msr.csv").read_bytes())
+    (far / "whole.csv.gz").write_bytes(whole)
+    (far / "half.csv.gz").write_bytes(whole[: len(whole) // 2])
+    (far / "cut.csv").write_text("0,R,0,4096,1\n0,W,8192,4096,2\n0,R,0,40")
+    (far / "plain.csv").write_text("0,R,0,4096,1\n")
+    of = small(loads=[f"local://{far}/whole.csv.gz", f"local://{far}/half.csv.gz", f"{far}/*.csv"], precondition="fill")
+    # One that is there as a whole, and comes short.
+    (far / "whole.csv.gz").write_bytes(whole[:-100])
+    found = fleet.run(of, out, Inline(), scratch=node, retries=0)
+    assert (found.done, found.failed) == (2, 2)
+    by_load = {Path(row["load"]).name: row for row in rows(out).values()}
+    assert {name: row["state"] for name, row in by_load.items()} == {
+        "whole.csv.gz": "failed",
+        "half.csv.gz": "failed",
+        "cut.csv": "done",
+        "plain.csv": "done",
+    }
+    assert f"{len(whole) - 100:,} of its {len(whole):,} bytes came" in by_load["whole.csv.gz"]["problem"]
+    assert "a part of it is missing" in by_load["half.csv.gz"]["problem"]
+    assert "cut.csv: the trace ends in the middle of line 3" in by_load["cut.csv"]["warnings"]
+    assert "middle" not in (by_load["plain.csv"]["warnings"] or "")
+    # It is fetched again.
+    (far / "whole.csv.gz").write_bytes(whole)
+    found = fleet.run(of, out, Inline(), scratch=node, retries=0, retry_failed=True)
+    assert (found.done, found.failed) == (3, 1) and "a part of it is missing" in found.problems[0][0]
+    digest = tranche.simulate(TRACES / "msr.csv", DRIVE, precondition="fill").digest
+    assert digest in digests(out).values()
 
 
 def test_a_worker_that_dies_is_replaced(tmp_path: Path) -> None:

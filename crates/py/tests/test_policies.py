@@ -112,7 +112,8 @@ def test_a_policy_that_waits_does_not_stop_the_drive():
         ({"victim": lambda candidates: 1 // 0}, ZeroDivisionError, "division"),
         ({"victim": lambda candidates: 1 << 31}, ValueError, "no candidate"),
         ({"victim": lambda candidates: "one"}, TypeError, "str"),
-        ({"victim": 7}, TypeError, "not callable"),
+        ({"victim": 7}, TypeError, "victim is 7, which is not callable"),
+        ({"victim": "greedy"}, TypeError, "gc.policy names a policy"),
         ({"placement": object()}, AttributeError, "host_streams"),
         ({"placement": type("P", (Halves,), {"host": lambda self, page, written: 2})()}, ValueError, "host stream 2"),
         ({"placement": type("P", (Halves,), {"relocated": lambda self, victim: 9})()}, ValueError, "relocation stream 9"),
@@ -123,6 +124,12 @@ def test_a_policy_that_waits_does_not_stop_the_drive():
 def test_what_a_policy_raises_ends_the_run(own, raised, words):
     with pytest.raises(raised, match=words):
         run(**own)
+
+
+def test_a_victim_that_is_no_policy_is_told_before_anything_runs():
+    # Nothing is collected here.
+    with pytest.raises(TypeError, match="not callable"):
+        tranche.simulate(tranche.Load.fio("[j]\nrw=read\nsize=4k\n"), victim=3)
 
 
 def test_two_policies_for_one_thing_are_an_error():

@@ -1,5 +1,6 @@
 """Simulations: those of Python are those of `tranche sim`."""
 
+import gzip
 import pickle
 import signal
 import subprocess
@@ -18,6 +19,7 @@ import pytest
 
 import tranche
 from conftest import JOB, CommandLine
+from tranche.fleet import Fleet, Job
 
 # What depends on this machine, and on when it was: in no run the same.
 OF_THIS_MACHINE = {
@@ -91,6 +93,28 @@ def test_traces_are_replayed(command_line: CommandLine) -> None:
         tranche.Load.trace(trace, speed=2, depth=4)
     with pytest.raises(ValueError, match="no fold"):
         tranche.Load.trace(trace, fold="x")  # type: ignore[arg-type]
+
+
+def test_a_trace_that_is_not_whole_is_told(tmp_path: Path) -> None:
+    # Addresses that compress badly, so that a part of the file has a part of the lines.
+    text = "".join(f"0,{'RW'[n % 2]},{n * n * 7919 % 99991 * 4096},4096,{n * 100}\n" for n in range(5000))
+    whole, half, cut = tmp_path / "whole.csv.gz", tmp_path / "half.csv.gz", tmp_path / "cut.csv"
+    whole.write_bytes(gzip.compress(text.encode()))
+    half.write_bytes(whole.read_bytes()[: whole.stat().st_size // 2])
+    assert tranche.simulate(whole).requests == 5000
+    # Compressed data that end too early: the run fails.
+    with pytest.raises(tranche.SimulationError, match=r"half\.csv\.gz:\d+: .*a part of it is missing") as failed:
+        tranche.simulate(half)
+    run = failed.value.result
+    assert isinstance(run, tranche.Run) and 0 < run.requests < 5000
+    assert run.problem == str(failed.value) and run.document["trace"]["cut_at_line"] is None
+    assert tranche.simulate(half, check=False).digest == run.digest
+    # A text that ends in the middle of a line: a warning.
+    cut.write_text("0,R,0,4096,1\n0,W,8192,4096,2\n0,R,0,40")
+    with pytest.warns(tranche.SimulationWarning, match=r"cut\.csv: the trace ends in the middle of line 3"):
+        run = tranche.simulate(cut)
+    assert run.requests == 2 and run.problem is None
+    assert any("in the middle of line 3" in warning for warning in run.warnings)
 
 
 def test_act_runs(command_line: CommandLine) -> None:
@@ -177,7 +201,6 @@ def test_what_cannot_be_is_an_exception() -> None:
         (lambda: tranche.Load.open("/nowhere/x.fio"), "/nowhere/x.fio"),
         (lambda: tranche.simulate(read, "tlc-3.84"), "did you mean tlc-3.84t"),
         (lambda: tranche.simulate(read, nsid=9), "9"),
-        (lambda: tranche.sweep(read, vary={"ftl.nothing": [1]}), "ftl.nothing"),
         (lambda: tranche.simulate(tranche.Load.fio("[j]\nrw=write\nsize=1m\nverify=crc32c\n")), "contents"),
     ]:
         with pytest.raises(tranche.Error, match=message):
@@ -188,10 +211,35 @@ def test_what_cannot_be_is_an_exception() -> None:
         (lambda: tranche.simulate("-"), "Load.fio"),
         (lambda: tranche.sweep(read, vary={}), "vary"),
         (lambda: tranche.sweep(read, vary={"seed": ["1,2"]}), "comma"),
+        (lambda: tranche.sweep(read, vary={"seed": []}), "seed has no value"),
         (lambda: tranche.Profile("[drive]\nnothing = 1\n"), "nothing"),
     ]:
         with pytest.raises(ValueError, match=message):
             wrong()
+
+
+@pytest.mark.parametrize(
+    ("vary", "message"),
+    [
+        ({"ftl.nothing": [1]}, "ftl.nothing"),
+        ({"nothing": [1]}, 'vary: nothing=1: there is no key "nothing"'),
+        ({"job.nothing": [1]}, "nothing"),
+        ({"ftl.spare": ["much"]}, "ftl.spare=much"),
+        ({"job.size": ["1m", "1t"]}, "beyond the end"),
+    ],
+)
+def test_what_cannot_be_varied_is_an_argument(vary: dict[str, list[object]], message: str) -> None:
+    job = "[j]\nrw=read\nsize=1m\n"
+    with pytest.raises(ValueError, match=message) as wrong:
+        tranche.sweep(tranche.Load.fio(job), vary=vary)
+    assert isinstance(wrong.value, tranche.ArgumentError) and isinstance(wrong.value, tranche.Error)
+    assert "--set" not in str(wrong.value)
+
+
+def test_what_a_fleet_cannot_vary_is_an_argument() -> None:
+    with pytest.raises(tranche.ArgumentError, match="ftl.nothing") as wrong:
+        Fleet(Job("[j]\nrw=read\nsize=1m\n"), vary={"ftl.nothing": [1]})
+    assert "--set" not in str(wrong.value)
 
 
 def test_failed_requests_raise_and_keep_their_figures() -> None:

@@ -6,7 +6,7 @@ use common::{Served, TRANCHE, text};
 use serde_json::Value;
 use std::process::{Command, Output};
 
-fn sim(file: &str, content: &str, args: &[&str]) -> Output {
+fn sim(file: &str, content: impl AsRef<[u8]>, args: &[&str]) -> Output {
     let dir = tempfile::tempdir().unwrap();
     std::fs::write(dir.path().join(file), content).unwrap();
     Command::new(TRANCHE).current_dir(dir.path()).args(["sim", file]).args(args).output().unwrap()
@@ -74,6 +74,18 @@ fn traces() {
     assert_eq!(at(&["--fold", "scatter"])["trace"]["requests"], 4);
     let cut = json("t.csv", &TRACE[..TRACE.len() - 12], &LAB);
     assert_eq!((&cut["trace"]["requests"], &cut["trace"]["cut_at_line"]), (&3.into(), &4.into()));
+    let line = "t.csv: the trace ends in the middle of line 4, which was left out";
+    let told = |warnings: &Value| {
+        warnings.as_array().unwrap().iter().any(|one| one.as_str().unwrap().contains(line))
+    };
+    assert!(told(&cut["simulation"]["warnings"]) && !told(&plain["simulation"]["warnings"]));
+    let output = sim("t.csv", &TRACE[..TRACE.len() - 12], &LAB);
+    let warned = text(&output.stderr).lines().any(|said| said.contains("WARN") && said.contains(line));
+    assert!(output.status.success() && warned, "{}", text(&output.stderr));
+    assert!(
+        text(&output.stdout).contains("the trace ends in the middle of line 4"),
+        "the report says it, too"
+    );
     assert_eq!(json("week.txt", TRACE, &LAB)["trace"], plain["trace"], "known by how it begins");
     // Some programs begin a text with a mark.
     let marked = format!("\u{feff}{TRACE}");
@@ -89,6 +101,38 @@ fn traces() {
     assert!(wrong.contains("t.csv:1: this is no trace that is known"), "{wrong}");
     let wrong = error("t.csv", TRACE, &[&LAB[..], &["--device", "1=7"]].concat());
     assert!(wrong.contains("there are [1]"), "{wrong}");
+}
+
+/// Compressed data that end too early are damage: the run fails, with the figures of what came before.
+#[test]
+fn a_compressed_trace_that_is_not_whole_fails() {
+    // A frame of Zstandard (RFC 8878) with a block for each line, as it is.
+    let mut frame = vec![0x28, 0xB5, 0x2F, 0xFD, 0, 0];
+    let lines: Vec<&str> = TRACE.split_inclusive('\n').collect();
+    for (n, line) in lines.iter().enumerate() {
+        let header = u32::from(n + 1 == lines.len()) | (line.len() as u32) << 3;
+        frame.extend(&header.to_le_bytes()[..3]);
+        frame.extend(line.as_bytes());
+    }
+    let whole = sim("t.csv.zst", &frame, &[&LAB[..], &["--output", "json"]].concat());
+    assert_eq!(whole.status.code(), Some(0), "{}", text(&whole.stderr));
+    let whole: Value = serde_json::from_slice(&whole.stdout).unwrap();
+    assert_eq!(whole["trace"]["requests"], 4);
+    // Its window keeps what was decoded until the frame ends, so a short one is of no use: the lines come many times.
+    let many: Vec<u8> =
+        frame[..6].iter().copied().chain(frame[6..6 + 3 + lines[0].len()].repeat(200)).collect();
+    let output = sim("t.csv.zst", &many, &[&LAB[..], &["--output", "json"]].concat());
+    assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
+    assert!(text(&output.stderr).contains("a part of it is missing; what came before was replayed"));
+    let cut: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!((100..=200).contains(&cut["trace"]["requests"].as_u64().unwrap()), "{}", cut["trace"]);
+    assert!(cut["simulation"]["problem"].as_str().unwrap().contains("a part of it is missing"));
+    assert_eq!(cut["trace"]["cut_at_line"], Value::Null);
+    let output = sim("t.csv.zst", &frame[..20], &LAB);
+    assert!(
+        !output.status.success()
+            && text(&output.stderr).contains("t.csv.zst:1: the compressed data end here")
+    );
 }
 
 /// Records what a job does with a live drive, and replays it on that of `args`: what the live drive said, and the replay.

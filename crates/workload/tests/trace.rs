@@ -295,6 +295,7 @@ fn what_is_wrong_and_where() {
 }
 
 /// Ends as compressed data does that was cut.
+#[derive(Debug)]
 struct Cut<'a>(&'a [u8]);
 
 impl Read for Cut<'_> {
@@ -313,13 +314,21 @@ fn a_trace_that_is_cut_keeps_what_came_before() {
     // One that may be whole is.
     let (events, reader) = all(b"0,R,0,4096,1\n0,W,8192,4096,2", None);
     assert_eq!((events.len(), reader.cut()), (2, None));
-    for (text, count, line) in [("0,R,0,4096,1\n0,W,8192,4096,2", 1, 2), ("0,R,0,4096,1\n", 1, 2)] {
+}
+
+#[test]
+fn compressed_data_that_end_too_early_are_an_error() {
+    for text in ["0,R,0,4096,1\n0,W,8192,4096,2", "0,R,0,4096,1\n"] {
         let mut reader = Reader::new(BufReader::new(Cut(text.as_bytes())), None, None).unwrap();
-        let mut found = 0;
-        while reader.next_event().unwrap().is_some() {
-            found += 1;
-        }
-        assert_eq!((found, reader.cut()), (count, Some(line)));
+        assert!(reader.next_event().unwrap().is_some(), "what came before counts");
+        let error = reader.next_event().unwrap_err();
+        assert!(error.line == 2 && error.problem.contains("a part of it is missing"), "{error}");
+        // It is told once, and is no text that was cut.
+        assert_eq!((reader.next_event(), reader.cut()), (Ok(None), None));
+    }
+    for text in ["", "0,R,0,40"] {
+        let error = Reader::new(BufReader::new(Cut(text.as_bytes())), None, None).unwrap_err();
+        assert!(error.line == 1 && error.problem.contains("the compressed data end here"), "{error}");
     }
 }
 

@@ -50,7 +50,7 @@ impl Case {
 
     /// Why the figures of a run may not mean what they seem to mean.
     pub(super) fn doubts(&self, ran: &RunResult) -> Vec<String> {
-        let mut doubts = Vec::new();
+        let mut doubts = ran.played.doubts.clone();
         if self.tiers {
             doubts.push(
                 "the drive's cache tiers ([[cache]]) were not simulated: the figures are those of its namespaces alone"

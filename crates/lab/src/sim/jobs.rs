@@ -31,6 +31,8 @@ pub(crate) struct LoadResult {
     pub found: Option<u64>,
     /// What went wrong.
     pub problems: Vec<String>,
+    /// What makes its figures mean less than they seem to.
+    pub doubts: Vec<String>,
     /// Whether it was ended by the user.
     pub interrupted: bool,
 }

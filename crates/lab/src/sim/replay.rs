@@ -11,7 +11,10 @@ use flate2::bufread::MultiGzDecoder;
 use host::Host;
 use nvme::Nsid;
 use run::sim::{Nanos, Sim, SimTransport};
-use ruzstd::decoding::{FrameDecoder, StreamingDecoder};
+use ruzstd::decoding::{
+    BlockDecodingStrategy, FrameDecoder,
+    errors::{FrameDecoderError, ReadFrameHeaderError::SkipFrame},
+};
 use serde_json::json;
 use workload::trace::{Fold, Format, Options, Pace, Reader, Replay, Space, Speed};
 
@@ -54,33 +57,74 @@ pub(super) struct Trace {
     pub options: TraceOptions,
 }
 
-/// A stream that ends in the middle is told as by other readers: the decoder wraps it in errors of its own.
-struct Zstandard<R: Read>(StreamingDecoder<R, FrameDecoder>);
+/// A file of Zstandard: frames, one behind the other, of which some may be there to be skipped.
+struct Zstandard<R> {
+    frame: FrameDecoder,
+    source: R,
+}
 
-impl<R: Read> Read for Zstandard<R> {
-    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
-        let failure = match self.0.read(buffer) {
-            Err(failure) if is_cut(&failure) => failure,
-            other => return other,
-        };
-        // What was decoded before the cut is still there.
-        match self.0.decoder.read(buffer)? {
-            0 => Err(io::Error::new(ErrorKind::UnexpectedEof, failure)),
-            read => Ok(read),
+impl<R: BufRead> Zstandard<R> {
+    fn new(source: R) -> Self {
+        Self { frame: FrameDecoder::new(), source }
+    }
+
+    /// Begins the next frame that has data; false at the end of the file.
+    fn begin(&mut self) -> io::Result<bool> {
+        while !self.source.fill_buf()?.is_empty() {
+            match self.frame.reset(&mut self.source) {
+                Ok(()) => return Ok(true),
+                Err(FrameDecoderError::ReadFrameHeaderError(SkipFrame { length, .. })) => {
+                    let mut skipped = self.source.by_ref().take(length.into());
+                    if io::copy(&mut skipped, &mut io::sink())? < length.into() {
+                        return Err(ErrorKind::UnexpectedEof.into());
+                    }
+                }
+                Err(error) => return Err(of_zstandard(error)),
+            }
+        }
+        Ok(false)
+    }
+
+    /// At the end of a frame: whether its data are what they were.
+    fn check(&self) -> io::Result<()> {
+        match (self.frame.get_checksum_from_data(), self.frame.get_calculated_checksum()) {
+            (Some(told), Some(found)) if told != found => Err(io::Error::new(
+                ErrorKind::InvalidData,
+                "the checksum of the Zstandard data does not match",
+            )),
+            _ => Ok(()),
         }
     }
 }
 
-/// Whether the end of the input is at the root of a decoder's error.
-fn is_cut(failure: &io::Error) -> bool {
-    let mut cause = failure.get_ref().map(|error| error as &(dyn std::error::Error + 'static));
-    while let Some(error) = cause {
-        if error.downcast_ref::<io::Error>().is_some_and(|error| error.kind() == ErrorKind::UnexpectedEof) {
-            return true;
+impl<R: BufRead> Read for Zstandard<R> {
+    fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
+        // Before the first frame the decoder is at an end, too.
+        while self.frame.can_collect() == 0 {
+            if self.frame.is_finished() {
+                self.check()?;
+                if !self.begin()? {
+                    return Ok(0);
+                }
+            } else {
+                let one = BlockDecodingStrategy::UptoBlocks(1);
+                self.frame.decode_blocks(&mut self.source, one).map_err(of_zstandard)?;
+            }
         }
-        cause = error.source();
+        self.frame.read(buffer)
     }
-    false
+}
+
+/// An error of the decoder. A file that ends too early is told as by other readers: it is at the root of an error of the decoder's own.
+fn of_zstandard(error: FrameDecoderError) -> io::Error {
+    let mut cause: Option<&(dyn std::error::Error + 'static)> = Some(&error);
+    while let Some(one) = cause {
+        if one.downcast_ref::<io::Error>().is_some_and(|one| one.kind() == ErrorKind::UnexpectedEof) {
+            return ErrorKind::UnexpectedEof.into();
+        }
+        cause = one.source();
+    }
+    io::Error::other(error)
 }
 
 /// Whether a file can be nothing but a trace: it is compressed, or its first line is one of a trace and of no job file. Only regular files
@@ -106,7 +150,8 @@ pub(super) fn begins_as_trace(path: &Path) -> bool {
 fn compressed(first: &[u8]) -> Option<Compression> {
     match first {
         [0x1F, 0x8B, ..] => Some(Compression::Gzip),
-        [0x28, 0xB5, 0x2F, 0xFD, ..] => Some(Compression::Zstandard),
+        // A frame with data, or one to be skipped.
+        [0x28, 0xB5, 0x2F, 0xFD, ..] | [0x50..=0x5F, 0x2A, 0x4D, 0x18, ..] => Some(Compression::Zstandard),
         _ => None,
     }
 }
@@ -123,11 +168,7 @@ pub(crate) fn open(path: &Path, cancel: &Cancel) -> Result<Box<dyn BufRead>> {
     let first = raw.fill_buf().with_context(|| format!("reading {}", path.display()))?;
     Ok(match compressed(first) {
         Some(Compression::Gzip) => Box::new(BufReader::with_capacity(1 << 18, MultiGzDecoder::new(raw))),
-        Some(Compression::Zstandard) => {
-            let decoder = StreamingDecoder::new(raw)
-                .map_err(|error| anyhow!("{}: this is no whole Zstandard file: {error}", path.display()))?;
-            Box::new(BufReader::with_capacity(1 << 18, Zstandard(decoder)))
-        }
+        Some(Compression::Zstandard) => Box::new(BufReader::with_capacity(1 << 18, Zstandard::new(raw))),
         None => Box::new(raw),
     })
 }
@@ -219,7 +260,7 @@ impl Trace {
         let (agreement, latencies) = agreement.end(host, told)?;
         let reader = replay.reader();
         let mut problems = Vec::new();
-        let mut notes = Vec::new();
+        let (mut notes, mut doubts) = (Vec::new(), Vec::new());
         if let Some(error) = replay.error() {
             problems.push(format!(
                 "{}:{}: {}; what came before was replayed",
@@ -230,7 +271,9 @@ impl Trace {
             problems.push(format!("{} requests failed", outcome.failed));
         }
         if let Some(line) = reader.cut() {
-            notes.push(format!("the trace ends in the middle of line {line}, which was left out"));
+            let doubt = format!("the trace ends in the middle of line {line}, which was left out");
+            notes.push(doubt.clone());
+            doubts.push(format!("{}: {doubt}: perhaps more of it is missing", self.name));
         }
         if replay.late() > 0 {
             notes.push(format!("the latest request was {} us late", replay.late() / 1000));
@@ -277,6 +320,7 @@ impl Trace {
             requests: outcome.requests,
             digest: outcome.digest,
             problems,
+            doubts,
             interrupted: watch.interrupted(),
             ..LoadResult::default()
         })
@@ -310,23 +354,41 @@ mod tests {
             let path = dir.path().join(name);
             std::fs::write(&path, bytes).unwrap();
             let options = TraceOptions::default();
-            let mut reader =
-                Trace { path, name: name.to_owned(), options }.reader(&Cancel::default()).unwrap();
+            let mut reader = Trace { path, name: name.to_owned(), options }.reader(&Cancel::default())?;
             let mut events = 0;
-            while reader.next_event().unwrap().is_some() {
+            while reader.next_event()?.is_some() {
                 events += 1;
             }
-            (events, reader.cut())
+            assert_eq!(reader.cut(), None);
+            anyhow::Ok(events)
         };
-        assert_eq!(count("plain", text), (3, None));
-        assert_eq!(count("gzip", &gzip), (3, None));
-        assert_eq!(count("zstd", &zstd(text)), (3, None));
-        // Cut in its checksum: all lines are there, but nobody knows whether there were more.
-        assert_eq!(count("cut", &gzip[..gzip.len() - 4]), (3, Some(4)));
-        // All but what the decoder may still refer to.
+        assert_eq!(count("plain", text).unwrap(), 3);
+        assert_eq!(count("gzip", &gzip).unwrap(), 3);
+        assert_eq!(count("zstd", &zstd(text)).unwrap(), 3);
+        // Several streams in a file, and what is to be skipped between them.
+        let skipped = [&[0x50, 0x2A, 0x4D, 0x18, 3, 0, 0, 0][..], b"abc"].concat();
+        assert_eq!(count("gzips", &[&gzip[..], &gzip].concat()).unwrap(), 6);
+        let frames = [&skipped[..], &zstd(text), &skipped, &zstd(text), &skipped].concat();
+        assert_eq!(count("frames", &frames).unwrap(), 6);
+        // Wherever one is cut, it is an error: behind its first line, too, and within its checksum.
         let long = zstd(&text.repeat(100));
-        let (events, cut) = count("cut", &long[..long.len() - 20]);
-        assert!((150..300).contains(&events) && cut == Some(events + 1), "{events} {cut:?}");
+        for (whole, step) in [(&gzip, 1), (&long, 97), (&long, long.len() - 5)] {
+            for end in (4..whole.len()).step_by(step) {
+                let error = count("cut", &whole[..end]).unwrap_err().to_string();
+                assert!(error.contains("a part of it is missing"), "{end} of {}: {error}", whole.len());
+            }
+        }
+        // Also in the second frame, and in what is to be skipped.
+        for end in [frames.len() - 1, frames.len() - skipped.len() - 1] {
+            let error = count("cut", &frames[..end]).unwrap_err().to_string();
+            assert!(error.contains("a part of it is missing"), "{end}: {error}");
+        }
+        // A checksum (of no bytes at all the real one is 51D8E999) that does not match.
+        let empty = |sum: [u8; 4]| [&[0x28, 0xB5, 0x2F, 0xFD, 4, 0, 1, 0, 0][..], &sum].concat();
+        assert_eq!(count("sum", &[&zstd(text)[..], &empty([0x99, 0xE9, 0xD8, 0x51])].concat()).unwrap(), 3);
+        let wrong = count("sum", &[&zstd(text)[..], &empty([0; 4])].concat()).unwrap_err().to_string();
+        assert!(wrong.contains("line 4") && wrong.contains("checksum"), "{wrong}");
+        assert!(count("junk", &[&zstd(text)[..], b"junk"].concat()).is_err());
     }
 
     #[test]

@@ -2,7 +2,7 @@
 
 from . import models
 from ._drive import Drive, Namespace
-from ._errors import CommandError
+from ._errors import ArgumentError, CommandError
 from ._policies import PlacementPolicy, VictimPolicy
 from ._simulation import (
     CommandLatency,
@@ -20,6 +20,7 @@ from ._tranche import Candidate, Candidates, Error, Load, Profile, Table, __vers
 from ._zones import Zone, ZoneAreas, ZoneState, Zones
 
 __all__ = [
+    "ArgumentError",
     "Candidate",
     "Candidates",
     "CommandError",

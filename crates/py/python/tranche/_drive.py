@@ -41,7 +41,12 @@ class Namespace:
         return self._live.read(self.nsid, lba, blocks)
 
     def write(self, lba: int, data: bytes | bytearray | memoryview, *, fua: bool = False) -> None:
-        """Writes whole logical blocks from ``lba`` on. With ``fua`` they are durable when this returns."""
+        """Writes whole logical blocks from ``lba`` on. With ``fua`` they are durable when this returns.
+
+        Raises:
+            ArgumentError: ``data`` is no whole number of blocks.
+            CommandError: The drive refuses it, or fails.
+        """
         self._live.write(self.nsid, lba, data, fua=fua)
 
     def flush(self) -> None:

@@ -3,6 +3,10 @@
 from ._tranche import Error
 
 
+class ArgumentError(Error, ValueError):
+    """An argument makes no sense for this load, or on this drive."""
+
+
 class CommandError(Error):
     """The drive carried out a command and reported an error."""
 

@@ -143,7 +143,7 @@ class Sweep:
 
 
 class SimulationError(Error):
-    """Requests of a run failed, or runs of a sweep. ``result`` has what there is all the same."""
+    """Requests of a run failed, a trace is damaged, or runs of a sweep failed. ``result`` has what there is all the same."""
 
     def __init__(self, message: str, result: Run | Sweep) -> None:
         super().__init__(message)
@@ -257,8 +257,9 @@ def simulate(
 
     Raises:
         Error: The drive, or the load, cannot be so.
+        TypeError: ``victim`` is not callable.
         Exception: Whatever a policy raises. It ends the run.
-        SimulationError: Requests failed; its ``result`` has the figures.
+        SimulationError: Requests failed, or a trace has a line that makes no sense or is not whole; its ``result`` has the figures.
     """
     outcome = _tranche.simulate(
         _load(load),
@@ -307,6 +308,7 @@ def sweep(
     The other arguments are those of :func:`simulate`.
 
     Raises:
+        ArgumentError: ``vary`` has a key that is not there, or a value that does not fit its drive or load. It is a ``ValueError``.
         Error: A drive, or a load, cannot be so.
         SimulationError: A run failed, or requests of one; its ``result`` has the others.
     """
@@ -355,6 +357,8 @@ def _values(key: str, values: str | Iterable[object]) -> str:
     if isinstance(values, str):
         return values
     texts = [str(value) for value in values]
+    if not texts:
+        raise ValueError(f"vary: {key} has no value")
     for text in texts:
         if "," in text:
             raise ValueError(f"{key}: the value {text!r} has a comma")

@@ -16,6 +16,7 @@
 //! | `Recording` | `1234,1,3,W,4096,8192` | ns | [`recording`] |
 //!
 //! Times that go back count as the latest one before them, and are counted. A last line that is cut off is left out and told.
+//! Compressed data that end too early are an error: nobody knows how much is missing.
 
 mod event;
 mod formats;

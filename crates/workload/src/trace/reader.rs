@@ -15,6 +15,9 @@ pub const DEVICES_MAX: usize = 65_536;
 const LATENCIES_MAX: usize = 65_536;
 /// What a text in UTF-8 may begin with.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
+/// What is wrong with compressed data whose decoder asks for more than there is ([`io::ErrorKind::UnexpectedEof`]).
+const CUT_SHORT: &str =
+    "the compressed data end here, before their own end: the file is damaged, or a part of it is missing";
 /// Longest name of a device, in bytes.
 const NAME_MAX: usize = 255;
 
@@ -197,13 +200,13 @@ impl<R: BufRead> Reader<R> {
             let available = match self.input.fill_buf() {
                 Ok(available) => available,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
-                // Compressed data that ends too early.
-                Err(error) if error.kind() == io::ErrorKind::UnexpectedEof => {
+                Err(error) => {
                     self.ended = true;
-                    self.cut = Some(self.line);
-                    return Ok(!self.buffer.is_empty());
+                    return Err(self.wrong(&match error.kind() {
+                        io::ErrorKind::UnexpectedEof => CUT_SHORT.to_owned(),
+                        _ => format!("it cannot be read: {error}"),
+                    }));
                 }
-                Err(error) => return Err(self.wrong(&format!("it cannot be read: {error}"))),
             };
             if available.is_empty() {
                 self.ended = true;
@@ -228,7 +231,7 @@ impl<R: BufRead> Reader<R> {
     /// The next event; `None` at the end of the trace.
     ///
     /// # Errors
-    /// The line that makes no sense.
+    /// The line that makes no sense, or in which the trace cannot be read any further: compressed data that end too early are damaged.
     pub fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
         while self.fill()? {
             let whole = self.buffer.ends_with(b"\n");
@@ -243,7 +246,7 @@ impl<R: BufRead> Reader<R> {
                 continue;
             }
             // Only a recording always ends its lines, so only there is one without an end surely cut.
-            if !whole && (self.cut.is_some() || self.format == Format::Recording) {
+            if !whole && self.format == Format::Recording {
                 break;
             }
             if self.format == Format::Recording && text.starts_with('#') {
@@ -316,7 +319,7 @@ impl<R: BufRead> Reader<R> {
         self.line
     }
 
-    /// The line in whose middle the trace ends, if it does; it is left out.
+    /// The line in whose middle the text ends, if it does; it is left out. Compressed data that end too early are an error instead.
     #[must_use]
     pub fn cut(&self) -> Option<u64> {
         self.cut

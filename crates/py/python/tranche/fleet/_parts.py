@@ -42,7 +42,7 @@ FIGURES: dict[str, str] = {
     "cpu_seconds": _REAL,
     "requests_per_cpu_second": _REAL,
 }
-_BEFORE = {"run": _TEXT, "state": _TEXT, "problem": _TEXT, "load": _TEXT, "drive": _TEXT}
+_BEFORE = {"run": _TEXT, "state": _TEXT, "problem": _TEXT, "warnings": _TEXT, "load": _TEXT, "drive": _TEXT}
 _AFTER = {"attempts": _WHOLE, "host": _TEXT, "pid": _WHOLE, "task_seconds": _REAL, "task_cpu_seconds": _REAL}
 _KINDS = {int: _WHOLE, float: _REAL, str: _TEXT}
 

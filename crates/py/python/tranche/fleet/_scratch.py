@@ -9,7 +9,7 @@ import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from ._loads import Trace
 from ._store import Store, file_system, local_path, replace_with
@@ -83,7 +83,7 @@ class Scratch:
     def _fetch(self, path: Path, trace: Trace) -> None:
         try:
             system, there = file_system(trace.url)
-            replace_with(path, lambda partial: system.get_file(there, str(partial)))
+            replace_with(path, lambda partial: _whole(system, there, partial, trace.size))
         except Exception as error:
             raise OSError(f"{trace.url}: it cannot be fetched: {type(error).__name__}: {error}") from error
 
@@ -108,6 +108,17 @@ class Scratch:
             OSError: The store cannot be written.
         """
         store.upload(self.checkpoints / name, name)
+
+
+def _whole(system: Any, there: str, partial: Path, size: int | None) -> None:
+    """Fetches a file.
+
+    Raises:
+        OSError: It came, but not all of it. A connection that ends too early may look like the end of the file.
+    """
+    system.get_file(there, str(partial))
+    if (came := partial.stat().st_size) < (size or 0):
+        raise OSError(f"{came:,} of its {size:,} bytes came")
 
 
 def _make_room(folder: Path, size: int, limit: int) -> None:

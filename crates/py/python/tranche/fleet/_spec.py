@@ -72,7 +72,7 @@ class Fleet:
 
     Raises:
         FleetError: A load is not there, or two things are the same.
-        Error: A drive, or a load on it, cannot be so.
+        Error: A drive, or a load on it, cannot be so. Of ``vary`` it is a :class:`tranche.ArgumentError`, which is a ``ValueError``, too.
         ValueError: An argument makes no sense.
     """
 

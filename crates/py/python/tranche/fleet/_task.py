@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import io
+import json
 import os
 import socket
 import time
@@ -141,6 +142,9 @@ def _run(task: Task) -> tuple[dict[str, Any], str | None]:
     row = {key: values[0] for key, values in outcome.runs.to_pydict().items()}
     if outcome.series is not None:
         _write_series(task, outcome.series)
+    document = json.loads(outcome.document)
+    simulation = document.get("runs", [document])[0]["simulation"]
+    row["warnings"] = "; ".join(simulation.get("warnings") or []) or None
     problem = row.pop("problem") or outcome.problem
     return row, problem
 
