@@ -341,7 +341,7 @@ mod tests {
         assert_eq!(odd, [7; 520]);
     }
 
-    /// Whatever machine wrote a block, every other one reads it.
+    /// Every machine reads what any other one wrote.
     #[test]
     fn both_ciphers_make_the_same_of_a_block() {
         let mut rng = media::Rng::new(20_261_127);

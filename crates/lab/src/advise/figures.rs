@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::figure::show;
 
-/// A cache is warm when the share of reads that hit changes from one part of its warm-up to the next by less than so many points, and less than so many percent of its room
-/// were filled.
+/// A cache is warm when a part of its warm-up changes the share of reads that hit by less than so many points, and fills less than so many percent
+/// of its room.
 pub const SETTLED: f64 = 1.0;
 
 /// A figure that only some layouts have.
