@@ -18,6 +18,8 @@ fi
 before=$(cat /proc/sys/kernel/random/boot_id)
 file=$(mktemp)
 cat /proc/sys/kernel/random/uuid >"$file"
+# Another one may be there already.
+umount /proc/sys/kernel/random/boot_id 2>/dev/null || true
 mount --bind "$file" /proc/sys/kernel/random/boot_id
 # The mount keeps the file.
 rm "$file"
