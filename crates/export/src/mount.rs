@@ -313,6 +313,7 @@ mod tests {
         assert!(clean_stale(dir.path()).unwrap().is_empty());
         assert!(clean_stale(&dir.path().join("missing")).unwrap().is_empty());
     }
+
     #[test]
     fn what_was_cleared_away_is_told_in_words() {
         let paths = |names: &[&str]| names.iter().map(PathBuf::from).collect::<Vec<_>>();

@@ -4,8 +4,8 @@ use serde::Serialize;
 
 use crate::figure::show;
 
-/// A cache is warm when a part of its warm-up changes the share of reads that hit by less than so many points, and fills less than so many percent
-/// of its room.
+/// Bounds for a part of the warm-up, after which a cache is warm. The share of reads that hit changes by less than so many points. Less than so
+/// many percent of the cache is filled.
 pub const SETTLED: f64 = 1.0;
 
 /// A figure that only some layouts have.
