@@ -12,6 +12,9 @@ use crate::{Error, IoQueue, TransportError};
 /// How long one command may take.
 const TIMEOUT: Duration = Duration::from_secs(60);
 
+/// Bytes of buffers that a queue keeps for its next append.
+const SPARE: usize = 4 << 20;
+
 /// An append that was begun, of as many commands as it takes.
 #[derive(Debug)]
 pub struct Appends {
@@ -75,7 +78,9 @@ impl<Q: Queue> IoQueue<Q> {
                 true => ns.namespace.append_durably(zslba, blocks),
                 false => ns.namespace.append(zslba, blocks),
             };
-            appends.waiting.push((self.raw().submit(command, Data::Out(piece.to_vec()))?, index));
+            let mut buffer = self.spare.pop().unwrap_or_default();
+            buffer.extend_from_slice(piece);
+            appends.waiting.push((self.raw().submit(command, Data::Out(buffer))?, index));
         }
         self.raw().flush()?;
         Ok(appends)
@@ -91,11 +96,27 @@ impl<Q: Queue> IoQueue<Q> {
             self.end_one(appends)?;
         }
         match appends.failed {
-            None => Ok(std::mem::take(&mut appends.lbas)),
+            None => {
+                self.keep(std::mem::take(&mut appends.pieces));
+                Ok(std::mem::take(&mut appends.lbas))
+            }
             Some(status) => {
                 let what = describe("appending to", appends.ns.namespace.nsid, Zones::One(appends.zslba));
                 Err(Error::Command { what, status })
             }
+        }
+    }
+
+    /// Keeps buffers. Memory that goes back to the system would have to be faulted in again for the next append.
+    fn keep(&mut self, buffers: Vec<Vec<u8>>) {
+        let mut kept: usize = self.spare.iter().map(Vec::capacity).sum();
+        for mut buffer in buffers {
+            kept += buffer.capacity();
+            if kept > SPARE {
+                return;
+            }
+            buffer.clear();
+            self.spare.push(buffer);
         }
     }
 

@@ -20,12 +20,14 @@ const TIMEOUT: Duration = Duration::from_secs(60);
 pub struct IoQueue<Q> {
     queue: Q,
     max_transfer: usize,
+    /// Buffers of appends that have ended, for the next ones.
+    pub(crate) spare: Vec<Vec<u8>>,
 }
 
 impl<Q: Queue> IoQueue<Q> {
     /// A queue whose commands move at most `max_transfer` bytes each.
     pub fn new(queue: Q, max_transfer: usize) -> Self {
-        Self { queue, max_transfer }
+        Self { queue, max_transfer, spare: Vec::new() }
     }
 
     /// The queue itself.

@@ -30,6 +30,8 @@ struct Drive {
     /// Protection Information Type.
     protection: u8,
     seen: Vec<Command>,
+    /// First bytes of the blocks that were appended.
+    appended: Vec<u8>,
     created: Option<(Csi, NamespaceCreate)>,
     /// Whether reports begin with the first zone and ignore the LBA.
     stuck: bool,
@@ -61,6 +63,7 @@ fn connect(zones: usize) -> (Shared, Host<Fake>) {
         csi: Csi::ZONED,
         protection: 0,
         seen: Vec::new(),
+        appended: Vec::new(),
         created: None,
         stuck: false,
     }));
@@ -208,6 +211,7 @@ impl Drive {
                 assert_eq!(data.len(), blocks.nlb as usize * BLOCK);
                 let (zone, _) = &mut self.zones[(blocks.slba / ZONE) as usize];
                 let wp = zone.write_pointer().ok_or(Status::ZONE_IS_FULL)?;
+                self.appended.extend(data.iter().step_by(BLOCK));
                 *zone = ZoneDescriptor::new(
                     blocks.slba,
                     CAPACITY,
@@ -410,6 +414,25 @@ fn appends_say_where_the_blocks_are() {
     }
     assert_eq!(drive.borrow().seen.len(), 4);
     assert!(drive.borrow().seen.iter().all(|c| c.opc == IoOpcode::ZONE_APPEND.0 && c.cdw12.get() >> 16 == 0));
+}
+
+/// Buffers are used again: for less, for more, and after an append that failed.
+#[test]
+fn appends_carry_their_own_blocks() {
+    let (drive, zoned, mut queue) = open(4);
+    let mut expected = Vec::new();
+    for (round, blocks) in [30, 1, 7, 8, 40, 3, 9, 33].into_iter().enumerate() {
+        let numbers: Vec<u8> = (0..blocks).map(|block| (round * 31 + block) as u8).collect();
+        let data: Vec<u8> = numbers.iter().flat_map(|number| [*number; BLOCK]).collect();
+        let mut appends = queue.begin_appends(&zoned, ZONE, &data, round % 2 == 0).unwrap();
+        let lbas = queue.end_appends(&mut appends).unwrap();
+        assert_eq!(lbas[0], ZONE + expected.len() as u64, "round {round}");
+        expected.extend(numbers);
+        let mut refused = queue.begin_appends(&zoned, 2 * ZONE, &data, false).unwrap();
+        queue.end_appends(&mut refused).unwrap_err();
+        assert!(refused.into_data() == data, "round {round}");
+    }
+    assert_eq!(drive.borrow().appended, expected);
 }
 
 #[test]
