@@ -1,13 +1,13 @@
 #!/bin/sh
-# Large files on a store, through the RocksDB plug-in, beside the zones of the same drive: the drive in memory, timing off, over a Unix socket
-# and over NVMe/TCP.
+# Large files on a store, through the RocksDB plug-in, beside the zones of the same drive, in memory: with timing off over a Unix socket and over
+# NVMe/TCP; and over NVMe/TCP with the times of flash (`timed`), which limit a zone to some 190 MB/s of writes.
 #
 #   raw      Zone Append of 1 MiB to one zone after the other, 8 at a time (`tranche bench`), and reads of 1 MiB, 8 at a time
-#   file     one file of 256 MiB, written in appends of 1 MiB, synced and closed; and read in pieces of 1 MiB
-#   files    four such files of 64 MiB at once
+#   file     one file of 512 MiB, written in appends of 1 MiB, synced and closed; and read in pieces of 1 MiB
+#   files    four such files of 128 MiB at once
 #
 # Rounds are interleaved, each measures everything. Printed as medians of MiB/s with their range, and as the median of the rounds' ratios beside the
-# goal. `time` is the processor time of drive and host, of which another program that runs takes nothing. Needs g++, librocksdb-dev, and 4 GiB of memory.
+# goal. `time` is the processor time of drive and host, of which another program that runs takes nothing. Needs g++, librocksdb-dev, and 6 GiB of memory.
 #
 #   usage: benches/store.sh [ROUNDS] [path of tranche] [directory of the plug-in]     default: 5 target/release/tranche target/plugins
 set -eu
@@ -38,20 +38,25 @@ trap 'exit 1' INT TERM
 g++ -std=c++17 -O2 -o "$dir/stream" "$here/../plugins/rocksdb/benches/stream.cc" -L"$plugins" -Wl,--no-as-needed -ltranche_rocksdb \
     -Wl,--as-needed -lrocksdb -Wl,-rpath,"$(realpath "$plugins")" || fail "the program does not compile (scripts/setup-debian.sh)"
 
-# Zones of 24 MiB.
-{
-    printf '[drive]\ntiming = false\n\n'
-    one_set 3GiB 25% 'zone = { active = 14 }' 192
-} >"$dir/drive.toml"
-serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --unix "$dir/socket" "$dir/drive.toml"
-export TRANCHE_ON="unix://$dir/socket"
-"$tranche" ns create --zoned --size 1GiB --max-active 7 --attach >/dev/null
-"$tranche" ns create --zoned --size 1GiB --max-active 7 --attach >/dev/null
-"$tranche" store format --nsid 1 >/dev/null
+# start TIMING: a drive with zones of 24 MiB, and a store on namespace 1.
+start() {
+    [ -z "$drive" ] || { kill "$drive" && wait "$drive"; } || true
+    {
+        printf '[drive]\ntiming = %s\n\n' "$1"
+        one_set 6GiB 25% 'zone = { active = 14 }' 192 | sed 's/program = "700us"/program = "2ms"/'
+    } >"$dir/drive.toml"
+    serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --unix "$dir/socket" --prefault 6GiB "$dir/drive.toml"
+    # Memory that is touched before, as in use.
+    while grep -qs tranche-memory /proc/"$drive"/task/*/comm; do sleep 0.1; done
+    export TRANCHE_ON="unix://$dir/socket"
+    "$tranche" ns create --zoned --size 2GiB --max-active 7 --attach >/dev/null
+    "$tranche" ns create --zoned --size 2GiB --max-active 7 --attach >/dev/null
+    "$tranche" store format --nsid 1 >/dev/null
+}
 
 # Eight of them at a time; as much as the file has.
-printf '[raw]\nzonemode=zbd\nzone_append=1\nrw=write\nbs=1m\niodepth=8\nsize=256m\nzero_buffers\n' >"$dir/raw-write.fio"
-printf '[raw]\nzonemode=zbd\nrw=read\nbs=1m\niodepth=8\nsize=256m\n' >"$dir/raw-read.fio"
+printf '[raw]\nzonemode=zbd\nzone_append=1\nrw=write\nbs=1m\niodepth=8\nsize=512m\nzero_buffers\n' >"$dir/raw-write.fio"
+printf '[raw]\nzonemode=zbd\nrw=read\nbs=1m\niodepth=8\nsize=512m\n' >"$dir/raw-read.fio"
 
 # raw ADDRESS WAY: MiB/s of a job.
 raw() {
@@ -76,38 +81,44 @@ one() {
     echo "$name $kind $(cat "$dir/out")"
     echo "$name-time $kind $(echo $after $before | awk '{ print $1 + $2 - $3 - $4 }')"
 }
-measure() {
-    for over in unix tcp; do
+measure() { # KIND...
+    for over in "$@"; do
         case $over in
         unix) address="unix://$dir/socket" uri="tranche://$dir/socket?nsid=1" ;;
-        tcp) address="tcp://$on" uri="tranche://$on/1" ;;
+        *) address="tcp://$on" uri="tranche://$on/1" ;;
         esac
         "$tranche" zone reset --nsid 2 --all >/dev/null
         for way in write read; do
             one raw $over-$way raw "$address" $way
-            one file $over-$way "$dir/stream" $way "$uri" 1 256
+            one file $over-$way "$dir/stream" $way "$uri" 1 512
         done
         for way in write read; do
-            one files $over-$way "$dir/stream" $way "$uri" 4 64
+            one files $over-$way "$dir/stream" $way "$uri" 4 128
         done
     done
 }
-# Memory that was touched before, as in use.
-measure >/dev/null
-for _ in $(seq "$rounds"); do
-    measure >"$dir/round"
-    tee -a "$dir/results" <"$dir/round"
-done
+rounds_of() { # TIMING KIND...
+    start "$1"
+    shift
+    measure "$@" >/dev/null
+    for _ in $(seq "$rounds"); do
+        measure "$@" >"$dir/round"
+        tee -a "$dir/results" <"$dir/round"
+    done
+}
+rounds_of false unix tcp
+rounds_of true timed
 
 awk "$(cat "$here/results.awk")"'
     END {
-        kinds = split("unix-write unix-read tcp-write tcp-read", kind, " ")
+        kinds = split("unix-write unix-read tcp-write tcp-read timed-write timed-read", kind, " ")
         for (k = 1; k <= kinds; k++) {
             median_of("raw " kind[k], "MiB/s")
             median_of("file " kind[k], "MiB/s")
             median_of("files " kind[k], "MiB/s")
             ratio("file " kind[k], "raw " kind[k], 0.9)
             ratio("files " kind[k], "raw " kind[k], 0.9)
+            if (kind[k] ~ /timed/) continue
             ratio("raw-time " kind[k], "file-time " kind[k], 0.9)
             ratio("raw-time " kind[k], "files-time " kind[k], 0.9)
         }
