@@ -99,8 +99,9 @@ impl State {
     /// Begins a new epoch of the log. Everything that the tree has is durable then. Nothing may be under way to the log.
     pub(crate) fn begin_epoch<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         self.pending.clear();
-        let records = self.recorded;
+        let (records, fills) = (self.recorded, self.space.ended_fills());
         self.log.begin_epoch(device, self.tree.snapshot())?;
+        self.space.settle(fills);
         self.counters.epochs += 1;
         // It ends with a Flush, which comes after all appends.
         (self.durable, self.durable_appends) = (self.log.position(), self.appends);
@@ -113,6 +114,11 @@ impl State {
     /// Writes the log, and makes it durable.
     pub(crate) fn commit<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         self.write_log(device)?;
+        self.flush(device)
+    }
+
+    /// Makes everything durable that the device has.
+    pub(crate) fn flush<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         let flushed = self.synced_up_to();
         device.flush().map_err(Error::from).inspect_err(|error| self.stop(error))?;
         self.flushed(flushed);
@@ -121,7 +127,12 @@ impl State {
 
     /// How much a Flush makes durable that begins now.
     pub(crate) fn synced_up_to(&self) -> Flushed {
-        Flushed { position: self.log.position(), records: self.logged, appends: self.appends }
+        Flushed {
+            position: self.log.position(),
+            records: self.logged,
+            appends: self.appends,
+            fills: self.space.ended_fills(),
+        }
     }
 
     /// A Flush has ended.
@@ -129,6 +140,7 @@ impl State {
         self.durable = self.durable.max(flushed.position);
         self.durable_records = self.durable_records.max(flushed.records);
         self.durable_appends = self.durable_appends.max(flushed.appends);
+        self.space.settle(flushed.fills);
     }
 }
 
@@ -138,4 +150,5 @@ pub(crate) struct Flushed {
     position: Position,
     records: u64,
     appends: u64,
+    fills: u64,
 }

@@ -32,6 +32,8 @@ pub(crate) struct DataZone {
     pub(crate) life: u32,
     /// Appends that are under way to it. What they bring belongs to files soon.
     under_way: u32,
+    /// The how manieth it was to become full; 0 until it is, and after a reset.
+    filled: u64,
 }
 
 impl DataZone {
@@ -49,6 +51,11 @@ pub(crate) struct Space {
     zone_blocks: u64,
     /// Zones that may be open at once.
     open: usize,
+    /// Zones that may have room at once after a loss of power: those that are open, and full ones that have lost their ends.
+    places: usize,
+    /// Counts zones that became full: all, and those whose contents are durable.
+    fills: u64,
+    settled: u64,
     reserved: u64,
     /// Blocks of the largest zone, and of all that are not worn out.
     capacity: u64,
@@ -83,6 +90,9 @@ impl Space {
             zones: Vec::new(),
             zone_blocks: shape.zone_blocks,
             open,
+            places: data_places(shape),
+            fills: 0,
+            settled: 0,
             reserved,
             capacity: 0,
             all: 0,
@@ -98,7 +108,7 @@ impl Space {
                 _ => Use::Closed,
             };
             let (capacity, written) = (zone.capacity, zone.written);
-            found.zones.push(DataZone { usage, capacity, written, life: 0, under_way: 0 });
+            found.zones.push(DataZone { usage, capacity, written, life: 0, under_way: 0, filled: 0 });
         }
         found.recount();
         found
@@ -215,12 +225,36 @@ impl Space {
 
     /// Blocks were appended to a zone.
     pub(crate) fn wrote(&mut self, number: u32, blocks: u64) {
-        if let Some(zone) = self.zone_mut(number) {
-            zone.written = (zone.written + blocks).min(zone.capacity);
-            if zone.room() == 0 {
-                zone.usage = Use::Closed;
-            }
+        let fill = self.fills + 1;
+        let Some(zone) = self.zone_mut(number) else { return };
+        zone.written = (zone.written + blocks).min(zone.capacity);
+        if zone.room() == 0 {
+            (zone.usage, zone.filled) = (Use::Closed, fill);
+            self.fills = fill;
         }
+    }
+
+    /// Whether one more open zone could be one too many after a loss of power. Full zones that have lost their ends have room again, and take a
+    /// place then. Where there are not enough places, the device leaves some of them full, and these do not tell that they have lost something.
+    pub(crate) fn is_crowded(&self) -> bool {
+        let may_lose = self.zones.iter().filter(|zone| zone.filled > self.settled).count();
+        self.count(is_open) + may_lose >= self.places
+    }
+
+    /// Zones that have become full, as far as all appends to them have ended: a Flush that begins now makes them durable.
+    pub(crate) fn ended_fills(&self) -> u64 {
+        let under_way = self.zones.iter().filter(|zone| zone.filled > 0 && zone.under_way > 0);
+        under_way.map(|zone| zone.filled - 1).min().unwrap_or(self.fills)
+    }
+
+    /// So many zones that became full are durable.
+    pub(crate) fn settle(&mut self, fills: u64) {
+        self.settled = self.settled.max(fills);
+    }
+
+    /// All zones that became full are durable.
+    pub(crate) fn settle_all(&mut self) {
+        self.settled = self.fills;
     }
 
     /// Blocks are on their way to a zone.
@@ -270,7 +304,13 @@ impl Space {
     /// A zone was reset.
     pub(crate) fn emptied(&mut self, number: u32) {
         if let Some(zone) = self.zone_mut(number) {
-            *zone = DataZone { usage: Use::Empty, written: 0, life: zone.life.wrapping_add(1), ..*zone };
+            *zone = DataZone {
+                usage: Use::Empty,
+                written: 0,
+                life: zone.life.wrapping_add(1),
+                filled: 0,
+                ..*zone
+            };
         }
     }
 
@@ -323,5 +363,10 @@ fn is_open(usage: &Use) -> bool {
 
 /// How many zones of data may be open at once on such a device: two of its places are for the log.
 pub(crate) fn open_data_zones(shape: &Shape) -> usize {
-    (shape.open.saturating_sub(2)).clamp(1, 8) as usize
+    data_places(shape).min(8)
+}
+
+/// Zones of data that may have room at once on such a device.
+fn data_places(shape: &Shape) -> usize {
+    shape.open.saturating_sub(2).max(1) as usize
 }

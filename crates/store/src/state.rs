@@ -232,7 +232,7 @@ impl State {
     /// A zone did not take what it should. It takes nothing any more.
     pub(crate) fn retire<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
         // A full zone does not tell how much of it is there after a loss of power. So everything must be.
-        device.flush().map_err(Error::from).inspect_err(|error| self.stop(error))?;
+        self.flush(device)?;
         let _ = device.finish(zone);
         let state = device.zone(zone)?;
         self.space.close(zone, state);
@@ -263,6 +263,10 @@ impl State {
                 Choice::Empty(zone) => {
                     // Zones that become full must have done so, or too many would be open.
                     self.wait_for_all();
+                    if self.space.is_crowded() {
+                        self.flush(device)?;
+                        self.space.settle_all();
+                    }
                     self.space.open(zone, class);
                 }
                 Choice::Reset(zone) => self.reset(device, zone)?,

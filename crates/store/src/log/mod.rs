@@ -312,6 +312,11 @@ impl Log {
 
     /// Goes on in an empty zone.
     fn next_zone<D: ZoneDevice>(&mut self, device: &D, durable: bool) -> Result<(), Error> {
+        if !self.chain.is_empty() {
+            // The log has two places on the device. One that was full takes one after a loss of power, if it has lost its end. The other is that
+            // of the zone which comes now, or in which the epoch before ended.
+            device.flush()?;
+        }
         loop {
             let may_take = self.free.len() as u64 > self.kept;
             let zone = if may_take { self.free.pop() } else { None };

@@ -20,7 +20,7 @@ fn whatever_happens_what_was_synced_is_there() {
         return;
     }
     let first = number("TRANCHE_STORE_FIRST").unwrap_or(0);
-    let rounds = number("TRANCHE_STORE_ROUNDS").unwrap_or(150);
+    let rounds = number("TRANCHE_STORE_ROUNDS").unwrap_or(300);
     let mut counts = world::Counts::default();
     for seed in first..first + rounds {
         counts.add(&World::new(seed).run(steps));
