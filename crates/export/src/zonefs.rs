@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a request waits for another one that the kernel may have sent before it.
-const OVERTAKEN: Duration = Duration::from_millis(20);
+const OVERTAKEN: Duration = Duration::from_millis(500);
 
 /// A zone as the drive reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
