@@ -99,7 +99,7 @@ impl State {
     /// Begins a new epoch of the log. Everything that the tree has is durable then. Nothing may be under way to the log.
     pub(crate) fn begin_epoch<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         self.pending.clear();
-        let (records, fills) = (self.recorded, self.space.ended_fills());
+        let (records, fills) = (self.recorded, self.ended_fills());
         self.log.begin_epoch(device, self.tree.snapshot())?;
         self.space.settle(fills);
         self.counters.epochs += 1;
@@ -131,8 +131,12 @@ impl State {
             position: self.log.position(),
             records: self.logged,
             appends: self.appends,
-            fills: self.space.ended_fills(),
+            fills: self.ended_fills(),
         }
+    }
+
+    fn ended_fills(&self) -> u64 {
+        self.space.ended_fills(self.under_way.iter().map(|data| data.zone))
     }
 
     /// A Flush has ended.
@@ -150,5 +154,6 @@ pub(crate) struct Flushed {
     position: Position,
     records: u64,
     appends: u64,
+    /// Zones of data that became full.
     fills: u64,
 }

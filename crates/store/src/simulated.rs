@@ -140,13 +140,11 @@ impl Simulated {
             zone.data.truncate(usize::try_from(kept).unwrap_or(usize::MAX) * self.inner.shape.block);
         }
         // Full zones that lost their ends have room again. Where that opens too many, those with most in them are full as they are.
-        while state.zones.iter().filter(|zone| is_active(zone)).count() > self.inner.shape.open as usize {
-            let active = state.zones.iter_mut().filter(|zone| is_active(zone));
-            active
-                .max_by_key(|zone| zone.written)
-                .into_iter()
-                .for_each(|zone| zone.condition = Condition::Full);
-        }
+        let surplus = state.zones.iter().filter(|zone| is_active(zone)).count();
+        let surplus = surplus.saturating_sub(self.inner.shape.open as usize);
+        let mut active: Vec<_> = state.zones.iter_mut().filter(|zone| is_active(zone)).collect();
+        active.sort_by_key(|zone| std::cmp::Reverse(zone.written));
+        active.into_iter().take(surplus).for_each(|zone| zone.condition = Condition::Full);
         (state.without_power, state.calls_left) = (false, None);
     }
 

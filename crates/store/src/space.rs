@@ -32,7 +32,7 @@ pub(crate) struct DataZone {
     pub(crate) life: u32,
     /// Appends that are under way to it. What they bring belongs to files soon.
     under_way: u32,
-    /// The how manieth it was to become full; 0 until it is, and after a reset.
+    /// Its number in the order in which zones became full, from 1; 0 while it is not full.
     filled: u64,
 }
 
@@ -241,10 +241,11 @@ impl Space {
         self.count(is_open) + may_lose >= self.places
     }
 
-    /// Zones that have become full, as far as all appends to them have ended: a Flush that begins now makes them durable.
-    pub(crate) fn ended_fills(&self) -> u64 {
-        let under_way = self.zones.iter().filter(|zone| zone.filled > 0 && zone.under_way > 0);
-        under_way.map(|zone| zone.filled - 1).min().unwrap_or(self.fills)
+    /// How many of the zones that became full have no append under way, nor has any that became full before them. Appends are under way to the zones
+    /// `under_way`. A Flush that begins now makes these zones durable.
+    pub(crate) fn ended_fills(&self, under_way: impl Iterator<Item = u32>) -> u64 {
+        let filled = under_way.filter_map(|zone| self.zone(zone)).map(|zone| zone.filled);
+        filled.filter(|number| *number > 0).min().map_or(self.fills, |number| number - 1)
     }
 
     /// So many zones that became full are durable.
