@@ -28,13 +28,28 @@ pub(crate) fn call_alone<Q: Queue>(
         if done.tag == tag {
             return match done.completion.status().ok() {
                 Ok(()) => Ok(done),
-                Err(status) if is_connect && status.is(Status::CONNECT_INVALID_PARAMETERS) => {
-                    let value = connect_value(done.completion.dw0.get());
-                    Err(Error::Connect { what: what(), value })
+                Err(status) if is_connect => {
+                    let why = connect_refusal(status, done.completion.dw0.get());
+                    Err(Error::Connect { what: what(), why, status: Some(status) })
                 }
                 Err(status) => Err(Error::Command { what: what(), status }),
             };
         }
+    }
+}
+
+/// What a Connect that failed says, in words (Base 6.3). Code 81h means something else for other commands.
+fn connect_refusal(status: Status, dw0: u32) -> String {
+    if status.is(Status::CONNECT_INVALID_HOST) {
+        "the drive's list of hosts does not admit this host now: it has no entry for it, or one that has expired (Connect \
+         Invalid Host)"
+            .to_owned()
+    } else if status.is(Status::CONNECT_INVALID_PARAMETERS) {
+        format!("the drive does not accept {} (Connect Invalid Parameters)", connect_value(dw0))
+    } else if status.is(Status::CONNECT_CONTROLLER_BUSY) {
+        "it has no power at the moment, or no controller left (Connect Controller Busy)".to_owned()
+    } else {
+        format!("the drive answered: {status}")
     }
 }
 

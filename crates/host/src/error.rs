@@ -12,7 +12,7 @@ pub enum Error {
     #[error(transparent)]
     Transport(#[from] TransportError),
     /// The drive executed the command and reported an error.
-    #[error("{what}: the drive answered: {}", answer(*status))]
+    #[error("{what}: the drive answered: {status}")]
     Command {
         /// What was asked.
         what: String,
@@ -27,13 +27,15 @@ pub enum Error {
         /// What is wrong with the answer.
         problem: String,
     },
-    /// Connect was refused for a value of it.
-    #[error("{what}: the drive does not accept {value} (Connect Invalid Parameters)")]
+    /// The drive, or its discovery service, does not let this host in.
+    #[error("{what}: {why}")]
     Connect {
         /// What was asked.
         what: String,
-        /// Which value.
-        value: &'static str,
+        /// Why, in words.
+        why: String,
+        /// The status of the Connect command, if it was the one that failed.
+        status: Option<Status>,
     },
     /// Host and drive could not convince each other of who they are.
     #[error("{what}: {why}; the keys on both sides must match")]
@@ -58,24 +60,13 @@ pub fn nsid_list(nsids: &[Nsid]) -> String {
     if all.is_empty() { "none".to_owned() } else { all.join(", ") }
 }
 
-/// A status in words. One number has two meanings, and no host of ours sees the other one.
-fn answer(status: Status) -> String {
-    match status.is(Status::CONNECT_CONTROLLER_BUSY) {
-        true => {
-            "Connect Controller Busy: it has no power at the moment, or no controller left (SCT 1h, SC 81h)"
-                .to_owned()
-        }
-        false => status.to_string(),
-    }
-}
-
 impl Error {
-    /// The status of the failed command, if it was one.
+    /// The status of the command that failed, if it was one.
     #[must_use]
     pub fn status(&self) -> Option<Status> {
         match self {
             Self::Command { status, .. } => Some(*status),
-            Self::Connect { .. } => Some(Status::CONNECT_INVALID_PARAMETERS.with_dnr()),
+            Self::Connect { status, .. } => *status,
             _ => None,
         }
     }

@@ -24,7 +24,7 @@ pub fn may_pass(error: &Error) -> bool {
             // These take a person to change.
             ErrorKind::PermissionDenied | ErrorKind::InvalidInput | ErrorKind::Unsupported
         ),
-        Error::Command { status, .. } => !status.dnr(),
+        Error::Command { status, .. } | Error::Connect { status: Some(status), .. } => !status.dnr(),
         _ => false,
     }
 }
@@ -211,7 +211,7 @@ mod tests {
     use nvme::Status;
 
     fn error(status: Status) -> Error {
-        Error::Command { what: "connecting".into(), status }
+        Error::Connect { what: "connecting".into(), why: status.to_string(), status: Some(status) }
     }
 
     #[test]

@@ -540,9 +540,10 @@ impl SocketTransport {
             || format!("connecting as {} to {subnqn}", identity.hostnqn),
         )?;
         let result = ConnectResult::from_dw0(done.completion.dw0.get());
-        let wrong = |problem: &str| Error::Answer {
+        let wrong = |why: &str| Error::Connect {
             what: format!("connecting to {subnqn}"),
-            problem: problem.into(),
+            why: why.into(),
+            status: None,
         };
         if result.ascr {
             return Err(wrong(
@@ -585,6 +586,7 @@ impl SocketTransport {
     fn discover(&self, identity: &Identity) -> Result<Nqn, Error> {
         let what = || format!("asking the discovery service at {} for its subsystems", self.addr);
         let wrong = |problem: String| Error::Answer { what: what(), problem };
+        let none = |why: String| Error::Connect { what: what(), why, status: None };
         let name = Nqn::new(Nqn::DISCOVERY).map_err(|error| wrong(error.to_string()))?;
         let mut admin = self.connect_admin(&Identity { kato_ms: 0, ..identity.clone() }, &name)?.admin;
         let bytes = (size_of::<DiscoveryHeader>() + 16 * size_of::<DiscoveryEntry>()) as u32;
@@ -602,12 +604,12 @@ impl SocketTransport {
             }
             let nqn = Nqn::from_field(&entry.subnqn).map_err(|error| wrong(error.to_string()))?;
             if found.is_some_and(|other| other != nqn) {
-                return Err(wrong("it knows several: name one with ?nqn=… at the address's end".into()));
+                return Err(none("it knows several: name one with ?nqn=… at the address's end".into()));
             }
             found = Some(nqn);
         }
         found.ok_or_else(|| {
-            wrong(format!(
+            none(format!(
                 "it tells {} of none: either there is none, or the drive's list of hosts does not admit this host now; \
                  ?nqn=… at the address's end names one, and tells why",
                 identity.hostnqn

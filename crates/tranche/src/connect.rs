@@ -6,10 +6,14 @@ use fabric::auth::ChapKeys;
 use host::{Addr, Host, Identity, SocketTransport, TransportError};
 use nvme::Nqn;
 use std::io::ErrorKind;
+use std::sync::OnceLock;
 use std::time::Duration;
 
 /// For each step of connecting.
 pub const PATIENCE: Duration = Duration::from_secs(10);
+
+/// The drive that the command talked to first, and as whom.
+static TALKED_TO: OnceLock<(Addr, Credentials)> = OnceLock::new();
 
 /// A connected host.
 pub type Connected = Host<SocketTransport>;
@@ -59,6 +63,7 @@ pub fn identity(credentials: &Credentials) -> Result<Identity> {
 pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
     let identity = identity(credentials)?;
     let limit = Duration::from_secs(credentials.wait.into());
+    TALKED_TO.get_or_init(|| (on.clone(), credentials.clone()));
     let attempt = || Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity);
     host::retry(limit, attempt).map_err(|error| {
         let advice = advice(on, &error);
@@ -70,18 +75,25 @@ pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
     })
 }
 
+/// Connects once more to the drive that the command talked to first, to learn more of its answer.
+pub fn again() -> Option<Connected> {
+    let (on, credentials) = TALKED_TO.get()?;
+    let identity = identity(credentials).ok()?;
+    Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity).ok()
+}
+
 /// What to do about a connection that did not come about.
 fn advice(on: &Addr, error: &host::Error) -> Option<String> {
-    if let host::Error::Connect { .. } = error {
-        return Some(format!(
-            "{on} does not take this host (`?nqn=` at the address's end and --hostnqn name others)"
-        ));
-    }
     match error {
+        // A drive without power lets this host in later.
+        host::Error::Connect { status: Some(status), .. } if !status.dnr() => None,
+        host::Error::Connect { .. } => Some(format!(
+            "{on} does not take this host (`?nqn=` at the address's end and --hostnqn name others)"
+        )),
         host::Error::Transport(TransportError::Io { source, .. }) => Some(match source.kind() {
             ErrorKind::ConnectionRefused | ErrorKind::NotFound => format!(
                 "no drive at {on}: nothing listens there (start `tranche serve`, let --on name another place, or give a \
-                 drive that is starting time with --wait SECONDS)"
+                 drive that is starting time with --wait TIME)"
             ),
             ErrorKind::PermissionDenied => {
                 format!("no drive at {on}: this user may not connect to it (the socket's permissions decide)")
@@ -95,7 +107,7 @@ fn advice(on: &Addr, error: &host::Error) -> Option<String> {
         }
         host::Error::Transport(TransportError::Timeout(_) | TransportError::Closed) => Some(format!(
             "what listens at {on} does not answer as an NVMe/TCP drive does, or not yet (--on names another place, --wait \
-             SECONDS tries for longer; if it wants TLS, give --tls-psk)"
+             TIME tries for longer; if it wants TLS, give --tls-psk)"
         )),
         _ => None,
     }

@@ -44,10 +44,11 @@ fn kind(error: &anyhow::Error) -> (&'static str, u8) {
 /// Says on standard error what went wrong, in the form of the results, and gives the exit code.
 pub fn error(error: &anyhow::Error, output: Output) -> ExitCode {
     let (kind, code) = kind(error);
-    let hint = refusal::denial(error);
+    let words = words(error);
+    let hint = refusal::hint(error, &words);
     match output {
         Output::Text => {
-            tell!("tranche: {}", words(error));
+            tell!("tranche: {words}");
             if let Some(hint) = hint {
                 tell!("tranche: {hint}");
             }
@@ -57,7 +58,7 @@ pub fn error(error: &anyhow::Error, output: Output) -> ExitCode {
             let status = status.map(|status| {
                 json!({ "sct": status.sct().0, "sc": status.sc(), "dnr": status.dnr(), "text": status.to_string() })
             });
-            say(kind, code, &words(error), hint, status);
+            say(kind, code, &words, hint, status);
         }
     }
     ExitCode::from(code)
@@ -116,6 +117,10 @@ mod tests {
             (anyhow::Error::from(host::Error::Transport(TransportError::Closed)), NO_DRIVE),
             (anyhow::Error::from(command), NVME),
             (anyhow::Error::from(host::Error::Absent("9".into())), NVME),
+            (
+                anyhow::Error::from(host::Error::Connect { what: "a".into(), why: "b".into(), status: None }),
+                NO_DRIVE,
+            ),
             (anyhow::Error::from(host::Error::Answer { what: "a".into(), problem: "b".into() }), FAILED),
             (anyhow::Error::from(FailedCheck("off by 12 %".into())), CHECK),
         ];

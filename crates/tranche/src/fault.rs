@@ -173,7 +173,7 @@ pub fn fault(fault: &Fault, output: Output) -> Result<()> {
     let mut host = connect(target)?;
     let injected = host.inject_fault(command);
     if let Err(error) = injected {
-        return match network_refusal(&error) {
+        return match network_refusal(&host, &error) {
             Some(why) => Err(anyhow::Error::from(error).context(why)),
             None if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&command.kind) => Err(error)
                 .with_context(|| {

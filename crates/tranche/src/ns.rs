@@ -3,7 +3,7 @@
 use crate::args::{Attachment, Erase, Ns};
 use crate::connect::{Connected, connect, hostnqn};
 use crate::options::{Output, Target};
-use crate::refusal::{about, locked};
+use crate::refusal::about;
 use crate::table::table;
 use crate::{print_json, print_text, tell, zone_shape};
 use anyhow::{Context, Result, anyhow, bail};
@@ -183,6 +183,10 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             let csi = if zoned.is_some() { Csi::ZONED } else { Csi::NVM };
             let created = host.create_namespace_of(csi, &create);
             let nsid = created.map_err(|error| {
+                let denied = [Status::ACCESS_DENIED, Status::OPERATION_DENIED];
+                if error.status().is_some_and(|status| denied.iter().any(|denial| status.is(*denial))) {
+                    return error.into();
+                }
                 let mut why = not_created(&mut host, *nvm_set, &error);
                 let zoned = zoned.as_ref();
                 if let Some(more) =
@@ -266,9 +270,6 @@ fn say_zones(host: &mut Connected, nsid: u32) {
 
 /// What to say when a namespace could not be created.
 fn not_created(host: &mut Connected, set: u16, error: &host::Error) -> String {
-    if let Some(locked) = locked(host, error) {
-        return locked.to_owned();
-    }
     let is = |status| error.status().is_some_and(|s| s.is(status));
     if is(Status::NAMESPACE_ID_UNAVAILABLE) {
         let most = host.controller().nn.get();

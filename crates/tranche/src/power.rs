@@ -35,7 +35,7 @@ pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
         seed: cut.seed,
         no_plp: cut.no_plp,
     });
-    asked.map_err(|error| match network_refusal(&error) {
+    asked.map_err(|error| match network_refusal(&host, &error) {
         Some(why) => anyhow::Error::from(error).context(why),
         None => error.into(),
     })?;

@@ -1,6 +1,6 @@
 //! What to say when a drive refuses a command, beyond its status.
 
-use crate::connect::Connected;
+use crate::connect::{self, Connected};
 use anyhow::Result;
 use nvme::{NSID_ALL, Status};
 
@@ -15,13 +15,20 @@ fn is_denied(error: &host::Error) -> bool {
     error.status().is_some_and(|status| status.is(Status::OPERATION_DENIED))
 }
 
-/// Faults and power cuts are refused to hosts on the network; what to do instead.
-pub fn network_refusal(error: &host::Error) -> Option<&'static str> {
-    is_denied(error).then_some(NETWORK_REFUSAL)
+/// Faults and power cuts are refused to administrators on the network; what to do instead.
+pub fn network_refusal(host: &Connected, error: &host::Error) -> Option<&'static str> {
+    (is_denied(error) && host.controller().oacs.nms()).then_some(NETWORK_REFUSAL)
+}
+
+/// What to say of an error beyond its words: that the drive is locked, or does not allow this to this host.
+pub fn hint(error: &anyhow::Error, words: &str) -> Option<&'static str> {
+    // What was below a load or a store is there in words only.
+    let denied = Status::ACCESS_DENIED.words().is_some_and(|denied| words.contains(denied));
+    if denied { without_its_key(&mut connect::again()?) } else { denial(error) }
 }
 
 /// What to say when a drive denies a command to this host and nothing else was said of it.
-pub fn denial(error: &anyhow::Error) -> Option<&'static str> {
+fn denial(error: &anyhow::Error) -> Option<&'static str> {
     let host = error.chain().find_map(|cause| cause.downcast_ref::<host::Error>())?;
     let said = error.chain().any(|cause| cause.to_string() == NETWORK_REFUSAL);
     (is_denied(host) && !said).then_some(
@@ -31,13 +38,9 @@ pub fn denial(error: &anyhow::Error) -> Option<&'static str> {
     )
 }
 
-/// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace, or that
-/// the drive is locked.
+/// Adds to the error of a command for a namespace what its status does not say: that there is no such namespace.
 pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>) -> Result<T> {
     result.map_err(|error| {
-        if let Some(locked) = locked(host, &error) {
-            return anyhow::Error::from(error).context(locked);
-        }
         let known = error.status().and_then(|_| host.allocated_namespaces().ok());
         let error = anyhow::Error::from(error);
         match known {
@@ -73,14 +76,8 @@ pub fn about_set<T>(host: &mut Connected, set: u16, result: Result<T, host::Erro
     })
 }
 
-/// What to say when a drive refuses a command because it was started without its key.
-pub fn locked(host: &mut Connected, error: &host::Error) -> Option<&'static str> {
-    let denied = error.status().is_some_and(|status| status.is(Status::ACCESS_DENIED));
-    if denied { without_its_key(host) } else { None }
-}
-
 /// What to say of a drive that is locked.
-pub fn without_its_key(host: &mut Connected) -> Option<&'static str> {
+fn without_its_key(host: &mut Connected) -> Option<&'static str> {
     let nsids = host.allocated_namespaces().ok()?;
     let mut namespaces = nsids.into_iter().filter_map(|nsid| host.identify_allocated(nsid).ok());
     namespaces

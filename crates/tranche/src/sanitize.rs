@@ -4,7 +4,6 @@ use crate::args::{Sanitize, StartSanitize};
 use crate::connect::connect;
 use crate::exit;
 use crate::options::Output;
-use crate::refusal;
 use crate::tell::{tell, tell_part};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
@@ -65,11 +64,7 @@ fn start(command: admin::Sanitize, options: &StartSanitize, output: Output) -> R
         };
         bail!("this drive has no {}{why}", command.sanact);
     }
-    let begun = host.sanitize(admin::Sanitize { ause: options.unrestricted, ..command });
-    begun.map_err(|error| match refusal::locked(&mut host, &error) {
-        Some(locked) => anyhow::Error::from(error).context(locked),
-        None => error.into(),
-    })?;
+    host.sanitize(admin::Sanitize { ause: options.unrestricted, ..command })?;
     let mut status = host.sanitize_status()?;
     let terminal = crate::progress::has_terminal() && !options.no_wait;
     while !options.no_wait && status.sstat.sos() == SanitizeOperationStatus::IN_PROGRESS {

@@ -134,6 +134,45 @@ fn hosts_need_their_keys_and_nobody_repeats_them() {
     }
 }
 
+/// Each way of not being let in ends with the same exit code, and names what keeps the host out.
+#[test]
+fn a_host_that_is_not_let_in_is_told_why() {
+    let temp = tempfile::tempdir().unwrap();
+    let [chap, other] = [&["dhchap"][..], &["dhchap"]].map(key);
+    let hosts = temp.path().join("hosts.toml");
+    let late = "[[host]]\nnqn = 'nqn.2026-11.test:late'\nexpires = 2001-01-01\n";
+    let keyed = format!("[[host]]\nnqn = 'nqn.2026-11.test:keyed'\ndhchap_key = '{chap}'\n");
+    std::fs::write(&hosts, format!("{late}{keyed}[[host]]\nnqn = 'nqn.2026-11.test:fine'\n")).unwrap();
+    let served = Served::start(&["--tcp", "127.0.0.1:0", "--hosts", hosts.to_str().unwrap()]);
+    let place = served.tcp().remove(0);
+    let id: serde_json::Value =
+        serde_json::from_slice(&on(&place, "fine", &["id", "--output", "json"]).stdout).unwrap();
+    let named = format!("{place}?nqn={}", id["subnqn"].as_str().unwrap());
+    let elsewhere = format!("{place}?nqn=nqn.2026-11.test:nothing");
+    for (place, host, more, why) in [
+        (&place, "stranger", &[][..], "list of hosts does not admit"),
+        (&place, "late", &[], "list of hosts does not admit"),
+        (&named, "stranger", &[], "list of hosts does not admit"),
+        (&named, "late", &[], "list of hosts does not admit"),
+        (&elsewhere, "fine", &[], "the subsystem NQN"),
+        (&named, "keyed", &[], "authenticate itself"),
+        (&named, "keyed", &["--dhchap-secret", &other], "the keys on both sides must match"),
+        (
+            &named,
+            "fine",
+            &["--dhchap-secret", &chap, "--dhchap-ctrl-secret", &chap],
+            "asks for no authentication",
+        ),
+    ] {
+        let refused = on(place, host, &[&["ns", "list", "--output", "json"], more].concat());
+        let error: serde_json::Value = serde_json::from_slice(&refused.stderr).unwrap();
+        let (error, words) = (&error["error"], error["error"]["message"].as_str().unwrap());
+        assert_eq!(refused.status.code(), Some(3), "{place} {host}: {words}");
+        assert_eq!((&error["kind"], &error["exit_code"]), (&"no_drive".into(), &3.into()));
+        assert!(words.contains(why), "{place} {host}: {words}");
+    }
+}
+
 #[test]
 fn tls_needs_hosts() {
     let alone = tranche(&["serve", "--tls"]);
