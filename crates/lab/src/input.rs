@@ -5,9 +5,10 @@ use std::{
     io::{self, ErrorKind, Read},
     os::{fd::AsFd, unix::fs::OpenOptionsExt},
     path::Path,
+    sync::OnceLock,
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, anyhow, bail};
 use rustix::{
     event::{PollFd, PollFlags, Timespec, poll},
     fs::OFlags,
@@ -18,27 +19,40 @@ use crate::control::Cancel;
 /// The longest description that is read, in bytes.
 const LONGEST_TEXT: u64 = 4 << 20;
 
+/// What ends waiting for pipes where no control is at hand.
+static ENDS_WAITING: OnceLock<Cancel> = OnceLock::new();
+
+/// From now on this token ends waiting for pipes, in all of the process: that of a program which handles signals. The first one that is
+/// given stays.
+pub fn wait_until(cancel: &Cancel) {
+    ENDS_WAITING.get_or_init(|| cancel.clone());
+}
+
 /// The text of a file that describes something: a drive, a job. `-` is standard input.
 ///
 /// # Errors
-/// It cannot be read, is no UTF-8, or is longer than 4 MiB.
+/// It cannot be read, is no UTF-8, or is longer than 4 MiB; or it is a pipe that says nothing, and the token of [`wait_until`] is cancelled.
 pub fn read_text(path: &Path) -> Result<String> {
+    let bytes = read_bytes(path, LONGEST_TEXT)?;
+    String::from_utf8(bytes).map_err(|_| anyhow!("{} is no text: it must be UTF-8", path.display()))
+}
+
+/// The bytes of a file, so many at most. `-` is standard input.
+///
+/// # Errors
+/// It cannot be read, or is longer; or it is a pipe that says nothing, and the token of [`wait_until`] is cancelled.
+pub(crate) fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
     let name = path.display();
     let failed = || format!("cannot read {name}");
-    let source: Box<dyn Read> = match path.to_str() {
-        Some("-") => Box::new(io::stdin()),
-        _ => Box::new(File::open(path).with_context(failed)?),
-    };
-    let mut text = String::new();
+    let cancel = ENDS_WAITING.get().cloned().unwrap_or_default();
+    let mut bytes = Vec::new();
     // A file's metadata says nothing reliable of its length: it may be a device.
-    let read = match source.take(LONGEST_TEXT + 1).read_to_string(&mut text) {
-        Err(error) if error.kind() == ErrorKind::InvalidData => bail!("{name} is no text: it must be UTF-8"),
-        read => read.with_context(failed)?,
-    };
-    if read as u64 > LONGEST_TEXT {
-        bail!("{name} is longer than {} MiB", LONGEST_TEXT >> 20);
+    let source = Input::open(path, &cancel).with_context(failed)?;
+    source.take(most + 1).read_to_end(&mut bytes).with_context(failed)?;
+    if bytes.len() as u64 > most {
+        bail!("{name} is longer than {} MiB", most >> 20);
     }
-    Ok(text)
+    Ok(bytes)
 }
 
 /// How long is waited before the token is looked at again.

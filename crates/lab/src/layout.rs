@@ -28,7 +28,6 @@ mod size;
 
 use std::{
     collections::BTreeSet,
-    fs,
     path::{Path, PathBuf},
 };
 
@@ -39,7 +38,10 @@ pub use self::{
     database::{Database, Engine},
     size::Size,
 };
-use crate::profile::{self, Profile};
+use crate::{
+    input::read_text,
+    profile::{self, Profile},
+};
 
 /// A layout.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -173,8 +175,7 @@ impl Layout {
     /// # Errors
     /// Says which file, which line and what is allowed.
     pub fn read(path: &Path) -> Result<Self> {
-        let text =
-            fs::read_to_string(path).with_context(|| format!("reading the layout {}", path.display()))?;
+        let text = read_text(path).with_context(|| format!("reading the layout {}", path.display()))?;
         let mut layout =
             Self::from_toml(&text).with_context(|| format!("in the layout {}", path.display()))?;
         layout.name = path.file_stem().map(|s| s.to_string_lossy().into_owned()).unwrap_or_default();
@@ -258,7 +259,7 @@ impl Layout {
     pub fn drive_toml(&self) -> Result<toml::Table> {
         let name = self.drive.as_deref().unwrap_or(Profile::default_drive().name);
         let text = match self.drive_file() {
-            Some(file) => fs::read_to_string(&file)
+            Some(file) => read_text(&file)
                 .with_context(|| format!("reading the drive {} of layout {}", file.display(), self.name))?,
             None => profile::read(name)
                 .with_context(|| format!("finding the drive profile {name:?} of layout {}", self.name))?,
@@ -407,7 +408,7 @@ mod tests {
     fn the_examples_are_valid() {
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../layouts");
         let mut read = 0;
-        for entry in fs::read_dir(directory).unwrap() {
+        for entry in std::fs::read_dir(directory).unwrap() {
             let path = entry.unwrap().path();
             if path.extension().is_some_and(|e| e == "toml") {
                 Layout::read(&path).unwrap();

@@ -36,7 +36,9 @@ pub fn has_terminal() -> bool {
 /// The handlers cannot be installed.
 pub fn control() -> Result<Control> {
     let asked = asked_by(&[SIGINT, SIGTERM, SIGHUP])?;
-    Ok(Control::new(Cancel::by(asked), Arc::new(Display::new())))
+    let cancel = Cancel::by(asked);
+    lab::input::wait_until(&cancel);
+    Ok(Control::new(cancel, Arc::new(Display::new())))
 }
 
 /// A line on standard error, unless only errors are said there.

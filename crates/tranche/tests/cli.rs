@@ -317,6 +317,9 @@ fn an_encrypted_image_opens_locked_without_its_key() {
     let (host, namespace, mut queue) = connect();
     queue.write(&namespace, 7, &page, false).unwrap();
     drop((queue, host));
+    assert!(
+        tranche(&["ns", "create", "--zoned", "--size", "32MiB", "--attach", "--on", &on]).status.success()
+    );
     assert!(!stop(served).contains("LOCKED"));
     let job = temp.path().join("read.fio");
     std::fs::write(&job, "[a]\nrw=read\nbs=4k\nsize=64k\n").unwrap();
@@ -326,7 +329,7 @@ fn an_encrypted_image_opens_locked_without_its_key() {
         let smart = out(&["smart", "--output", "json", "--on", &on]);
         assert_eq!(serde_json::from_str::<serde_json::Value>(&smart).unwrap()["critical_warning"], 0);
         assert!(out(&["id", "--nsid", "1", "--on", &on]).contains("encrypted, and locked"));
-        assert_eq!(out(&["ns", "list", "--on", &on]).lines().count(), 2);
+        assert_eq!(out(&["ns", "list", "--on", &on]).lines().count(), 3);
         let (host, namespace, mut queue) = connect();
         let mut read = vec![0; 4096];
         for refused in [queue.read(&namespace, 7, &mut read), queue.write(&namespace, 7, &read, false)] {
@@ -338,6 +341,10 @@ fn an_encrypted_image_opens_locked_without_its_key() {
             err(&["ns", "format", "1", "--lba", "4096", "--on", &on]),
             err(&["ns", "delete", "1", "--force", "--on", &on]),
             err(&["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--on", &on]),
+            err(&["zone", "report", "--nsid", "2", "--on", &on]),
+            err(&["zone", "reset", "0", "--nsid", "2", "--on", &on]),
+            err(&["store", "format", "--force", "--nsid", "2", "--on", &on]),
+            err(&["profile", "fit", "--file", "/dev/null", "--force", "--seconds", "1s", "--on", &on]),
         ] {
             assert!(refused.contains("LOCKED") && refused.contains("--drive-key"), "{refused}");
         }
@@ -540,6 +547,9 @@ fn who_waits_for_a_silent_pipe_ends_at_the_first_signal() {
         [&serve[..], &[&pipe]].concat(),
         vec!["sim", &pipe],
         vec!["sim", "--format", "trace", &pipe],
+        vec!["advise", &pipe],
+        vec!["compare", &pipe, &pipe, "--", "true"],
+        vec!["study", "doublewrite", "--like-live", &pipe],
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
         let child = command.args(&args).env("XDG_CACHE_HOME", temp.path()).spawn().unwrap();

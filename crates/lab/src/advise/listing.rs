@@ -5,9 +5,10 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 
 use super::settings::place;
+use crate::input::read_bytes;
 
 /// Files within files, as the servers allow.
 pub const DEEPEST: u32 = 10;
@@ -43,13 +44,5 @@ pub fn at_include(path: &Path, line: u32) -> String {
 /// # Errors
 /// It cannot be read, or is longer than 4 MiB.
 pub fn content(path: &Path) -> Result<Vec<u8>> {
-    use std::io::Read as _;
-    let failed = || format!("cannot read {}", path.display());
-    let mut bytes = Vec::new();
-    let file = fs::File::open(path).with_context(failed)?;
-    file.take(LONGEST + 1).read_to_end(&mut bytes).with_context(failed)?;
-    if bytes.len() as u64 > LONGEST {
-        bail!("{} is longer than {} MiB: it is no configuration", path.display(), LONGEST >> 20);
-    }
-    Ok(bytes)
+    read_bytes(path, LONGEST)
 }

@@ -1,6 +1,6 @@
 //! The model with the parameters of the live study, held against what that measured: how far the model itself can be trusted.
 
-use std::{collections::BTreeMap, fs, path::Path};
+use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
@@ -9,10 +9,13 @@ use workload::innodb::{Config, Doublewrite, Schema, Volume};
 use super::super::{REDO_MIB, Variant};
 use crate::{
     figure::show,
+    input::read_bytes,
     report::Table,
     results::{Point, Results, median},
 };
 
+/// The longest results that are read, in bytes.
+const LONGEST_RESULTS: u64 = 64 << 20;
 /// Processor time of a statement of MariaDB on this kind of machine with the load's part: estimated, fitted to nothing.
 const STATEMENT_NS: u64 = 60_000;
 /// Processors of the machine on which the live study was calibrated.
@@ -67,7 +70,7 @@ impl Measured {
     /// The file cannot be read, or is none of a live study of the doublewrite buffer with one of the variants.
     pub(in super::super) fn read(path: &Path) -> Result<Self> {
         let name = path.display();
-        let text = fs::read(path).with_context(|| format!("reading {name}"))?;
+        let text = read_bytes(path, LONGEST_RESULTS)?;
         let measured: Self =
             serde_json::from_slice(&text).with_context(|| format!("{name} is no results.json of a study"))?;
         if (&*measured.study, &*measured.engine) != ("doublewrite", "live") {
