@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 #[path = "../../../../tests/skipped.rs"]
 mod skip;
 
+use skip::not_in_this_kernel;
 pub use skip::skipped;
 
 /// Whether the machine allows what a test needs: root, FUSE, these programs, and loop devices for
@@ -35,11 +36,14 @@ pub fn possible(test: &str, programs: &[&str]) -> bool {
 }
 
 /// Whether the kernel has FUSE over io_uring. It is off by default: as root it is turned on, for the tests of that way,
-/// and stays so. Where the kernel lacks it, there is nothing to test, which is no skip; where it cannot be turned on, that is one.
+/// and stays so. Where the kernel lacks it, the test says so; where it cannot be turned on, that is one.
 pub fn has_rings(test: &str) -> bool {
     let switch = "/sys/module/fuse/parameters/enable_uring";
     let _ = std::fs::write(switch, "Y");
-    let Ok(text) = std::fs::read_to_string(switch) else { return false };
+    let Ok(text) = std::fs::read_to_string(switch) else {
+        not_in_this_kernel(test, "FUSE over io_uring");
+        return false;
+    };
     if text.trim() != "Y" {
         skipped(test, &format!("cannot write to {switch}"));
     }
