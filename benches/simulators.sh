@@ -80,7 +80,7 @@ mqsim() { # read|write, I/Os
 }
 ours() { # read|write, I/Os
     printf '[load]\nrw=rand%s\nbs=4k\niodepth=64\nnorandommap\nio_size=%s\n' "$1" $(($2 * 4096)) >"$dir/load.fio"
-    "$tranche" sim "$dir/load.fio" --drive bench-16g --precondition steady --cache "$dir/cache" >"$dir/out" 2>&1 ||
+    "$tranche" sim "$dir/load.fio" --drive bench-16g --precondition steady --cache-dir "$dir/cache" >"$dir/out" 2>&1 ||
         fail "$(tail -3 "$dir/out")"
 }
 measure() { # name, read|write, I/Os of the shorter and of the longer load

@@ -179,7 +179,7 @@ fn what_makes_no_sense_is_refused() {
         format!("{:#}", cache::run_on(&options, &profile::table, &Control::default()).unwrap_err())
     };
     let error = with(cache::Options { file: 1 << 20, ..Default::default() });
-    assert!(error.contains("--file is 1048576 bytes"), "{error}");
+    assert!(error.contains("--file-size is 1048576 bytes"), "{error}");
     let error = with(cache::Options { parts: vec![cache::Part::Modes; 2], ..Default::default() });
     assert!(error.contains("names one twice"), "{error}");
     let small =

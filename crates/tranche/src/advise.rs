@@ -30,8 +30,8 @@ pub struct Options {
     #[arg(long, alias = "profile", value_name = "NAME|FILE", default_value = "pblaze5-910-3.84t")]
     drive: String,
     /// How many percent of the drive hold data
-    #[arg(long, value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=100))]
-    full: u32,
+    #[arg(long, alias = "full", value_name = "PERCENT", default_value_t = 90, value_parser = clap::value_parser!(u32).range(1..=100))]
+    used: u32,
     /// Size of the database [default: ten times the buffer pool]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     dataset: Option<u64>,
@@ -55,7 +55,7 @@ pub struct Options {
     #[arg(long, value_name = "NAME|FILE", default_value = "savvio-15k3-300g")]
     disk: String,
     /// With the layout cache: the storage controller of the disk
-    #[arg(long, value_enum, default_value = "h330")]
+    #[arg(long, value_enum, value_name = "NAME", default_value = "h330")]
     controller: ControllerName,
     /// With the layout cache: how much of the drive is the cache [default: a quarter of the database]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
@@ -73,7 +73,7 @@ pub struct Options {
     #[arg(long, value_name = "N", default_value_t = 1)]
     seed: u64,
     /// Keep prepared drives in this directory for the next time [default: $XDG_CACHE_HOME/tranche, or ~/.cache/tranche]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "cache-dir", alias = "cache", value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Prepare every drive anew, and keep none
     #[arg(long, conflicts_with = "cache")]
@@ -134,7 +134,7 @@ pub fn advise(options: &Options) -> Result<lab::Findings<Advice>> {
         configuration,
         server: options.server,
         drive: options.drive.clone(),
-        full: options.full,
+        full: options.used,
         dataset: options.dataset,
         connections: options.connections,
         processors: options.processors,

@@ -139,6 +139,9 @@ pub enum Command {
         /// Directory for the pages, made if need be
         #[arg(value_name = "DIR")]
         dir: PathBuf,
+        /// Overwrite the pages of an earlier run
+        #[arg(long)]
+        force: bool,
     },
 }
 
@@ -543,8 +546,8 @@ pub struct Firmware {
     #[arg(long, alias = "out", value_name = "FILE")]
     pub file: PathBuf,
     /// A file of up to 1 MiB to carry along, which the drive does not interpret
-    #[arg(long, value_name = "FILE")]
-    pub contents: Option<PathBuf>,
+    #[arg(long, alias = "contents", value_name = "FILE")]
+    pub payload: Option<PathBuf>,
 }
 
 /// `tranche image`.
@@ -670,8 +673,8 @@ pub struct Fit {
     #[arg(long, value_name = "NSID")]
     pub nsid: Option<u32>,
     /// File for the profile
-    #[arg(long, value_name = "FILE", default_value = "fitted.toml")]
-    pub out: PathBuf,
+    #[arg(long, alias = "out", value_name = "FILE", default_value = "fitted.toml")]
+    pub file: PathBuf,
     /// Overwrite the file of the profile
     #[arg(long)]
     pub force: bool,

@@ -126,8 +126,8 @@ pub struct ServeTier {
     #[arg(long)]
     policy: Option<PolicyKind>,
     /// Set a tunable; several times for several
-    #[arg(long, value_name = "KEY=VALUE", value_parser = key_value)]
-    set: Vec<(String, String)>,
+    #[arg(long = "tunable", alias = "set", value_name = "KEY=VALUE", value_parser = key_value)]
+    tunables: Vec<(String, String)>,
     /// Open metadata of which an operation failed before. What is there is checked as always
     #[arg(long)]
     repair: bool,
@@ -308,7 +308,7 @@ fn serve_tier(
     asked: &AtomicBool,
     output: Output,
 ) -> Result<()> {
-    for (key, value) in &options.set {
+    for (key, value) in &options.tunables {
         tier.set(key, value)?;
     }
     let server = Server::start(tier, socket)?;

@@ -11,7 +11,7 @@ use std::io::{Read, Write};
 /// Makes a firmware image.
 pub fn firmware(command: &Firmware, output: Output) -> Result<()> {
     let mut contents = Vec::new();
-    if let Some(path) = &command.contents {
+    if let Some(path) = &command.payload {
         let failed = || format!("cannot read the file {}", path.display());
         // One byte more than fits: then it is refused for its size.
         let most = device::MAX_FIRMWARE_IMAGE as u64 + 1;

@@ -24,7 +24,7 @@ fn settings(options: &Fit, about: String, bytes: u64) -> Settings {
     let seconds = |seconds: u32| Duration::from_secs(seconds.max(1).into());
     let writes = options.overwrite_device.then(|| seconds(options.settle));
     let how = How { time: seconds(options.seconds), writes };
-    Settings { about, bytes, how, out: options.out.clone(), force: options.force, seed: options.seed }
+    Settings { about, bytes, how, file: options.file.clone(), force: options.force, seed: options.seed }
 }
 
 /// The name of what runs the loads, in messages.

@@ -29,11 +29,11 @@ const TOKEN_FILE: u64 = 4096;
 /// `tranche ui`.
 #[derive(Args, Debug)]
 pub struct ServeUi {
-    /// Where the page is. Where other machines can connect it needs --token; with port 0 it takes a free port
+    /// Where the page is. Where other machines can connect it needs --ui-token; with port 0 it takes a free port
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
     pub listen: String,
     /// The token that the page asks for: a file with 16 to 256 letters, digits, and the signs - _ . ~
-    #[arg(long, value_name = "FILE")]
+    #[arg(long = "ui-token", alias = "token", value_name = "FILE")]
     pub token: Option<PathBuf>,
     /// Reports of studies that the page shows: a directory with NAME/report.html [default: out, if it is there]
     #[arg(long, value_name = "DIR")]

@@ -53,7 +53,7 @@ mod top;
 mod zone;
 mod zone_shape;
 
-use anyhow::{Context, Result};
+use anyhow::{Context, Result, bail};
 use args::{Cli, Command};
 use clap::{ColorChoice, CommandFactory, Parser};
 use options::Output;
@@ -132,7 +132,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Doctor(options) => doctor::doctor(&options, output),
         Command::Demo(options) => demo::demo(&options, output),
         Command::Completions { shell } => completions(shell),
-        Command::Man { dir } => man(&dir, output),
+        Command::Man { dir, force } => man(&dir, force, output),
         Command::Bench(bench) => print_outcome(output, &bench::bench(&bench)?),
         Command::Sim(options) => sim::sim(&options, output),
         Command::Profile(command) => profiles::profile(&command, output),
@@ -150,7 +150,13 @@ fn completions(shell: clap_complete::Shell) -> Result<()> {
 }
 
 /// Writes a manual page for each command.
-fn man(dir: &Path, output: Output) -> Result<()> {
+fn man(dir: &Path, force: bool, output: Output) -> Result<()> {
+    if !force && dir.join("tranche.1").exists() {
+        bail!(
+            "{} has manual pages already: name another directory, or overwrite them with --force",
+            dir.display()
+        );
+    }
     std::fs::create_dir_all(dir).with_context(|| format!("making {}", dir.display()))?;
     clap_mangen::generate_to(Cli::command(), dir)
         .with_context(|| format!("writing manual pages to {}", dir.display()))?;

@@ -21,13 +21,15 @@ const CONVENTIONS: &str = r#"
 | a name or number right after the command | what the command is about: `tranche ns delete 3`, `tranche profile show qlc-7.68t`, `tranche bench JOB.fio` |
 | `--drive NAME\|FILE` | the drive that is modelled: a profile, or a TOML file |
 | `--on ADDR` | the drive that is talked to. It stands behind the command, or before all commands (`tranche --on unix:///run/d.sock ns list`), or in `TRANCHE_ON` |
-| `--nsid N` | a namespace, where the command is about something else |
+| `--nsid NSID` | a namespace, where the command is about something else |
 | `--nvm-set N` | an NVM Set, which is a medium of the drive |
 | `--set KEY=A,B` | a value, or several to try in turn, of the drive's TOML |
 | `--connections N` | clients of the database in a study |
 | `--parallel N` | simulations that run at the same time |
 | `--out DIR` | the directory of the results. Results of an earlier run stay unless `--force` is given |
 | `--file FILE` | the one file that a command writes |
+| `--cache-dir DIR` | where prepared drives are kept for the next run |
+| `--buffer-pool SIZE` | the cache of a database server |
 | `results: PATH` | the last line on standard error of a command that writes files: where they are. In JSON it is the field `results` |
 | `--force` | yes, what is there may be lost |
 
@@ -111,4 +113,80 @@ fn docs_features_md_names_tests_that_exist() {
 #[test]
 fn the_command_line_is_well_formed() {
     Cli::command().debug_assert();
+}
+
+/// The long options of a command and of those below it, each with what it takes: the name of a value, or nothing.
+fn options(command: &Command, path: &str, found: &mut Vec<(String, String, String)>) {
+    for option in command.get_arguments().filter(|option| !option.is_hide_set()) {
+        let Some(long) = option.get_long() else { continue };
+        let takes = option.get_action().takes_values();
+        let value =
+            option.get_value_names().filter(|_| takes).map(|names| names.join(" ")).unwrap_or_default();
+        // One of several, or several of one: the same meaning.
+        let value = value.replace("N,…", "N").replace("A,B,…", "A,B");
+        found.push((long.to_owned(), value, path.to_owned()));
+    }
+    for sub in command.get_subcommands().filter(|sub| sub.get_name() != "help") {
+        options(sub, &format!("{path} {}", sub.get_name()), found);
+    }
+}
+
+/// A word means the same in every command, and what the table of conventions says.
+#[test]
+fn an_option_has_one_meaning() {
+    let mut root = Cli::command();
+    root.build();
+    let mut found = Vec::new();
+    options(&root, "tranche", &mut found);
+    let mut first = std::collections::BTreeMap::new();
+    for (long, value, path) in &found {
+        let (meaning, where_) = first.entry(long).or_insert((value, path));
+        assert_eq!(*meaning, value, "--{long} of `{where_}` and of `{path}`");
+    }
+    let rows = CONVENTIONS.lines().filter_map(|row| row.strip_prefix("| `--")?.split_once('`'));
+    let mut held = 0;
+    for (row, _) in rows {
+        let row = row.replace('\\', "");
+        let (long, value) = row.split_once(' ').unwrap_or((&row, ""));
+        let of: Vec<_> = found.iter().filter(|(name, ..)| name == long).collect();
+        assert!(!of.is_empty(), "no command has --{long}, which is in the table");
+        for (_, has, path) in of {
+            assert_eq!(has, value, "--{long} of `{path}`");
+        }
+        held += 1;
+    }
+    assert!(held >= 9, "the table has {held} options");
+}
+
+/// Words that have been replaced still work, and no help shows them.
+#[test]
+fn words_of_before_are_understood() {
+    for line in [
+        "ns create --set 2 --size 1MiB",
+        "ns create --zoned --size 64MiB --zrwa 4",
+        "id --namespace 1",
+        "smart --namespace 1",
+        "smart --set 1",
+        "fault program-failure --set 1 --one-in 100",
+        "power-cut --off-ms 100",
+        "key tls --out FILE",
+        "firmware 2.0 --out FILE --contents FILE",
+        "profile fit --out FILE",
+        "sim JOB.fio --threads 2 --cache DIR --device 1=1",
+        "advise MY.CNF --profile default --full 90 --cache DIR",
+        "ui --token FILE",
+        "cache serve --origin a --cache b --metadata c --fuse DIR --set migration_threshold=1",
+        "study doublewrite --threads 4 --profile default",
+        "study powercut --threads 4 --profile default",
+        "study quota --profile default",
+        "study namespaces --profile default",
+        "study zoned --profile default",
+        "study zoned --live --cache 32MiB",
+        "study cache --file 4GiB",
+        "study oltp --pool 8GiB --threads 32",
+    ] {
+        let words: Vec<&str> = line.split(' ').collect();
+        let parsed = Cli::command().try_get_matches_from(["tranche"].iter().chain(&words));
+        assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
+    }
 }

@@ -56,7 +56,7 @@ pub struct Options {
     overwrite: Overwrite,
     /// Keep preconditioned drives in this directory for the next time, up to 16 GiB of them [default:
     /// $XDG_CACHE_HOME/tranche, or ~/.cache/tranche]
-    #[arg(long, value_name = "DIR")]
+    #[arg(long = "cache-dir", alias = "cache", value_name = "DIR")]
     cache: Option<PathBuf>,
     /// Precondition every drive anew, and keep none
     #[arg(long, conflicts_with = "cache")]
@@ -119,8 +119,8 @@ struct Trace {
     #[arg(long, value_name = "wrap|scatter", default_value = "wrap", hide_possible_values = true)]
     fold: FoldOption,
     /// Traces: only this device, on this namespace; several times for several devices [default: all devices, on the namespaces in turn]
-    #[arg(long, value_name = "NAME=NSID", value_parser = device)]
-    device: Vec<(String, Nsid)>,
+    #[arg(long, alias = "device", value_name = "NAME=NSID", value_parser = device)]
+    only: Vec<(String, Nsid)>,
     /// Traces of blkparse: the action that counts, Q (queued) or D (issued to the device)
     #[arg(long, value_name = "Q|D", default_value = "Q")]
     action: char,
@@ -173,7 +173,7 @@ impl Trace {
                 FoldOption::Wrap => Fold::Wrap,
                 FoldOption::Scatter => Fold::Scatter,
             },
-            device: self.device.clone(),
+            device: self.only.clone(),
             action: self.action,
             format: self.trace_format,
         }

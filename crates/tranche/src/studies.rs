@@ -495,8 +495,8 @@ struct ZonedLive {
     #[arg(long, requires = "live", default_value = "20s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     warmup: u64,
     /// Live: RocksDB's block cache and InnoDB's buffer pool
-    #[arg(long, requires = "live", default_value = "32MiB", value_name = "SIZE", value_parser = units::parse_size)]
-    cache: u64,
+    #[arg(long, alias = "cache", requires = "live", default_value = "32MiB", value_name = "SIZE", value_parser = units::parse_size)]
+    buffer_pool: u64,
     /// Live: database server, instead of the one installed
     #[arg(long, requires = "live", value_name = "PATH")]
     mysqld: Option<PathBuf>,
@@ -575,7 +575,7 @@ impl Zoned {
             seconds: real.seconds,
             warmup: real.warmup,
             repeat: self.repeat.unwrap_or(2),
-            cache: real.cache,
+            cache: real.buffer_pool,
             drive: self.drive.clone().unwrap_or_else(|| zoned::live::DEFAULT_PROFILE.into()),
             mysqld: real.mysqld,
             plugin: real.plugin,

@@ -389,7 +389,7 @@ fn open_with_areas(change: &Action, output: Output) -> Result<()> {
     let nsid = ns.namespace.nsid;
     if ns.zrwa.is_none() {
         bail!(
-            "zones of namespace {nsid} can have no Zone Random Write Areas (`tranche ns create --zoned --zrwa N` makes one whose zones can)"
+            "zones of namespace {nsid} can have no Zone Random Write Areas (`tranche ns create --zoned --zrwa-resources N` makes one whose zones can)"
         );
     }
     if change.which.all {

@@ -23,7 +23,7 @@ pub struct NewZones {
     #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_open: Option<u32>,
     /// Zones that may have a Zone Random Write Area at once: the blocks behind their write pointers can be written again (docs/howto/zones.md)
-    #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long = "zrwa-resources", alias = "zrwa", value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
     pub zrwa: Option<u32>,
 }
 
@@ -157,7 +157,7 @@ pub fn asked(zones: &NewZones) -> Result<ZonedCreate> {
     }
     let areas = zones.zrwa.unwrap_or(0);
     if active > 0 && areas > active {
-        bail!("--zrwa {areas} is more than --max-active {active}: zones with an area are active");
+        bail!("--zrwa-resources {areas} is more than --max-active {active}: zones with an area are active");
     }
     Ok(ZonedCreate {
         znsco: Znsco::new().with_azr(areas > 0),

@@ -351,6 +351,7 @@ fn a_profile_is_fitted_to_a_drive_and_its_data_survive() {
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     assert!(said.contains("fitted.toml") && said.contains("writes as assumed"), "{said}");
+    assert_eq!(text(&output.stderr).lines().last(), Some("results: fitted.toml"));
     // Nothing was written.
     drive.json("[check]\nrw=read\nsize=8m\nbs=64k\nverify=crc32c\n");
     let checked = run(&["profile", "check", "fitted.toml", "--dry-run"]);
@@ -360,7 +361,7 @@ fn a_profile_is_fitted_to_a_drive_and_its_data_survive() {
     assert!(!again.status.success() && text(&again.stderr).contains("--force"), "{}", text(&again.stderr));
     let both = run(&["profile", "fit", "/dev/null", "--on", &on]);
     assert_eq!(both.status.code(), Some(2), "{}", text(&both.stderr));
-    let none = run(&["profile", "fit", "/dev/null", "--out", "other.toml"]);
+    let none = run(&["profile", "fit", "/dev/null", "--file", "other.toml"]);
     assert!(
         text(&none.stderr).contains("neither a regular file nor a block device"),
         "{}",

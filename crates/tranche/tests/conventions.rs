@@ -132,29 +132,14 @@ fn results_of_an_earlier_run_stay_unless_told_otherwise() {
     assert_ne!(std::fs::read(&results).unwrap(), first);
 }
 
+/// The words themselves are tried where the command line is parsed: `words_of_before_are_understood`.
 #[test]
-fn names_of_before_are_still_understood() {
+fn a_drive_may_still_be_named_by_position() {
     let temp = tempfile::tempdir().unwrap();
     let (socket, drive) = (at(temp.path(), "s"), at(temp.path(), "drive.toml"));
     let shown = tranche(&["profile", "show", "default"]);
     std::fs::write(&drive, &shown.stdout).unwrap();
     let _served = Served::start(&[&drive, "--unix", &socket]);
-    let on = format!("unix://{socket}");
-    for old in [
-        &["ns", "create", "--set", "2", "--size", "1MiB"][..],
-        &["id", "--namespace", "1"],
-        &["smart", "--namespace", "1"],
-        &["smart", "--set", "1"],
-        &["fault", "program-failure", "--set", "1", "--one-in", "100"],
-    ] {
-        let output = tranche(&[&["--on", &on], old].concat());
-        assert!(output.status.success(), "{old:?}: {}", text(&output.stderr));
-        let help = tranche(&[&old[..old.len().min(2)], &["--help"]].concat());
-        assert!(
-            !text(&help.stdout).contains("--set ") && !text(&help.stdout).contains("--namespace "),
-            "{old:?}"
-        );
-    }
     let twice = tranche(&["serve", &drive, "--drive", "default", "--unix", &socket]);
     assert_eq!(code(&twice), 2);
 }
@@ -266,7 +251,12 @@ fn completions_and_manual_pages_know_every_command() {
         assert!(output.status.success() && text(&output.stdout).contains("power-cut"), "{shell}");
     }
     let temp = tempfile::tempdir().unwrap();
-    assert!(tranche(&["man", temp.path().join("man/man1").to_str().unwrap()]).status.success());
+    let pages = at(temp.path(), "man/man1");
+    assert!(tranche(&["man", &pages]).status.success());
+    let again = tranche(&["man", &pages]);
+    assert_eq!(code(&again), 1);
+    assert!(text(&again.stderr).contains("overwrite them with --force"), "{}", text(&again.stderr));
+    assert!(tranche(&["man", &pages, "--force"]).status.success());
     let page = |name: &str| std::fs::read_to_string(temp.path().join("man/man1").join(name)).unwrap();
     assert!(page("tranche.1").contains(".TH tranche"));
     assert!(page("tranche-ns-create.1").contains("nvm\\-set"));

@@ -69,7 +69,7 @@ fn traces() {
     assert!((1.0..1.01).contains(&seconds(&plain)));
     assert!((0.25..0.26).contains(&seconds(&at(&["--speed", "4"]))));
     assert!(seconds(&at(&["--depth", "1"])) < 0.01);
-    let some = at(&["--device", "1=1"]);
+    let some = at(&["--only", "1=1"]);
     assert_eq!((&some["trace"]["requests"], &some["trace"]["left_out"]), (&2.into(), &2.into()));
     assert_eq!(at(&["--fold", "scatter"])["trace"]["requests"], 4);
     let cut = json("t.csv", &TRACE[..TRACE.len() - 12], &LAB);
@@ -99,7 +99,7 @@ fn traces() {
     assert!(wrong.contains("t.csv:5: there are 1 fields: there must be 5"), "{wrong}");
     let wrong = error("t.csv", "a\n", &LAB);
     assert!(wrong.contains("t.csv:1: this is no trace that is known"), "{wrong}");
-    let wrong = error("t.csv", TRACE, &[&LAB[..], &["--device", "1=7"]].concat());
+    let wrong = error("t.csv", TRACE, &[&LAB[..], &["--only", "1=7"]].concat());
     assert!(wrong.contains("there are [1]"), "{wrong}");
 }
 

@@ -72,7 +72,7 @@ fn mariadb_runs_on_disk_nvme_and_a_tier_and_stays_whole() {
     if !support::possible(test, &["losetup", "mkfs.xfs", "mariadbd", "mariadb-install-db", "sysbench"]) {
         return;
     }
-    let small = ["--rows", "2560000", "--pool", "2GiB", "--threads", "4", "--slow-motion", "16"];
+    let small = ["--rows", "2560000", "--buffer-pool", "2GiB", "--connections", "4", "--slow-motion", "16"];
     let (results, report) = study("oltp", &small);
     let of = |variant: &str, name: &str| metric(&results, variant, name);
     for variant in ["hdd", "nvme", "cache-smq"] {

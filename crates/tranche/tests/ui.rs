@@ -167,7 +167,7 @@ fn a_view_of_another_process_says_where_it_is_and_what_is_wrong() {
     };
     assert!(fails(&["--listen", "127.0.0.1:0"]).contains("no drive at"));
     let _served = Served::start(&["--drive", &drive, "--unix", &at(dir.path(), "socket")]);
-    assert!(fails(&["--listen", "0.0.0.0:0"]).contains("--token"));
+    assert!(fails(&["--listen", "0.0.0.0:0"]).contains("--ui-token"));
     assert!(fails(&["--listen", "127.0.0.1:0", "--studies", &drive]).contains("is no directory"));
     let mut viewer = view(&["--listen", "127.0.0.1:0"]).stdout(Stdio::piped()).spawn().unwrap();
     let mut line = String::new();

@@ -251,8 +251,12 @@ fn zones_are_opened_written_and_reset() {
 fn a_zone_has_a_random_write_area() {
     let drive = Drive::start();
     let create = ["ns", "create", "--size", "16MiB", "--zoned", "--max-active", "3", "--attach"];
-    drive.bad(1, &[&create[..], &["--zrwa", "4"]].concat(), "--zrwa 4 is more than --max-active 3");
-    let nsid = drive.good(&[&create[..], &["--zrwa", "2"]].concat());
+    drive.bad(
+        1,
+        &[&create[..], &["--zrwa-resources", "4"]].concat(),
+        "--zrwa-resources 4 is more than --max-active 3",
+    );
+    let nsid = drive.good(&[&create[..], &["--zrwa-resources", "2"]].concat());
     let told = drive.good(&["id", "--nsid", &nsid]);
     assert!(told.contains("2 may have a random write area of 64KiB"), "{told}");
     let told = drive.json(&["id", "--zns", &nsid]);

@@ -189,7 +189,7 @@ impl Guard {
         }
         Err(Refusal::new(
             StatusCode::UNAUTHORIZED,
-            "this view needs its token: open /?token=TOKEN once, or send the header 'Authorization: Bearer TOKEN' (the token is in the file of --ui-token, or of --token of `tranche ui`)",
+            "this view needs its token: open /?token=TOKEN once, or send the header 'Authorization: Bearer TOKEN' (the token is in the file of --ui-token)",
         ))
     }
 }

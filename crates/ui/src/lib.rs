@@ -71,7 +71,7 @@ pub struct Options {
 pub enum StartError {
     /// Other machines can connect, and there is no token.
     #[error(
-        "{0} can be reached from other machines, and whoever connects could change the drive: give a token with --ui-token FILE (tranche ui: --token FILE), or listen on 127.0.0.1"
+        "{0} can be reached from other machines, and whoever connects could change the drive: give a token with --ui-token FILE, or listen on 127.0.0.1"
     )]
     NeedsToken(SocketAddr),
     /// The system refuses an event queue or a thread.

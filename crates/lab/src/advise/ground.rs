@@ -155,7 +155,7 @@ impl Ground {
         let has = first(&self.config)?;
         if has < wanted {
             bail!(
-                "the cache of {} does not fit on what holds data of the drive: name a smaller --cache-size, a larger --drive or more of --full",
+                "the cache of {} does not fit on what holds data of the drive: name a smaller --cache-size, a larger --drive or more of --used",
                 show_size(sizes.cache)
             );
         }
@@ -167,7 +167,7 @@ impl Ground {
         let most = room / 4 * QUARTERS;
         if share > most {
             bail!(
-                "it takes more than three quarters of what holds data: name a smaller --dataset, a larger --drive or more of --full"
+                "it takes more than three quarters of what holds data: name a smaller --dataset, a larger --drive or more of --used"
             );
         }
         self.data = (self.data.min(most) >> 20 << 20).max(1 << 20);

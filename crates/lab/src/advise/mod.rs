@@ -126,7 +126,7 @@ const LEVELS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Options {
     fn check(&self) -> Result<()> {
-        ensure!((1..=100).contains(&self.full), "--full is {}: 1 to 100 percent are possible", self.full);
+        ensure!((1..=100).contains(&self.full), "--used is {}: 1 to 100 percent are possible", self.full);
         ensure!(self.seconds >= 2, "--seconds is {}: 2 or more are possible", self.seconds);
         ensure!((1..=64).contains(&self.seeds), "--seeds is {}: 1 to 64 are possible", self.seeds);
         ensure!(
@@ -158,7 +158,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     let dataset = options.dataset.unwrap_or_else(|| database.pool().saturating_mul(POOLS).min(full_bytes));
     ensure!(
         dataset <= full_bytes,
-        "the database of {} does not fit on {} % of the drive {:?}: name a smaller --dataset, a larger --drive or more of --full",
+        "the database of {} does not fit on {} % of the drive {:?}: name a smaller --dataset, a larger --drive or more of --used",
         crate::figure::show_size(dataset),
         options.full,
         options.drive

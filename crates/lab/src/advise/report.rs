@@ -233,7 +233,7 @@ pub fn text(advice: &Advice, confirm: &str) -> String {
     }
     let _ = writeln!(
         out,
-        "Drive: {}, of which {} ({} %) hold data. Other values of the drive: --drive, --full.\n",
+        "Drive: {}, of which {} ({} %) hold data. Other values of the drive: --drive, --used.\n",
         advice.drive.name,
         show_size(advice.drive.full_bytes),
         advice.drive.full_percent

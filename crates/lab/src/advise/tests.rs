@@ -139,7 +139,7 @@ fn what_makes_no_sense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let usual = options(dir.path(), CONFIGURATION);
     let refused = |options: Options| format!("{:#}", run(&options, &Control::default()).unwrap_err());
-    assert!(refused(Options { full: 0, ..usual.clone() }).contains("--full"));
+    assert!(refused(Options { full: 0, ..usual.clone() }).contains("--used"));
     assert!(refused(Options { seconds: 1, ..usual.clone() }).contains("--seconds"));
     assert!(refused(Options { dataset: Some(1 << 40), ..usual.clone() }).contains("does not fit"));
     assert!(refused(Options { drive: "cheetah-15k7-300g".into(), ..usual.clone() }).contains("no NAND"));

@@ -88,7 +88,10 @@ impl Options {
         }
         let (least, most) = (16 << 20, CacheSizes::PUBLISHED.cache / 2);
         if !(least..=most).contains(&self.file) {
-            bail!("--file is {} bytes: from {least} to {most} are possible, half of the cache", self.file);
+            bail!(
+                "--file-size is {} bytes: from {least} to {most} are possible, half of the cache",
+                self.file
+            );
         }
         Ok(())
     }

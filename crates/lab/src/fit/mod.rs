@@ -49,7 +49,7 @@ pub struct Settings {
     /// How it is measured.
     pub how: How,
     /// Where the profile goes.
-    pub out: PathBuf,
+    pub file: PathBuf,
     /// Whether a file there may go.
     pub force: bool,
     /// Seed of everything random in virtual time.
@@ -72,7 +72,8 @@ pub struct Compared {
 pub struct Fitted {
     /// The device in words.
     pub device: String,
-    /// The file of the profile.
+    /// The file of the profile: the place of the results.
+    #[serde(skip)]
     pub profile: PathBuf,
     /// What was measured.
     pub measured: Measured,
@@ -91,7 +92,7 @@ pub struct Fitted {
 /// # Errors
 /// The device is too small or fails, the profile cannot be written, the user ended it.
 pub fn fit(settings: &Settings, run: &mut Run<'_>, control: &Control) -> Result<Findings<Fitted>> {
-    let Settings { about, bytes, how, out, seed, .. } = settings;
+    let Settings { about, bytes, how, file, seed, .. } = settings;
     if *bytes < LEAST {
         bail!(
             "{about} has {}: a profile needs {} or more",
@@ -99,8 +100,8 @@ pub fn fit(settings: &Settings, run: &mut Run<'_>, control: &Control) -> Result<
             figure::show_size(LEAST)
         );
     }
-    if out.exists() && !settings.force {
-        bail!("{} is there already: name another file with --out, or give --force", out.display());
+    if file.exists() && !settings.force {
+        bail!("{} is there already: name another file with --file, or give --force", file.display());
     }
     let loads = measure::DEPTHS.len() as u64 + 2 + if how.writes.is_some() { 4 } else { 0 };
     let mut progress = Progress::new(control, loads);
@@ -117,13 +118,13 @@ pub fn fit(settings: &Settings, run: &mut Run<'_>, control: &Control) -> Result<
     }
     let toml = model::toml(&source, &measured, &model);
     let config = Config::from_toml(&toml).context("the fitted profile makes no sense")?;
-    let name = out.display().to_string();
+    let name = file.display().to_string();
     let checked =
         datasheet::check(&name, &config, datasheet::Settings { full: false, seed: *seed }, control)?;
-    write(out, &toml)?;
+    write(file, &toml)?;
     let fitted = Fitted {
         device: about.clone(),
-        profile: out.clone(),
+        profile: file.clone(),
         dies: model.dies,
         spare_percent: model.spare * 100.0,
         random_reads: curve,
@@ -132,7 +133,7 @@ pub fn fit(settings: &Settings, run: &mut Run<'_>, control: &Control) -> Result<
     };
     let text = format!("{}\n{}", text(&fitted), checked.text);
     // A figure that is off is said there. The profile is what was asked for.
-    Ok(Findings { text, results: fitted, written: None, failure: None })
+    Ok(Findings { text, results: fitted, written: Some(file.clone()), failure: None })
 }
 
 fn write(path: &Path, toml: &str) -> Result<()> {
@@ -294,7 +295,7 @@ size = "1GiB"
         let out = directory.path().join("fitted.toml");
         let how = How { time: Duration::from_millis(300), writes };
         let about = "a \"device\"\nof 16 dies".to_owned();
-        let settings = Settings { about, bytes: 1 << 30, how, out: out.clone(), force: false, seed: 1 };
+        let settings = Settings { about, bytes: 1 << 30, how, file: out.clone(), force: false, seed: 1 };
         let mut seed = 100;
         let mut run = |load: &Load| {
             seed += 1;
@@ -343,7 +344,7 @@ size = "1GiB"
     fn what_cannot_be_fitted_is_refused() {
         let how = How { time: Duration::from_secs(1), writes: None };
         let out = PathBuf::from("/nowhere/at/all.toml");
-        let settings = Settings { about: "x".into(), bytes: LEAST / 2, how, out, force: false, seed: 1 };
+        let settings = Settings { about: "x".into(), bytes: LEAST / 2, how, file: out, force: false, seed: 1 };
         let mut run = |_: &Load| -> Result<Done> { panic!("nothing is measured") };
         let error = fit(&settings, &mut run, &Control::default()).unwrap_err().to_string();
         assert!(error.contains("64.0 MiB or more"), "{error}");

@@ -226,8 +226,8 @@ pub struct Cache {
     #[command(flatten)]
     path: Path,
     /// Size of the file of the loads that fit into the cache
-    #[arg(long, default_value = "4GiB", value_name = "SIZE", value_parser = units::parse_size)]
-    file: u64,
+    #[arg(long, alias = "file", default_value = "4GiB", value_name = "SIZE", value_parser = units::parse_size)]
+    file_size: u64,
     /// Repetitions, with other random numbers
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
@@ -254,7 +254,7 @@ impl From<Cache> for cache::Options {
             sas: options.sas,
             controller: options.controller.into(),
             path: options.path.into(),
-            file: options.file,
+            file: options.file_size,
             repeat: options.repeat,
             quick: options.quick,
             out: options.out,
@@ -320,11 +320,11 @@ pub struct Oltp {
     #[arg(long, default_value_t = 100_000_000, value_name = "N")]
     rows: u64,
     /// Buffer pool
-    #[arg(long, default_value = "8GiB", value_name = "SIZE", value_parser = units::parse_size)]
-    pool: u64,
-    /// Threads of sysbench
-    #[arg(long, default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
-    threads: u32,
+    #[arg(long, alias = "pool", default_value = "8GiB", value_name = "SIZE", value_parser = units::parse_size)]
+    buffer_pool: u64,
+    /// Connections, which sysbench calls threads
+    #[arg(long, alias = "threads", default_value_t = 32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=4096))]
+    connections: u32,
     /// Repetitions, with other random numbers
     #[arg(long, default_value_t = 1, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=100))]
     repeat: u32,
@@ -353,8 +353,8 @@ impl From<Oltp> for oltp::Options {
             statement_ns: options.statement_time,
             seconds: options.seconds,
             rows: options.rows,
-            pool: options.pool,
-            threads: options.threads,
+            pool: options.buffer_pool,
+            threads: options.connections,
             repeat: options.repeat,
             quick: options.quick,
             out: options.out,

@@ -88,7 +88,7 @@ blkzone reset "$dev"
 
 echo "== a Zone Random Write Area"
 # nvme-cli 2.3 makes no namespaces with areas.
-areas=$("$tranche" ns create --zoned --size 32MiB --nvm-set 3 --max-active 3 --zrwa 2 --on "$on")
+areas=$("$tranche" ns create --zoned --size 32MiB --nvm-set 3 --max-active 3 --zrwa-resources 2 --on "$on")
 attach "$areas"
 "$tranche" ns attach "$areas" --on "$on" >/dev/null
 await is_there "$areas"
