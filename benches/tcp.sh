@@ -1,15 +1,12 @@
 #!/bin/sh
-# NVMe/TCP beside its peers on loopback: the target pinned to processor 0, the load generator to processor 1.
+# NVMe/TCP on loopback: the target pinned to processor 0, the load generator to processor 1.
 #
 #   poll      a drive in memory, timing off, that never sleeps (serve --poll), under tranche bench --poll
 #   sleep     the same drive as it is by default, under the same load
-#   nbdkit    nbdkit's memory plug-in, under fio's nbd engine (Debian: nbdkit)
-#   qemu-nbd  qemu-nbd over a file in memory, under fio's nbd engine (Debian: qemu-utils)
 #
 # All get the same job files: 4 KiB random reads and writes at queue depth 1, 32, and 128 over four connections, and
 # sequential reads of 128 KiB. Rounds are interleaved, each measures everything. Printed as medians with their range, and as
-# the median of the rounds' ratios beside the goals. The two generators differ, so a ratio counts what they cost, too.
-# A peer that is not installed is left out. Needs fio and 4 GiB of memory.
+# the median of the rounds' ratios beside the goal. Beside SPDK's target: benches/spdk.sh. Needs 4 GiB of memory.
 #
 #   usage: benches/tcp.sh [ROUNDS] [SECONDS] [path of tranche]        default: 5 3 target/release/tranche
 set -eu
@@ -22,12 +19,11 @@ tranche=${3:-${CARGO_TARGET_DIR:-target}/release/tranche}
 
 fail() { echo "tcp.sh: $*" >&2; exit 1; }
 [ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-for program in fio taskset awk; do
+for program in taskset awk; do
     command -v $program >/dev/null || fail "$program is missing; run: scripts/setup-debian.sh"
 done
 
 dir=$(mktemp -d)
-disk=
 pids=
 poller=
 cleanup() {
@@ -35,7 +31,7 @@ cleanup() {
     for pid in $pids; do kill "$pid" 2>/dev/null || true; done
     # shellcheck disable=SC2086 # a list
     [ -z "$pids" ] || wait $pids 2>/dev/null || true
-    rm -rf "$dir" ${disk:+"$disk"}
+    rm -rf "$dir"
 }
 trap cleanup EXIT
 trap 'exit 1' INT TERM
@@ -83,37 +79,6 @@ serve poll --poll
 poller=${pids##* }
 kill -STOP "$poller"
 
-# The peers have no port of the system's choice.
-port=$((20000 + $$ % 20000))
-wait_for() { # port
-    for _ in 1 2 3 4 5 6 7 8 9 10; do
-        # 0x0A: listening.
-        awk -v port="$(printf ':%04X' "$1")" '$2 ~ port "$" && $4 == "0A" { found = 1 } END { exit !found }' \
-            /proc/net/tcp && return
-        sleep 0.2
-    done
-    fail "nothing listens on port $1"
-}
-peers=
-if command -v nbdkit >/dev/null; then
-    taskset -c 0 nbdkit --foreground --ipaddr 127.0.0.1 --port $port memory 256M &
-    pids="$pids $!"
-    wait_for $port
-    peers="$peers nbdkit"
-fi
-if command -v qemu-nbd >/dev/null; then
-    disk=$(mktemp -p /dev/shm)
-    truncate -s 256M "$disk"
-    taskset -c 0 qemu-nbd --persistent --shared 8 --bind 127.0.0.1 --port $((port + 1)) --format raw "$disk" &
-    pids="$pids $!"
-    wait_for $((port + 1))
-    peers="$peers qemu-nbd"
-fi
-for peer in $peers; do
-    fio --name=fill --ioengine=nbd --uri="nbd://127.0.0.1:$([ "$peer" = nbdkit ] && echo $port || echo $((port + 1)))" \
-        --rw=write --bs=128k --iodepth=8 --size=256m --output=/dev/null
-done
-
 # IOPS of reads and writes together, from fio's JSON or its like.
 iops() { tr ',{' '\n\n' | awk '
     /^[ \t]*"(read|write)"[ \t]*:/ { in_it = 1 }
@@ -121,18 +86,9 @@ iops() { tr ',{' '\n\n' | awk '
     END { print sum + 0 }'; }
 
 measure() { # name workload
-    case $1 in
-    poll | sleep)
-        [ "$1" = sleep ] || kill -CONT "$poller"
-        taskset -c 1 "$tranche" bench "$dir/$2.fio" --on "$(address "$1")" --poll --output json >"$dir/json"
-        [ "$1" = sleep ] || kill -STOP "$poller"
-        ;;
-    *)
-        at=$port
-        [ "$1" = nbdkit ] || at=$((port + 1))
-        taskset -c 1 fio --ioengine=nbd --uri="nbd://127.0.0.1:$at" --output-format=json --thread "$dir/$2.fio" >"$dir/json"
-        ;;
-    esac
+    [ "$1" = sleep ] || kill -CONT "$poller"
+    taskset -c 1 "$tranche" bench "$dir/$2.fio" --on "$(address "$1")" --poll --output json >"$dir/json"
+    [ "$1" = sleep ] || kill -STOP "$poller"
     echo "$1 $2 $(iops <"$dir/json")" | tee -a "$dir/results"
 }
 
@@ -141,24 +97,21 @@ while [ "$round" -lt "$rounds" ]; do
     round=$((round + 1))
     echo "round $round"
     for workload in $workloads; do
-        for target in poll sleep $peers; do
+        for target in poll sleep; do
             measure "$target" "$workload"
         done
     done
 done
 
 # Lines of results: target workload IOPS, as many of each as there were rounds.
-awk -v workloads="$workloads" -v peers="$peers" "$(cat "$(dirname "$0")/results.awk")"'
+awk -v workloads="$workloads" "$(cat "$(dirname "$0")/results.awk")"'
     END {
         loads = split(workloads, load, " ")
-        others = split(peers, peer, " ")
         for (w = 1; w <= loads; w++) {
             iops("poll " load[w])
             iops("sleep " load[w])
-            for (p = 1; p <= others; p++) iops(peer[p] " " load[w])
         }
         for (w = 1; w <= loads; w++) {
             if (load[w] !~ /-1$/) ratio("sleep " load[w], "poll " load[w], 0.75)
-            for (p = 1; p <= others; p++) ratio("poll " load[w], peer[p] " " load[w], 1.5)
         }
     }' "$dir/results"
