@@ -1,12 +1,13 @@
 #!/bin/sh
 # Runs a command in another time zone and another locale than most machines have: one with quarters of an hour and with a comma in
-# numbers; with an empty cache, and as root with another host name. What a test expects may depend on none of them.
+# numbers; with an empty cache, and as root with another host name and on another boot (other-boot.sh). What a test expects may depend
+# on none of them.
 #
 #   usage: scripts/elsewhere.sh COMMAND [ARGUMENT ...]
 #
 # Needs localedef with its sources (Debian: locales) and tzdata. Changes nothing on the machine.
 set -eu
-[ $# -gt 0 ] || { sed -n '2,7s/^# \{0,1\}//p' "$0" >&2; exit 2; }
+[ $# -gt 0 ] || { sed -n '2,8s/^# \{0,1\}//p' "$0" >&2; exit 2; }
 
 fail() {
     echo "elsewhere.sh: $1" >&2
@@ -24,7 +25,7 @@ case $(date +%z) in
     *) fail "there is no time zone $TZ (scripts/setup-debian.sh installs it)" ;;
 esac
 if [ "$(id -u)" -eq 0 ] && unshare --uts true 2>/dev/null; then
-    unshare --uts sh -c 'echo elsewhere.invalid >/proc/sys/kernel/hostname && exec "$@"' sh "$@"
+    unshare --uts sh -c 'echo elsewhere.invalid >/proc/sys/kernel/hostname && exec "$@"' sh "$(dirname "$0")/other-boot.sh" "$@"
 else
     "$@"
 fi
