@@ -69,6 +69,7 @@ fn stored(host: &mut Connected, namespace: &IdentifyNamespace) -> Option<&'stati
 /// `tranche id`.
 pub fn id(id: &Id, output: Output) -> Result<()> {
     let mut host = connect(&id.target)?;
+    let mut page = Page::Other;
     let value = match &id.of {
         IdOf { nsid: Some(nsid), .. } => {
             let identified = host.identify_allocated(*nsid);
@@ -76,6 +77,7 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
             if namespace.nsze.get() == 0 {
                 return Err(absent(&mut host, *nsid).into());
             }
+            page = Page::Namespace(namespace.format().data_bytes().unwrap_or(0));
             let mut value = to_value(view::IdNs::from(&namespace))?;
             if output == Output::Text
                 && let Some(stored) = stored(&mut host, &namespace)
@@ -106,9 +108,12 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
         IdOf { groups: true, .. } => to_value(view::EnduranceGroups::new(&host.endurance_groups()?))?,
         IdOf { ana: true, .. } => to_value(view::AnaLog::from(&host.ana_log()?))?,
         IdOf { logs: true, .. } => to_value(view::SupportedLogs::from(&host.supported_logs()?))?,
-        _ => to_value(view::IdCtrl::from(&host.identify_controller()?))?,
+        _ => {
+            page = Page::Controller;
+            to_value(view::IdCtrl::from(&host.identify_controller()?))?
+        }
     };
-    print(Page::Other, &value, output)
+    print(page, &value, output)
 }
 
 /// `tranche smart`.
@@ -124,9 +129,9 @@ pub fn smart(smart: &Smart, output: Output) -> Result<()> {
             let group = host.endurance_group(*set);
             (Page::Endurance, to_value(view::EnduranceLog::from(&about_set(&mut host, *set, group)?))?)
         }
-        SmartOf { ocp: true, .. } => (Page::Other, to_value(view::OcpSmartLog::from(&host.ocp_smart()?))?),
+        SmartOf { ocp: true, .. } => (Page::Ocp, to_value(view::OcpSmartLog::from(&host.ocp_smart()?))?),
         SmartOf { memblaze: true, .. } => {
-            (Page::Other, to_value(view::MemblazeSmartLog::from(&host.memblaze_smart()?))?)
+            (Page::Memblaze, to_value(view::MemblazeSmartLog::from(&host.memblaze_smart()?))?)
         }
         _ => (Page::Smart, to_value(view::SmartLog::from(&host.smart()?))?),
     };
