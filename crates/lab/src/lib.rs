@@ -25,6 +25,7 @@ mod limits;
 pub mod machine;
 pub mod mariadb;
 mod memory;
+mod misuse;
 /// The databases that studies model, for settings of one's own.
 pub mod models {
     pub use crate::{
@@ -61,6 +62,8 @@ pub mod tables;
 pub mod terminal;
 pub mod tpcc;
 pub mod zoned;
+
+pub use misuse::Misuse;
 
 /// What a study or comparison has found, and written into its directory.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 use toml::Table;
 
-use crate::input::read_text;
+use crate::{Misuse, input::read_text};
 
 /// A drive that is built in.
 #[derive(Clone, Copy, Debug)]
@@ -89,7 +89,8 @@ pub fn read(drive: &str) -> Result<String> {
     let names: Vec<_> = Profile::all().map(|profile| profile.name).collect();
     let near = units::nearest(drive, names.iter().copied());
     let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
-    bail!("there is no profile {drive:?}: there are {}; or name a TOML file{near}", names.join(", "))
+    let known = names.join(", ");
+    bail!(Misuse(format!("there is no profile {drive:?}: there are {known}; or name a TOML file{near}")))
 }
 
 /// Like [`read`], as TOML.

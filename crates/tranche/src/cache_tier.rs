@@ -116,7 +116,7 @@ pub struct ServeTier {
     /// Threads that take requests from the kernel [default: 2 through /dev/fuse, one for each processor through io_uring]
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u16).range(1..=64))]
     fuse_threads: Option<u16>,
-    /// How requests come from the kernel: through io_uring, which is faster, or through /dev/fuse
+    /// How requests come from the kernel: through io_uring, which is faster for small requests, or through /dev/fuse, which is faster for large ones
     #[arg(long, value_name = "auto|uring|device", default_value = "auto")]
     fuse_io: FuseIo,
     /// What a write does [default: as in the last session]

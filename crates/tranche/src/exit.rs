@@ -25,6 +25,9 @@ pub struct FailedCheck(pub String);
 
 /// What kind of error it is, in a word and as an exit code.
 fn kind(error: &anyhow::Error) -> (&'static str, u8) {
+    if error.downcast_ref::<lab::Misuse>().is_some() {
+        return ("usage", USAGE);
+    }
     for cause in error.chain() {
         if cause.is::<FailedCheck>() {
             return ("check", CHECK);
@@ -122,6 +125,8 @@ mod tests {
                 NO_DRIVE,
             ),
             (anyhow::Error::from(host::Error::Answer { what: "a".into(), problem: "b".into() }), FAILED),
+            (anyhow::Error::from(lab::Misuse("no profile".into())), USAGE),
+            (anyhow!("no such value").context(lab::Misuse("--set a=1".into())), USAGE),
             (anyhow::Error::from(FailedCheck("off by 12 %".into())), CHECK),
         ];
         for (error, code) in all {

@@ -82,7 +82,7 @@ fn bandwidth(text: &str) -> Result<Limit, String> {
     if text == "none" {
         return Ok(Limit(None));
     }
-    let rate = units::parse_rate(text).map_err(|wrong| format!("{wrong}, or none"))?;
+    let rate = units::parse_rate(text).map_err(|wrong| format!("{wrong} (none takes the limit away)"))?;
     if !range.contains(&rate) {
         return Err("a bandwidth is 4096B/s to 1TB/s, or none".to_owned());
     }

@@ -169,7 +169,7 @@ fn mistakes_are_told_with_their_place() {
     assert!(refused(&["my.cnf", "--layouts", "quta"], 2).contains("did you mean quota?"));
     assert!(refused(&["my.cnf", "--layouts", "wal"], 1).contains("wal is no layout of MySQL"));
     assert!(refused(&["my.cnf", "--neighbour", "none.fio"], 1).contains("cannot read none.fio"));
-    assert!(refused(&["my.cnf", "--disk", "none"], 1).contains("--disk"));
+    assert!(refused(&["my.cnf", "--disk", "none"], 2).contains("--disk"));
     assert!(refused(&["my.cnf", "--cache-size", "1KiB"], 1).contains("--cache-size is too small"));
     assert!(refused(&["my.cnf", "--dataset", "1TiB"], 1).contains("does not fit"));
     std::fs::write(dir.path().join("postgresql.conf"), "port = 5432\nshared_buffers = 1G\n").unwrap();

@@ -206,7 +206,7 @@ fn what_cannot_be_is_said_before_anything_runs() {
     let load = JobDirectory::new("[a]\nrw=randwrite\nsize=4g\n");
     assert!(load.error(&[]).contains("beyond the end of the namespace"));
     let load = JobDirectory::new(RANDOM);
-    assert!(load.error(&["--drive", "none-such"]).contains("there is no profile \"none-such\""));
+    assert!(load.ends_with(2, &["--drive", "none-such"]).contains("there is no profile \"none-such\""));
     let absent = load.ends_with(4, &["--nsid", "9"]);
     assert!(
         absent.contains("namespace 9 is not attached to this host, or is not there (attached: 1)"),
@@ -282,13 +282,22 @@ fn settings_that_make_no_sense_are_said_before_anything_runs() {
         ),
         ("ftl.spair=7%", "unknown field `spair`"),
         ("ftl.spair=7%", "did you mean spare?"),
+        ("ftll.spare=7%", "there is no key \"ftll.spare\""),
+        ("ftll.spare=7%", "did you mean ftl?"),
+        ("jobb.rw=read", "did you mean job?"),
         ("ftl.spare=7%,much", "--set ftl.spare=much: \"much\" is not a percentage: write 12.5%"),
         ("ftl.dies=4,4000", "set.1.dies is 4000"),
         ("gc.policy=greedy,lazy", "lazy"),
-        ("job.iodepth=1,none", "--set job.iodepth=none: job.fio:1: "),
-        ("job.verify=crc32c", "verifies what it reads"),
         ("set.7.spare=1%", "the drive has set.1 to set.2, and no set.7"),
         ("seed", "there is no value"),
+    ] {
+        let error = load.ends_with(2, &["--set", set, "--out", "never"]);
+        assert!(error.contains(problem), "{set}: {error}");
+    }
+    for (set, problem) in [
+        ("job.iodepth=1,none", "--set job.iodepth=none: job.fio:1: "),
+        ("job.verify=crc32c", "verifies what it reads"),
+        ("job.rw=randwrit", "(did you mean randwrite?)"),
     ] {
         let error = load.error(&["--set", set, "--out", "never"]);
         assert!(error.contains(problem), "{set}: {error}");

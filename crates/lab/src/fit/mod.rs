@@ -344,7 +344,8 @@ size = "1GiB"
     fn what_cannot_be_fitted_is_refused() {
         let how = How { time: Duration::from_secs(1), writes: None };
         let out = PathBuf::from("/nowhere/at/all.toml");
-        let settings = Settings { about: "x".into(), bytes: LEAST / 2, how, file: out, force: false, seed: 1 };
+        let settings =
+            Settings { about: "x".into(), bytes: LEAST / 2, how, file: out, force: false, seed: 1 };
         let mut run = |_: &Load| -> Result<Done> { panic!("nothing is measured") };
         let error = fit(&settings, &mut run, &Control::default()).unwrap_err().to_string();
         assert!(error.contains("64.0 MiB or more"), "{error}");

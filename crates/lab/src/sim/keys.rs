@@ -43,8 +43,9 @@ impl Variable {
             }
             Some(("job", option)) => self.load.set(option, text)?,
             _ => bail!(
-                "there is no key {key:?}: there are seed, precondition, contents, job.OPTION and job.JOB.OPTION, and {}",
-                keys::words()
+                "there is no key {key:?}: there are seed, precondition, contents, job.OPTION and job.JOB.OPTION, and {}{}",
+                keys::words(),
+                keys::meant(key, &["seed", "precondition", "contents", "job"])
             ),
         }
         Ok(())

@@ -8,9 +8,9 @@ use run::{Config, Precondition, policies::Policies, sim::Contents};
 
 use super::{case::Case, keys::Variable, load::LoadFile};
 use crate::{
-    memory,
+    Misuse, memory,
     results::Overwrite,
-    sweep::{axes, no_place, settings},
+    sweep::{axes, misuse, no_place, settings},
 };
 
 /// A simulation: one run, or one for each combination of what is varied.
@@ -65,19 +65,16 @@ pub(super) fn cases(options: &Settings) -> Result<Vec<Case>> {
     for parameters in axes::product(&axes)? {
         let mut variable = base.clone();
         for (key, value) in &parameters {
-            variable.set(key, value).with_context(|| format!("--set {key}={value}"))?;
+            variable.set(key, value).with_context(|| misuse(key, value))?;
         }
-        let described = || match parameters.is_empty() {
-            true => drive(),
-            false => settings(&parameters),
+        let impossible = |error: anyhow::Error| match parameters.is_empty() {
+            true => error.context(drive()),
+            false => no_place(error).context(Misuse(settings(&parameters))),
         };
-        let toml = toml::to_string(&variable.drive).with_context(described)?;
-        let mut config = match parameters.is_empty() {
-            true => Config::from_toml(&toml).with_context(described)?,
-            false => Config::from_toml(&toml).map_err(no_place).with_context(described)?,
-        };
+        let toml = toml::to_string(&variable.drive)?;
+        let mut config = Config::from_toml(&toml).map_err(|error| impossible(error.into()))?;
         config.ftl.set_policies(&options.policies);
-        config.check().with_context(described)?;
+        config.check().map_err(|error| impossible(error.into()))?;
         let case = Case {
             config,
             media: media(&variable.drive),
@@ -92,7 +89,7 @@ pub(super) fn cases(options: &Settings) -> Result<Vec<Case>> {
         };
         match parameters.is_empty() {
             true => case.check(available)?,
-            false => case.check(available).with_context(described)?,
+            false => case.check(available).with_context(|| settings(&parameters))?,
         }
         cases.push(case);
     }

@@ -2,6 +2,8 @@
 
 use anyhow::{Result, bail};
 
+use crate::Misuse;
+
 /// Most runs of a sweep.
 pub(crate) const MOST: usize = 10_000;
 
@@ -20,27 +22,31 @@ pub(crate) fn parse(settings: &[String]) -> Result<Vec<Axis>> {
     let mut axes: Vec<Axis> = Vec::new();
     for setting in settings {
         let Some((key, values)) = setting.split_once('=') else {
-            bail!("--set {setting}: there is no value: write --set KEY=VALUE or --set KEY=A,B,C");
+            bail!(Misuse(format!(
+                "--set {setting}: there is no value: write --set KEY=VALUE or --set KEY=A,B,C"
+            )));
         };
         let key = key.trim().to_owned();
         if key.is_empty() {
-            bail!("--set {setting}: there is no key before the equals sign");
+            bail!(Misuse(format!("--set {setting}: there is no key before the equals sign")));
         }
         if axes.iter().any(|axis| axis.key == key) {
-            bail!("--set {key} is given twice: write all values behind one, as in --set {key}=A,B");
+            bail!(Misuse(format!(
+                "--set {key} is given twice: write all values behind one, as in --set {key}=A,B"
+            )));
         }
         let mut all = Vec::new();
         for value in values.split(',').map(str::trim) {
             if value.is_empty() {
-                bail!("--set {setting}: a value is empty");
+                bail!(Misuse(format!("--set {setting}: a value is empty")));
             }
             match value.split_once("..") {
                 Some((from, rest)) => range(from, rest, &mut all)
-                    .map_err(|problem| anyhow::anyhow!("--set {setting}: {value:?} {problem}"))?,
+                    .map_err(|problem| Misuse(format!("--set {setting}: {value:?} {problem}")))?,
                 None => all.push(value.to_owned()),
             }
             if all.len() > MOST {
-                bail!("--set {key} has more than {MOST} values");
+                bail!(Misuse(format!("--set {key} has more than {MOST} values")));
             }
         }
         axes.push(Axis { key, values: all });

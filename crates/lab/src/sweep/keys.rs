@@ -14,6 +14,14 @@ pub(crate) fn words() -> String {
     )
 }
 
+/// Which of the tables, or of these words, was meant by the first part of a key, in words.
+pub(crate) fn meant(key: &str, words: &[&str]) -> String {
+    let first = key.split('.').next().unwrap_or(key);
+    let tables = ["drive", "link", "set", "namespace", "ftl"];
+    let all = tables.iter().chain(&OF_THE_SET).chain(words).copied();
+    units::nearest(first, all).map(|near| format!("; did you mean {near}?")).unwrap_or_default()
+}
+
 /// Gives a key of a drive's TOML its value. Whether it is one: other keys are left to others.
 ///
 /// # Errors

@@ -19,7 +19,7 @@ use serde_json::{Value, json};
 use toml::Table;
 
 use crate::{
-    Findings, bench,
+    Findings, Misuse, bench,
     control::{self, Control, Interrupted},
     figure, parallel, profile,
     results::{self, Host, Results},
@@ -82,6 +82,11 @@ pub(crate) fn settings(parameters: &[(String, String)]) -> String {
     parameters.iter().map(|(key, value)| format!("--set {key}={value}")).collect::<Vec<_>>().join(" ")
 }
 
+/// That a setting makes no sense.
+pub(crate) fn misuse(key: &str, value: &str) -> Misuse {
+    Misuse(format!("--set {key}={value}"))
+}
+
 /// What is wrong with a drive's TOML, without line and column: the settings were put into it, and the user has not seen it like that.
 pub(crate) fn no_place(error: impl Into<anyhow::Error>) -> anyhow::Error {
     let words = format!("{:#}", error.into());
@@ -111,16 +116,16 @@ impl Study<'_> {
         let axes = axes::parse(set)?;
         for axis in &axes {
             for value in &axis.values {
-                self.matters(&axis.key, value).with_context(|| format!("--set {}={value}", axis.key))?;
+                self.matters(&axis.key, value).with_context(|| misuse(&axis.key, value))?;
             }
         }
         let mut combinations = Vec::new();
         for (number, parameters) in (1..).zip(axes::product(&axes)?) {
             let (mut toml, mut seed) = (self.toml.clone(), self.seed);
             for (key, value) in &parameters {
-                self.set(&mut toml, &mut seed, key, value).with_context(|| format!("--set {key}={value}"))?;
+                self.set(&mut toml, &mut seed, key, value).with_context(|| misuse(key, value))?;
             }
-            (self.drives)(&toml).map_err(no_place).with_context(|| settings(&parameters))?;
+            (self.drives)(&toml).map_err(no_place).with_context(|| Misuse(settings(&parameters)))?;
             combinations.push(Combination { number, parameters, toml, seed });
         }
         Ok(combinations)
@@ -130,7 +135,11 @@ impl Study<'_> {
         if key == "seed" {
             *seed = self::seed(value)?;
         } else if !keys::set(toml, key, value)? {
-            bail!("there is no key {key:?}: the load is the study's; there are seed, and {}", keys::words());
+            let near = keys::meant(key, &["seed"]);
+            bail!(
+                "there is no key {key:?}: the load is the study's; there are seed, and {}{near}",
+                keys::words()
+            );
         }
         Ok(())
     }

@@ -107,7 +107,9 @@ impl Reader<'_> {
             let at = key.span().start;
             let tables = value.get_ref().as_array().filter(|_| key.get_ref() == "host");
             let Some(tables) = tables else {
-                return Err(self.error(at, "expected nothing but tables [[host]]"));
+                return Err(
+                    self.error(at, format!("'{}': expected nothing but tables [[host]]", key.get_ref()))
+                );
             };
             for host in tables {
                 let at = host.span().start;
@@ -140,7 +142,9 @@ impl Reader<'_> {
             "namespaces",
         ];
         if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(&&**key.get_ref())) {
-            let problem = format!("a host has no '{}'; there are {}", key.get_ref(), KEYS.join(", "));
+            let near = units::nearest(key.get_ref(), KEYS).map(|near| format!(" (did you mean {near}?)"));
+            let near = near.unwrap_or_default();
+            let problem = format!("a host has no '{}'; there are {}{near}", key.get_ref(), KEYS.join(", "));
             return Err(self.error(key.span().start, problem));
         }
         let get = |name: &str| table.get(name).map(|value| (value.get_ref(), value.span().start));
@@ -421,6 +425,7 @@ mod tests {
             ("[[host]]\nnqn = 'a'".to_owned(), 2, "form nqn."),
             ("[[host]]\nnqn = 5".to_owned(), 2, "text in quotes"),
             (format!("{host}dhchap_kay = '{KEY}'"), 3, "no 'dhchap_kay'"),
+            (format!("{host}dhchap_kay = '{KEY}'"), 3, "(did you mean dhchap_key?)"),
             (format!("{host}dhchap_key = '{bad}'"), 3, "nqn.2026-11.test:a: the key's checksum"),
             (format!("{host}dhchap_key = '{PSK}'"), 3, "has the form DHHC-1:HH:BASE64:"),
             (format!("{host}tls_psk = '{KEY}'"), 3, "has the form NVMeTLSkey-1:HH:BASE64:"),

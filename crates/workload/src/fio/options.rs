@@ -44,10 +44,19 @@ impl Pattern {
             "trimwrite" => (false, [false, true, true]),
             "randtrimwrite" => (true, [false, true, true]),
             _ => {
-                return Err(format!(
-                    "{text:?} is no pattern: read, write, rw, trim, randread, randwrite, randrw, randtrim, \
-                     trimwrite, randtrimwrite"
-                ));
+                const NAMES: [&str; 10] = [
+                    "read",
+                    "write",
+                    "rw",
+                    "trim",
+                    "randread",
+                    "randwrite",
+                    "randrw",
+                    "randtrim",
+                    "trimwrite",
+                    "randtrimwrite",
+                ];
+                return Err(one_of(text, "no pattern", &NAMES));
             }
         };
         Ok(Self { random, does })
@@ -202,7 +211,10 @@ impl Distribution {
                 _ => Err(format!("{text:?}: the deviation is from 0 to 100 percent")),
             },
             "zoned" | "zoned_abs" => Self::zones(rest, name == "zoned_abs", base),
-            _ => Err(format!("{text:?} is no distribution: random, zipf, pareto, normal, zoned, zoned_abs")),
+            _ => {
+                let names = ["random", "zipf", "pareto", "normal", "zoned", "zoned_abs"];
+                Err(one_of(text, "no distribution", &names))
+            }
         }
     }
 
@@ -231,6 +243,13 @@ impl Distribution {
         }
         Ok(Self::Zoned(zones))
     }
+}
+
+/// That a word is none of these, and which of them it may have been.
+pub(super) fn one_of(text: &str, is: &str, names: &[&str]) -> String {
+    let near = units::nearest(text, names.iter().copied());
+    let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+    format!("{text:?} is {is}: {}{near}", names.join(", "))
 }
 
 /// How blocks are checked (`verify`).
@@ -266,10 +285,20 @@ impl Verify {
             "meta" => Self::Meta,
             "pattern" => Self::Pattern,
             _ => {
-                return Err(format!(
-                    "{text:?} is not supported: crc32c, crc32c-intel, crc32, crc64, md5, sha1, sha256, sha512, xxhash, \
-                     meta, pattern"
-                ));
+                const NAMES: [&str; 11] = [
+                    "crc32c",
+                    "crc32c-intel",
+                    "crc32",
+                    "crc64",
+                    "md5",
+                    "sha1",
+                    "sha256",
+                    "sha512",
+                    "xxhash",
+                    "meta",
+                    "pattern",
+                ];
+                return Err(one_of(text, "not supported", &NAMES));
             }
         }))
     }
