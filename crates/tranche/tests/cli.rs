@@ -374,7 +374,7 @@ fn kill_9_under_load_loses_nothing() {
     let identity = host::Identity::new("nqn.2026-11.test:writer".parse().unwrap());
     let mut acknowledged = vec![0u64; 2000];
     let mut pending = vec![];
-    let mut state = 88_172_645_463_325_252u64;
+    let mut random = rng::Rng::new(1);
     let mut stamp = 1u64;
     for round in 0..6 {
         let mut served = Served::start(&["--unix", &socket, "--image", &image]);
@@ -408,10 +408,7 @@ fn kill_9_under_load_loses_nothing() {
             })
         };
         loop {
-            state ^= state << 13;
-            state ^= state >> 7;
-            state ^= state << 17;
-            let lba = (state % 2000) as usize;
+            let lba = random.below(2000) as usize;
             let data = stamp.to_le_bytes().repeat(512);
             let done = if stamp.is_multiple_of(50) {
                 queue.write(&namespace, lba as u64, &data, false).and_then(|()| queue.flush(1))
@@ -588,6 +585,14 @@ fn the_program_may_have_any_name() {
         !output.status.success() && said.contains("no such profile"),
         "it asks itself for the profile: {said}"
     );
+    // So do what runs in processes of its own, and a study.
+    std::fs::write(temp.path().join("small.toml"), common::SMALL_DRIVE).unwrap();
+    std::fs::write(temp.path().join("job.fio"), "[a]\nrw=randwrite\nsize=1m\n").unwrap();
+    let study = [&common::SMALL_STUDY[..], &["--out", "study"]].concat();
+    for args in [&["sim", "job.fio", "--no-cache", "--set", "seed=1,2"][..], &study] {
+        let output = Command::new(&renamed).current_dir(temp.path()).args(args).output().unwrap();
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+    }
 }
 
 #[test]

@@ -597,13 +597,8 @@ lba = 4096
     }
     let seed = random::<8>();
     println!("seed {}", u64::from_le_bytes(seed));
-    let mut state = u64::from_le_bytes(seed) | 1;
-    let mut below = move |bound: usize| {
-        state ^= state << 13;
-        state ^= state >> 7;
-        state ^= state << 17;
-        (state >> 11) as usize % bound.max(1)
-    };
+    let mut random = rng::Rng::new(u64::from_le_bytes(seed));
+    let mut below = move |bound: usize| random.below(bound as u64) as usize;
     let target = temp.path().join("changed");
     for round in 0..200 {
         let _ = fs::remove_dir_all(&target);
