@@ -264,7 +264,7 @@ fn of_files(c: &mut Checked) {
     c.bad(1, &["profile", "check", "--disksim", "none", "--trace", &trace]);
     let sheet = c.good("profile-check", &["profile", "check", "zn540-1t"]);
     assert!(sheet["data_sheet"]["figures"].is_array());
-    c.bad(1, &["profile", "show", "defualt"]);
+    c.bad(2, &["profile", "show", "defualt"]);
 }
 
 /// Loads in virtual time.
@@ -299,6 +299,19 @@ fn of_simulations(c: &mut Checked) {
 fn of_studies(c: &mut Checked) {
     c.file("small.toml", SMALL_DRIVE);
     c.written("study", &[&SMALL_STUDY[..], &["--out", "quota"]].concat(), "quota", "report.html");
+    let namespaces = [
+        "study",
+        "namespaces",
+        "--sim",
+        "--quick",
+        "--counts",
+        "1,2",
+        "--drive",
+        "small.toml",
+        "--out",
+        "several",
+    ];
+    c.written("study", &namespaces, "several", "report.html");
     let sweep = [&SMALL_STUDY[..], &["--out", "quotas", "--set", "seed=1,2"]].concat();
     c.written("study", &sweep, "quotas", "2/report.html");
 }

@@ -7,6 +7,8 @@ mod support;
 
 #[path = "../../../tests/mysql.rs"]
 mod mysql;
+#[path = "common/schema.rs"]
+mod schema;
 
 use std::path::Path;
 use std::process::Command;
@@ -64,6 +66,7 @@ fn the_doublewrite_files_of_mysql_are_on_the_dram_namespace_and_mariadb_is_besid
     let mariadb = support::run("sh", &["-c", "PATH=$PATH:/usr/sbin; command -v mariadbd"]);
     let both = ["doublewrite", "--mysqld", &server, "--mysqld", mariadb.trim(), "--variants", "nand,dram"];
     let found = study(&[&both[..], &SHORT].concat(), out.path());
+    schema::check("study", &found);
     let servers = found["servers"].as_array().unwrap();
     for (server, name) in servers.iter().zip(["MySQL ", "MariaDB "]) {
         assert!(server["server"].as_str().unwrap().starts_with(name), "{server}");
