@@ -446,6 +446,7 @@ fn zones_of(set: &SetTable, i: usize) -> Result<ZonesConfig, ConfigError> {
     n.zone.as_deref().copied().unwrap_or_else(ZoneTable::unset).build(
         n.dies,
         n.unit_pages(sense_pages),
+        n.timing.program.map_or(Nanos::ZERO, |time| time.0),
         |name| format!("set.{}.{name}", i + 1),
     )
 }

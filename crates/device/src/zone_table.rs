@@ -28,6 +28,7 @@ pub(crate) struct ZoneTable {
     excursion_after: Option<Time>,
     reset_after: Option<Time>,
     reset_limit: Option<Time>,
+    finish_time: Option<Time>,
 }
 
 impl Default for ZoneTable {
@@ -46,6 +47,7 @@ impl Default for ZoneTable {
             excursion_after: None,
             reset_after: None,
             reset_limit: None,
+            finish_time: None,
         }
     }
 }
@@ -56,11 +58,12 @@ impl ZoneTable {
         ZoneTable { active: 0, ..ZoneTable::default() }
     }
 
-    /// The zones of a set of so many dies, with units of so many pages.
+    /// The zones of a set of so many dies, with units of so many pages that are programmed in so much time.
     pub(crate) fn build(
         self,
         dies: u32,
         unit_pages: u32,
+        program: Nanos,
         key: impl Fn(&str) -> String,
     ) -> Result<ZonesConfig, ConfigError> {
         if self.dies > 0 && !dies.is_multiple_of(self.dies) {
@@ -97,7 +100,17 @@ impl ZoneTable {
         let (share, size) = (self.share, self.distance(&key)?);
         let zrwa = self.areas(&key)?;
         let aging = self.aging(&key)?;
-        Ok(ZonesConfig { dies: self.dies, active: self.active, share, size, buffer_pages, zrwa, aging })
+        let finish = self.finish_time.map_or(program, |time| time.0);
+        Ok(ZonesConfig {
+            dies: self.dies,
+            active: self.active,
+            share,
+            size,
+            buffer_pages,
+            zrwa,
+            aging,
+            finish,
+        })
     }
 
     /// What time does to zones.
@@ -223,6 +236,12 @@ mod tests {
         let aging = ZoneAging { finish_after: Nanos(60 * SECOND), ..ZoneAging::default() };
         let zrwa = Some(ZrwaLayout { pages: 64, granularity: 1, max: 14 });
         assert_eq!(with, ZonesConfig { share: 0, size: 2 << 20, zrwa, aging, ..made(0, 14, of_units(22)) });
+        // A finish takes a program more, if nothing is said.
+        let timed =
+            |keys: &str| zones("", &format!("timing = {{ program = \"700us\" }}\n{keys}")).unwrap().0.finish;
+        assert_eq!(timed("zone = {}"), Nanos(700_000));
+        assert_eq!(timed("zone = { finish_time = \"3ms\" }"), Nanos(3_000_000));
+        assert_eq!(timed("zone = { finish_time = \"0us\" }"), Nanos::ZERO);
         let unsafe_area = zones("power_loss_protection = false", "zone = { zrwa = 1 }").unwrap_err();
         assert!(unsafe_area.contains("power-loss protection"), "{unsafe_area}");
         assert_eq!(zones("energy = \"8MiB\"", "zone = {}"), Ok((made(0, 14, of_units(22)), 8 * mib)));

@@ -124,6 +124,8 @@ pub struct ZonesConfig {
     pub zrwa: Option<ZrwaLayout>,
     /// What the set recommends for zones that were not touched for long.
     pub aging: ZoneAging,
+    /// How long the set writes the record of zones that a host finishes, once what was written to them is on flash. No die is busy with it.
+    pub finish: Nanos,
 }
 
 /// What a set recommends of zones, and does to them by itself, as time passes. Time without power does not count.

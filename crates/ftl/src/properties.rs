@@ -163,7 +163,10 @@ impl SetConfig {
     /// Takes away the times of its medium: everything ends at once.
     pub fn without_timing(&mut self) {
         match self {
-            SetConfig::Nand { nand, .. } => nand.timing = NandTiming::default(),
+            SetConfig::Nand { nand, zones, .. } => {
+                nand.timing = NandTiming::default();
+                zones.finish = Nanos::ZERO;
+            }
             SetConfig::Memory { memory, .. } => {
                 memory.read_latency = Nanos::ZERO;
                 memory.write_latency = Nanos::ZERO;

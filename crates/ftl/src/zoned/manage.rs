@@ -2,7 +2,7 @@
 
 use super::striping::Plot;
 use super::zone::{Sent, Zone, ZoneId};
-use super::{Erasing, ORPHAN, Zones};
+use super::{Erasing, Finishing, ORPHAN, Zones};
 use crate::answer::{Answer, CompletedIo, Fault};
 use crate::context::SetContext;
 use crate::page_mapped::{PageMappedSet, STALE, has_contents};
@@ -38,7 +38,8 @@ impl ZoneAction<'_> {
 }
 
 impl Zones {
-    /// Does what a host asks of a zone, or of all that it can concern. A reset is done when the blocks are erased.
+    /// Does what a host asks of a zone, or of all that it can concern. A reset is done when the blocks are erased. A finish is done when what
+    /// the windows hold is on flash, and the record of the zones is written: one for all of them.
     #[allow(clippy::too_many_arguments)]
     pub fn manage<S: Storage>(
         &mut self,
@@ -58,13 +59,48 @@ impl Zones {
             Err(fault) => return Answer::Failed(fault),
         };
         self.tell_time(now, volume);
+        // One that is full is finished already.
+        let is_finished = |(id, _): &(ZoneId, ZoneState)| self.zone(*id).state != ZoneState::Full;
+        let finishes = action == ZoneAction::Finish && chosen.iter().any(is_finished);
+        let ids: Vec<ZoneId> = chosen.iter().map(|(id, _)| *id).collect();
         for (id, state) in chosen {
             self.change(now, io, id, state, action, mapped, cx);
         }
         self.await_age(mapped, cx);
-        let later = self.erasing.iter().any(|erasing| erasing.io == Some(io));
+        let mut later = self.erasing.iter().any(|erasing| erasing.io == Some(io));
+        if finishes {
+            let zones: Vec<ZoneId> = ids.into_iter().filter(|id| self.zone(*id).window.is_some()).collect();
+            later = !zones.is_empty();
+            if later {
+                self.finishing.push(Finishing { io, zones });
+            }
+        }
         self.pump(now, mapped, cx);
-        if later { Answer::Later } else { Answer::At(now) }
+        match later {
+            true => Answer::Later,
+            false => Answer::At(now + if finishes { self.config.finish } else { Nanos::ZERO }),
+        }
+    }
+
+    /// Answers the commands that finish zones of which everything is on flash. One that was given up, or can only be read, is not waited for.
+    pub(super) fn end_finishes<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
+        if self.finishing.is_empty() {
+            return;
+        }
+        let mut finishing = std::mem::take(&mut self.finishing);
+        let waits = |id: &ZoneId| {
+            let zone = self.table(id.volume).and_then(|table| table.zones.get(id.zone as usize));
+            zone.is_some_and(|zone| zone.window.is_some() && zone.state == ZoneState::Full)
+        };
+        finishing.retain_mut(|command| {
+            command.zones.retain(waits);
+            if command.zones.is_empty() {
+                let at = now + self.config.finish;
+                cx.done.push(CompletedIo { io: command.io, at, result: Ok(()) });
+            }
+            !command.zones.is_empty()
+        });
+        self.finishing = finishing;
     }
 
     /// The zones that an action changes, and the states that they get: all, or the first that cannot says why.

@@ -74,6 +74,14 @@ struct Erasing {
     programs: u32,
 }
 
+/// A command that finishes zones.
+#[derive(Clone, Debug)]
+struct Finishing {
+    io: Io,
+    /// Those of which something is not on flash.
+    zones: Vec<ZoneId>,
+}
+
 /// The zones of a set.
 #[derive(Clone, Debug)]
 pub(crate) struct Zones {
@@ -122,6 +130,7 @@ pub(crate) struct Zones {
     ops: Vec<ZoneOp>,
     free_ops: Vec<u32>,
     erasing: Vec<Erasing>,
+    finishing: Vec<Finishing>,
     /// Whether a zone waits for a superblock.
     wants_superblock: bool,
     /// Whether time changes zones.
@@ -166,6 +175,7 @@ impl Zones {
             ops: vec![NO_OP; ops as usize],
             free_ops: (0..ops).rev().collect(),
             erasing: Vec::new(),
+            finishing: Vec::new(),
             wants_superblock: false,
             ages: config.aging.is_on(),
             look_at: Nanos::MAX,
@@ -308,6 +318,7 @@ impl Zones {
         if mapped.is_read_only() {
             self.wear_out(now, cx);
         }
+        self.end_finishes(now, cx);
         mapped.set_wanted(u32::from(self.wants_superblock));
         if self.wants_superblock {
             mapped.pump(now, cx);

@@ -53,8 +53,15 @@ impl Plots {
         self.uses[first..first + self.per_superblock as usize].iter().any(|plot| *plot != Use::Elsewhere)
     }
 
-    /// Binds a plot: one that is free already, else of a superblock that `may_open` allows to be opened. `None` if there is none.
-    pub fn bind<S: Storage>(&mut self, flash: &mut Flash, may_open: bool, storage: &mut S) -> Option<Plot> {
+    /// Binds the least worn plot of those that are free already, else one of the least worn superblock, if `may_open` allows to open one.
+    /// `None` if there is none.
+    pub fn bind<S: Storage>(
+        &mut self,
+        flash: &mut Flash,
+        striping: &Striping,
+        may_open: bool,
+        storage: &mut S,
+    ) -> Option<Plot> {
         if self.free.is_empty() && may_open {
             let superblock = flash.open(Wear::Least, ZONES, storage)?;
             for plot in self.of_superblock(superblock) {
@@ -63,8 +70,10 @@ impl Plots {
                 self.free.push(plot);
             }
         }
-        // The first, so that plots are worn alike.
-        let plot = (!self.free.is_empty()).then(|| self.free.remove(0))?;
+        // A plot is as worn as its most worn block. Of those that are alike, it is the first.
+        let wear = |plot: Plot| striping.blocks(plot).map(|block| flash.nand.wear(block)).max();
+        let least = (0..self.free.len()).min_by_key(|&at| wear(self.free[at]))?;
+        let plot = self.free.remove(least);
         let at = self.at(plot);
         self.uses[at] = Use::Bound;
         Some(plot)

@@ -124,7 +124,7 @@ impl Zones {
             return Some(plot);
         }
         let may_open = mapped.spares_superblock();
-        let Some(plot) = self.plots.bind(mapped.flash_mut(), may_open, cx.storage) else {
+        let Some(plot) = self.plots.bind(mapped.flash_mut(), &self.striping, may_open, cx.storage) else {
             self.wants_superblock = true;
             return None;
         };

@@ -67,6 +67,7 @@ impl Zones {
         self.ops.fill(NO_OP);
         self.free_ops = (0..self.ops.len() as u32).rev().collect();
         self.erasing.clear();
+        self.finishing.clear();
         self.wants_superblock = false;
         self.plots.reset();
         for table in self.tables.iter_mut().flatten() {
