@@ -61,14 +61,11 @@ pub struct Drive {
     pub(crate) deleted: DeletedNamespaces,
     /// Answers of the translation layer; kept for its room.
     pub(crate) done: Vec<CompletedIo>,
-    /// Whether time changes zones.
-    zones_age: bool,
 }
 
 impl From<Core> for Drive {
     /// A drive whose components have no state yet.
     fn from(core: Core) -> Drive {
-        let zones_age = zones::age(&core.config.ftl.sets);
         Drive {
             faults: FaultPlans::new(core.ftl.set_count()),
             core,
@@ -84,7 +81,6 @@ impl From<Core> for Drive {
             sanitize: SanitizeOperation::default(),
             deleted: DeletedNamespaces::default(),
             done: Vec::with_capacity(1024),
-            zones_age,
         }
     }
 }
@@ -440,7 +436,7 @@ impl Drive {
             persistent_event_log::group_warning(&mut self.core, cx.now, endgid, warning);
         }
         health::tell_of_groups(&mut self.core, &new, cx);
-        zones::changed::tell_of_worn(&mut self.core, &new, cx);
+        zones::changed::tell(&mut self.core, cx);
         if !new.is_empty() {
             let (reason, inputs) = (self.health.summary(&self.core), self.telemetry_inputs());
             telemetry::capture_for_controller(&mut self.core, &inputs, reason, cx);
@@ -518,9 +514,7 @@ impl Drive {
             }
         }
         self.done = all;
-        if self.zones_age {
-            zones::changed::tell_of_aged(&mut self.core, cx);
-        }
+        zones::changed::tell(&mut self.core, cx);
     }
 
     /// Runs every event that is due at `now`, each at its own time. So the results do not depend on how late the call is.

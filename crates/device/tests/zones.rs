@@ -475,7 +475,7 @@ fn wear_out(b: &mut Bench, nsid: u32) {
 }
 
 #[test]
-fn zones_of_a_worn_set_can_only_be_read_and_the_host_is_told() {
+fn zones_of_a_worn_set_can_only_be_read_or_are_offline_and_the_host_is_told() {
     let mut b = bench();
     let controller: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
     assert!(controller.oaes.zdcn());
@@ -506,19 +506,25 @@ fn zones_of_a_worn_set_can_only_be_read_and_the_host_is_told() {
     assert!(list(&mut b, first).is_empty());
     wear_out(&mut b, first);
 
-    // All zones can only be read, and the host hears of the first namespace.
+    // The zone that holds something can only be read, the others are of no use, and the host hears of the first namespace.
     assert_eq!(told(&b, 0), Some((event, first)));
     assert_eq!(told(&b, 1), None);
-    for nsid in [first, second] {
-        assert_eq!(state(&mut b, nsid, 0), ZoneState::READ_ONLY);
-        assert!(write(&mut b, nsid, 8, 1).is(Status::ZONE_IS_READ_ONLY));
-        assert_eq!(
-            append(&mut b, nsid, 0, 1, &pattern(1, 4096)).map_err(|s| s.is(Status::ZONE_IS_READ_ONLY)),
-            Err(true)
-        );
-        assert!(send(&mut b, nsid, ZoneSendAction::RESET, 0).is(Status::INVALID_ZONE_STATE_TRANSITION));
+    for (nsid, zone, worn, status) in [
+        (first, 0, ZoneState::READ_ONLY, Status::ZONE_IS_READ_ONLY),
+        (first, 1, ZoneState::OFFLINE, Status::ZONE_IS_OFFLINE),
+        (second, 0, ZoneState::OFFLINE, Status::ZONE_IS_OFFLINE),
+        (second, 1, ZoneState::OFFLINE, Status::ZONE_IS_OFFLINE),
+    ] {
+        assert_eq!(state(&mut b, nsid, zone as usize), worn, "{nsid} {zone}");
+        let written = if worn == ZoneState::READ_ONLY { 8 } else { 0 };
+        assert!(write(&mut b, nsid, zone * SIZE + written, 1).is(status));
+        let appended = append(&mut b, nsid, zone, 1, &pattern(1, 4096));
+        assert_eq!(appended.map_err(|s| s.is(status)), Err(true), "{nsid} {zone}");
+        assert!(send(&mut b, nsid, ZoneSendAction::RESET, zone).is(Status::INVALID_ZONE_STATE_TRANSITION));
     }
     assert_eq!(b.read(first, 0, 8), pattern(0, 8 * 4096));
+    let lost = b.io(IoCommand::Read(Blocks::new(second, 0, 1)), &[]).0;
+    assert!(lost.is(Status::ZONE_IS_OFFLINE), "{lost}");
     let kept: ChangedZones = b.ask(retained(first));
     assert_eq!(kept.nrzid.get(), 2);
     assert_eq!(told(&b, 1), None);

@@ -158,7 +158,9 @@ impl NvmSet for NandSet {
         let (zoned, mapped): (Vec<Spare>, Vec<Spare>) = saved.iter().partition(of_zones);
         let zones = &self.zones;
         let newest = self.mapped.rebuild(&mapped, |superblock| zones.holds_superblock(superblock), cx);
-        newest.max(self.zones.rebuild(&zoned, &mut self.mapped, cx))
+        let newest = newest.max(self.zones.rebuild(&zoned, &mut self.mapped, cx));
+        self.mapped.recover_spared(self.zones.spared(&self.mapped));
+        newest
     }
 
     fn resume<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {

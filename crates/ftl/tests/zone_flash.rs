@@ -23,6 +23,9 @@ const RECORD: Nanos = Nanos(700_000);
 const CAPACITY_PAGES: u32 = 8 * 256;
 
 struct Drive {
+    config: Config,
+    /// What was saved when the drive was new. The journal has the rest.
+    saved: Vec<u8>,
     ftl: Ftl,
     store: Store,
     now: Nanos,
@@ -69,7 +72,7 @@ impl Drive {
             durable: true,
             faults: FaultPlan::default(),
         };
-        let mut ftl = Ftl::new(config).unwrap();
+        let mut ftl = Ftl::new(config.clone()).unwrap();
         let mut store = Store::new(8 * CAPACITY_PAGES);
         let support = ftl.zone_support(SET).unwrap();
         let layout = ZoneLayout {
@@ -81,7 +84,10 @@ impl Drive {
             zrwa: None,
         };
         let volume = ftl.create_zoned(SET, layout, &mut store).unwrap();
-        Drive { ftl, store, now: Nanos::ZERO, volume, next: 1, done: Vec::new() }
+        let mut saved = Vec::new();
+        ftl.save(&mut saved);
+        store.journal.clear();
+        Drive { config, saved, ftl, store, now: Nanos::ZERO, volume, next: 1, done: Vec::new() }
     }
 
     fn io(&mut self) -> Io {
@@ -188,6 +194,23 @@ impl Drive {
         assert!(self.ftl.set_faults(SET, plan));
     }
 
+    /// Power is lost and comes back.
+    fn cut(&mut self) {
+        self.ftl.power_cut(self.now, true, &mut self.store);
+        self.ftl.recover(self.now, &mut self.store);
+        self.rest();
+    }
+
+    /// The program ends and begins again with what the journal tells.
+    fn restart(&mut self) {
+        let mut restorer = Ftl::restore(self.config.clone(), &self.saved).unwrap();
+        for record in &self.store.journal {
+            restorer.apply(&record.borrowed()).unwrap();
+        }
+        self.ftl = restorer.finish(self.now, &mut self.store).unwrap();
+        self.rest();
+    }
+
     fn is_read_only(&self) -> bool {
         self.ftl.set_info(SET).unwrap().read_only
     }
@@ -271,9 +294,7 @@ fn a_finish_waits_for_no_zone_that_is_given_up_and_ends_with_the_power() {
     drive.write(1, 1);
     let (finish, answer) = drive.send(ZoneTarget::One(1), ZoneAction::Finish);
     assert_eq!(answer, Answer::Later);
-    drive.ftl.power_cut(drive.now, true, &mut drive.store);
-    drive.ftl.recover(drive.now, &mut drive.store);
-    drive.rest();
+    drive.cut();
     assert!(drive.done.iter().all(|done| done.io != finish), "a command that power took is not answered");
     assert_eq!((drive.state(1), drive.read(1, 2)[1]), (ZoneState::Full, 0));
     drive.audit();
@@ -360,5 +381,70 @@ fn appends_at_a_time_fill_a_zone_at_the_bandwidth_of_its_dies() {
         // All dies program all the time: as long as a block of one takes.
         assert_eq!(drive.now, Nanos(u64::from(UNITS_PER_BLOCK) * PROGRAM.0), "zones of {dies} dies");
         assert_eq!(drive.state(0), ZoneState::Full);
+    }
+}
+
+/// Blocks fail until one more would leave the set too little spare: of few superblocks, so that zones get good ones.
+fn use_up_spare(drive: &mut Drive) {
+    // What is written and what is collected, and one superblock more.
+    let needed = CAPACITY_PAGES + 3 * ZONE_PAGES;
+    for _ in 0..100 {
+        let usable = drive.ftl.superblocks(SET, 0..18).iter().map(|s| s.usable).sum::<u32>();
+        let blocks = (usable - needed) / BLOCK_PAGES;
+        assert!(!drive.is_read_only());
+        if blocks == 0 {
+            return;
+        }
+        drive.write(0, ZONE_PAGES);
+        drive.fail(0, blocks.min(DIES));
+        drive.one(0, ZoneAction::Reset);
+    }
+    panic!("there is still spare: {:?}", drive.ftl.set_info(SET));
+}
+
+#[test]
+fn a_failed_program_without_spare_blocks_costs_one_zone_and_the_others_go_on() {
+    let mut drive = Drive::new(0, 4, 2 * DIES);
+    drive.fail(1, 0);
+    let io = drive.write(1, DIES * UNIT_PAGES);
+    // There is spare: the pages go elsewhere, and nothing is told.
+    assert_eq!((drive.state(1), drive.read(1, 1)), (ZoneState::ImplicitlyOpened, vec![io.0]));
+    drive.one(1, ZoneAction::Reset);
+    use_up_spare(&mut drive);
+    assert!(drive.ftl.changed_zones(SET).is_empty());
+    for zone in 1..4 {
+        drive.fail(1, 0);
+        let io = drive.write(zone, DIES * UNIT_PAGES);
+        assert_eq!(drive.ftl.changed_zones(SET), [(drive.volume, zone)]);
+        assert_eq!(drive.state(zone), ZoneState::ReadOnly);
+        assert_eq!(drive.append(zone, 1).1, Answer::Failed(Fault::Zone(ZoneFault::ReadOnly)));
+        assert_eq!(drive.read(zone, DIES * UNIT_PAGES), vec![io.0; (DIES * UNIT_PAGES) as usize]);
+        assert!(!drive.is_read_only());
+        // The others can be filled, reset and filled again, also after a loss of power and in another process.
+        for again in [Drive::cut, Drive::restart] {
+            drive.write(0, ZONE_PAGES);
+            drive.one(0, ZoneAction::Reset);
+            again(&mut drive);
+            assert!(!drive.is_read_only());
+            assert_eq!(drive.state(zone), ZoneState::ReadOnly);
+            assert_eq!(drive.read(zone, DIES * UNIT_PAGES), vec![io.0; (DIES * UNIT_PAGES) as usize]);
+        }
+        drive.audit();
+    }
+    // The last one has no other to go on for. It is empty when the set ends.
+    drive.fail(1, 0);
+    drive.write(0, DIES * UNIT_PAGES);
+    assert_eq!(drive.state(0), ZoneState::ImplicitlyOpened);
+    drive.one(0, ZoneAction::Reset);
+    assert!(drive.is_read_only());
+    assert_eq!((drive.state(0), drive.ftl.changed_zones(SET)), (ZoneState::Offline, vec![(drive.volume, 0)]));
+    assert_eq!(drive.append(0, 1).1, Answer::Failed(Fault::Zone(ZoneFault::Offline)));
+    for again in [Drive::cut, Drive::restart] {
+        again(&mut drive);
+        let states: Vec<ZoneState> = (0..4).map(|zone| drive.state(zone)).collect();
+        assert!(drive.is_read_only(), "it does not come back by itself");
+        assert_eq!(states[0], ZoneState::Offline);
+        assert_eq!(states[1..], [ZoneState::ReadOnly; 3]);
+        drive.audit();
     }
 }

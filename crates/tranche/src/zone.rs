@@ -47,8 +47,8 @@ pub enum Zone {
     Flush(Flush),
     /// Wait until the drive changes zones by itself, and list them
     ///
-    /// A drive tells each host what has changed since the host connected: worn zones become read only, and some drives finish zones that stay open
-    /// for too long.
+    /// A drive tells each host what has changed since the host connected: worn zones become read only or go offline, and some drives finish zones
+    /// that stay open for too long.
     Changed(Changed),
     /// Give an empty zone a descriptor extension: bytes of yours that its report shows. The zone is closed then
     SetExtension(SetExtension),

@@ -187,8 +187,7 @@ impl AsyncEvents {
         }
     }
 
-    /// The zones of a namespace that the drive changed since the host read its Changed Zone List, apart from those that can only be read;
-    /// `None` if it changed none.
+    /// The zones of a namespace that the drive changed since the host read its Changed Zone List; `None` if it changed none.
     pub fn changed_zones(&self, nsid: u32) -> Option<&BTreeSet<u32>> {
         self.zones.get(&nsid)
     }

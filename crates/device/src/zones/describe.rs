@@ -30,14 +30,6 @@ fn aging(core: &Core, set: SetId) -> ZoneAging {
     }
 }
 
-/// Whether time changes zones of any set.
-pub(crate) fn age(sets: &[SetConfig]) -> bool {
-    let changes = |aging: &ZoneAging| {
-        [aging.finish_after, aging.excursion_after, aging.reset_after].iter().any(|after| after.0 > 0)
-    };
-    sets.iter().any(|set| matches!(set, SetConfig::Nand { zones, .. } if changes(&zones.aging)))
-}
-
 /// Whole seconds.
 fn seconds(time: Nanos) -> u32 {
     u32::try_from(time.0 / 1_000_000_000).unwrap_or(u32::MAX)

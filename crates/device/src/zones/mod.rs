@@ -5,4 +5,4 @@ pub(crate) mod changed;
 pub(crate) mod commands;
 mod describe;
 
-pub(crate) use describe::{EXTENSION_BYTES, age, are_supported, controller, layout_of_new, namespace};
+pub(crate) use describe::{EXTENSION_BYTES, are_supported, controller, layout_of_new, namespace};

@@ -45,8 +45,8 @@ impl Ftl {
         self.set(set)?.zone(volume, zone)
     }
 
-    /// The zones that a set changed by itself since this was asked last, as time passed: what it recommends of them, and those that it
-    /// finished.
+    /// The zones that a set changed by itself since this was asked last: what it recommends of them, those that it finished as time passed,
+    /// and those that are worn out.
     pub fn changed_zones(&mut self, set: SetId) -> Vec<(VolumeId, u32)> {
         self.sets.get_mut(usize::from(set.0)).map_or_else(Vec::new, NvmSet::changed_zones)
     }

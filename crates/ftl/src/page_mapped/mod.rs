@@ -111,6 +111,8 @@ pub(crate) struct PageMappedSet {
     read_only: bool,
     /// Superblocks that somebody else on the same flash wants.
     wanted: u32,
+    /// Pages of the capacity for which somebody else on the same flash needs no spare.
+    spared: u32,
     /// There was no room in the buffer for the last page of a zone.
     stray_waits: bool,
 }
@@ -163,6 +165,7 @@ impl PageMappedSet {
             },
             read_only: false,
             wanted: 0,
+            spared: 0,
             stray_waits: false,
             flash,
         }
@@ -224,9 +227,26 @@ impl PageMappedSet {
 
     /// Whether what the set holds can be kept: all logical pages must fit, with the superblocks that are
     /// written and one to collect into.
-    fn has_spare(&self) -> bool {
+    pub fn has_spare(&self) -> bool {
+        self.would_have_spare(self.spared)
+    }
+
+    /// The same if somebody else on the same flash needed no spare for so many pages.
+    pub fn would_have_spare(&self, spared: u32) -> bool {
         let reserve = (self.streams.count() as u64 + 1) * u64::from(self.flash.geo().pages_per_superblock());
-        self.flash.superblocks().usable_pages() >= u64::from(self.capacity) + reserve
+        let usable = self.flash.superblocks().usable_pages() + u64::from(spared);
+        usable >= u64::from(self.capacity) + reserve
+    }
+
+    /// Somebody else on the same flash needs no spare for so many pages.
+    pub fn set_spared(&mut self, pages: u32) {
+        self.spared = pages;
+    }
+
+    /// Recovery knows for how many pages somebody else needs no spare.
+    pub fn recover_spared(&mut self, pages: u32) {
+        self.spared = pages;
+        self.read_only = !self.has_spare();
     }
 
     /// Ends the set's life in time.

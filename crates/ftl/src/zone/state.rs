@@ -36,9 +36,9 @@ pub enum ZoneEvent {
     Reset,
     /// The host sets the descriptor extension of an empty zone.
     Extend,
-    /// It can be written no more: the drive lacks spare blocks.
+    /// It can be written no more: the drive lacks spare blocks. One that holds nothing has no use any more.
     WearOut,
-    /// The host takes a read-only zone out of use, or the drive lost it.
+    /// The host takes a read-only zone out of use.
     TakeOffline,
 }
 
@@ -114,6 +114,7 @@ impl ZoneState {
             (S::ReadOnly, E::TakeOffline) => S::Offline,
             (S::ReadOnly, E::WearOut) => S::ReadOnly,
             (S::ReadOnly, E::Write) => return Err(ZoneFault::ReadOnly),
+            (S::Empty, E::WearOut) => S::Offline,
             (S::ReadOnly | S::Offline, _) => return Err(ZoneFault::InvalidTransition),
 
             (S::Empty | S::Closed, E::Write) => S::ImplicitlyOpened,
@@ -150,7 +151,7 @@ mod tests {
         let to = |state| -> Result<ZoneState, ZoneFault> { Ok(state) };
         #[rustfmt::skip]
         let table = [
-            (Empty, [to(ImplicitlyOpened), to(Full), to(ExplicitlyOpened), bad, to(Empty), to(Closed), to(ReadOnly), bad]),
+            (Empty, [to(ImplicitlyOpened), to(Full), to(ExplicitlyOpened), bad, to(Empty), to(Closed), to(Offline), bad]),
             (ImplicitlyOpened, [to(ImplicitlyOpened), to(Full), to(ExplicitlyOpened), to(Closed), to(Empty), bad, to(ReadOnly), bad]),
             (ExplicitlyOpened, [to(ExplicitlyOpened), to(Full), to(ExplicitlyOpened), to(Closed), to(Empty), bad, to(ReadOnly), bad]),
             (Closed, [to(ImplicitlyOpened), to(Full), to(ExplicitlyOpened), to(Closed), to(Empty), bad, to(ReadOnly), bad]),

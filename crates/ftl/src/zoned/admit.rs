@@ -212,7 +212,7 @@ impl Zones {
                 return true;
             }
             cx.done.push(CompletedIo { io: waiting.write.io, at: now, result: Err(fault) });
-            if fault != Fault::ReadOnly {
+            if ![Fault::ReadOnly, Fault::Zone(ZoneFault::ReadOnly)].contains(&fault) {
                 // Those behind do not begin at the write pointer any more.
                 fault = Fault::Zone(ZoneFault::InvalidWrite);
             }

@@ -126,7 +126,7 @@ impl Zones {
         }
     }
 
-    /// The zones that time changed since this was asked last.
+    /// The zones that time or wear changed since this was asked last.
     pub fn changed(&mut self) -> Vec<(VolumeId, u32)> {
         std::mem::take(&mut self.changed)
     }

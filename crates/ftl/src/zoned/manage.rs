@@ -66,6 +66,9 @@ impl Zones {
         for (id, state) in chosen {
             self.change(now, io, id, state, action, mapped, cx);
         }
+        if action == ZoneAction::TakeOffline {
+            self.tell_spared(mapped);
+        }
         self.await_age(mapped, cx);
         let mut later = self.erasing.iter().any(|erasing| erasing.io == Some(io));
         if finishes {

@@ -24,6 +24,7 @@ mod read;
 mod record;
 mod recover;
 mod striping;
+mod wear;
 mod zone;
 
 use crate::answer::{SuperblockInfo, SuperblockUse};
@@ -137,7 +138,7 @@ pub(crate) struct Zones {
     ages: bool,
     /// When zones are looked at for their age; never if [`Nanos::MAX`].
     look_at: Nanos,
-    /// Zones that the set changed by itself.
+    /// Zones that the set changed by itself, as time passed or as they wore out.
     changed: Vec<(VolumeId, u32)>,
 }
 
@@ -221,6 +222,7 @@ impl Zones {
             self.empty(now, None, id, mapped, cx);
         }
         self.drop_table(volume);
+        self.tell_spared(mapped);
     }
 
     /// Forgets the zones of a volume.

@@ -1,7 +1,7 @@
 //! From the windows to flash: units that are sent, what becomes of them, and the pages that have to go elsewhere.
 
 use super::striping::Plot;
-use super::zone::{Sent, ZoneId};
+use super::zone::{Sent, Zone, ZoneId};
 use super::{NO_OP, ORPHAN, ZoneOp, Zones, logical};
 use crate::answer::{Answer, CompletedIo};
 use crate::config::PAGE;
@@ -22,11 +22,15 @@ enum Attempt {
 }
 
 impl Zones {
-    /// Whether a window has a unit to send: a full one, or the last of a zone that takes no more.
+    /// Whether a window has a unit to send: a full one, or the last of a zone that takes no more. A zone that can only be read gets no blocks.
     pub(super) fn has_unit(&self, index: u16) -> bool {
         let window = &self.windows[usize::from(index)];
         let unsent = window.unsent(self.striping.unit_pages);
-        let ends = |id| self.zone(id).state == ZoneState::Full && self.zone(id).waiting == 0;
+        let ends = |id| {
+            let Zone { state, waiting, plot, .. } = self.zone(id);
+            let ends = *state == ZoneState::Full || (*state == ZoneState::ReadOnly && plot.is_some());
+            ends && *waiting == 0
+        };
         unsent >= self.striping.unit_pages || (unsent > 0 && window.zone.is_some_and(ends))
     }
 
@@ -216,6 +220,9 @@ impl Zones {
                 let pages = window.pages.iter().skip(first).take(self.striping.unit_pages as usize);
                 pages.for_each(|page| cx.storage.release(page.slot));
             }
+            if let Some(id) = window.zone {
+                self.save_spare(now, id, mapped, cx);
+            }
         } else {
             window.sent[at] = Sent::Landed;
             if let Some(id) = window.zone
@@ -278,7 +285,7 @@ impl Zones {
             && !self.zone(id).state.is_active()
             && self.zone(id).waiting == 0
         {
-            if self.zone(id).state == ZoneState::Full {
+            if matches!(self.zone(id).state, ZoneState::Full | ZoneState::ReadOnly) {
                 self.record(id, cx);
             }
             self.free_window(index);

@@ -9,7 +9,7 @@ use crate::flash::Offer;
 use crate::page_mapped::{PageMappedSet, has_contents};
 use crate::storage::{Record, Storage};
 use crate::volume::Volumes;
-use crate::zone::{ZoneEvent, ZoneLayout, ZoneState};
+use crate::zone::{ZoneLayout, ZoneState};
 use media::{LogicalPage, Medium, Nanos, Slot, Spare};
 use std::collections::BTreeMap;
 
@@ -388,21 +388,5 @@ impl Zones {
             }
         }
         self.pump(now, mapped, cx);
-    }
-
-    /// The set can only be read from now on: so can its zones.
-    pub fn wear_out<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
-        for id in self.ids().collect::<Vec<_>>() {
-            let Ok(state) = self.zone(id).state.after(ZoneEvent::WearOut) else { continue };
-            if state == self.zone(id).state {
-                continue;
-            }
-            self.fail_waiting(now, id, crate::answer::Fault::ReadOnly, cx);
-            self.end_area(id, cx);
-            if let Some(table) = self.table_mut(id.volume) {
-                table.set_state(id.zone, state);
-            }
-            self.record(id, cx);
-        }
     }
 }

@@ -126,7 +126,7 @@ impl Run {
         self.worn_out |= worn_out;
         for &zone in &due.finished {
             assert!(
-                worn_out || self.info(zone).state == ZoneState::Full,
+                worn_out || matches!(self.info(zone).state, ZoneState::Full | ZoneState::ReadOnly),
                 "seed {}: zone {zone} should be full: {:?}",
                 self.seed,
                 self.info(zone)
@@ -138,7 +138,14 @@ impl Run {
         changed.sort_unstable();
         changed.dedup();
         let changed: Vec<usize> = changed.iter().map(|&(_, zone)| zone as usize).collect();
-        assert!(worn_out || changed == due.changed, "seed {}: {changed:?}, not {:?}", self.seed, due.changed);
+        let is_worn =
+            |zone: &usize| matches!(self.info(*zone).state, ZoneState::ReadOnly | ZoneState::Offline);
+        let (worn, changed): (Vec<usize>, Vec<usize>) = changed.into_iter().partition(is_worn);
+        let aged: Vec<usize> = due.changed.iter().copied().filter(|zone| !is_worn(zone)).collect();
+        assert!(worn_out || changed == aged, "seed {}: {changed:?}, not {aged:?}", self.seed);
+        for zone in worn {
+            self.worn(zone);
+        }
     }
 
     /// A command may have made zones active, full, or neither. Their ages begin then, and never else.
@@ -166,6 +173,27 @@ impl Run {
         }
     }
 
+    /// A zone can only be read from now on, because a program failed: writes that waited for it fail.
+    fn worn(&mut self, zone: usize) {
+        self.worn_zones += 1;
+        if self.info(zone).state == ZoneState::Offline {
+            // The host has taken it offline meanwhile.
+            return;
+        }
+        let written = (self.info(zone).written / u64::from(super::SECTOR)) as usize;
+        let model = &mut self.zones[zone];
+        model.ended += 1;
+        model.sectors.truncate(written);
+        assert!(
+            model.area.is_some() || written >= model.acknowledged,
+            "seed {}: {written}, {model:?}",
+            self.seed
+        );
+        if let Some(area) = &mut model.area {
+            area.pointer = (written / 8) as u32;
+        }
+    }
+
     /// Power is back, or the program: all ages begin anew. That the set finished a zone is told of as long as it is full.
     pub(super) fn begin_ages(&mut self, before: &[ZoneInfo]) {
         for (zone, before) in before.iter().enumerate() {
@@ -174,7 +202,9 @@ impl Run {
             self.ages[zone] =
                 Age { kind: kind(info.state), since: self.now, finished_by_set, ..Age::default() };
         }
-        self.ftl.changed_zones(super::SET);
+        // Zones may wear out at once, if programs take no time.
+        self.worn_by_cut =
+            self.ftl.changed_zones(super::SET).into_iter().map(|(_, zone)| zone as usize).collect();
     }
 
     /// Nobody asks for anything for some time.
