@@ -276,7 +276,7 @@ fn what_zones_may_not() {
     // Writes.
     assert!(write(&mut b, nsid, 0, 8).is_success());
     assert!(send(&mut b, nsid, ZoneSendAction::FINISH, 1).is_success());
-    let data = vec![0; 256 * 4096];
+    let data = vec![0; 257 * 4096];
     let rows: Vec<(&str, Command, Status)> = vec![
         (
             "not at the write pointer",
@@ -305,6 +305,11 @@ fn what_zones_may_not() {
             "append beyond the namespace",
             Command::zone_append(nsid, ZONES * SIZE, 1),
             Status::LBA_OUT_OF_RANGE,
+        ),
+        (
+            "append of more than a command may transfer",
+            Command::zone_append(nsid, 3 * SIZE, 257),
+            Status::INVALID_FIELD,
         ),
         (
             "comparison fused with a write",
@@ -359,12 +364,28 @@ fn what_zones_may_not() {
         let got = b.io(c, &data[..if extension { 64 } else { 0 }]).0;
         table.check(what, false, &c.into(), got, expected);
     }
+    let c = at(ZoneSendAction::SET_DESCRIPTOR_EXTENSION, 3 * SIZE);
+    for len in [0, 4, 60] {
+        let got = b.io(c, &data[..len]).0;
+        table.check(
+            "an extension of less than 64 bytes",
+            false,
+            &c.into(),
+            got,
+            Status::DATA_SGL_LENGTH_INVALID,
+        );
+    }
     let c = ZoneManagementSend::new(nsid, ZoneSendAction(0x20), 0);
     let got = b.io(c, &[]).0;
     table.check("an action that there is not", false, &c.into(), got, Status::INVALID_FIELD);
     for (what, c, expected) in [
         ("beyond the namespace", receive(nsid, ZONES, 1024), Status::LBA_OUT_OF_RANGE),
         ("more than a command may transfer", receive(nsid, 0, 1 << 20), Status::INVALID_FIELD),
+        (
+            "an action that there is not",
+            ZoneManagementReceive { action: ZoneReceiveAction(2), ..receive(nsid, 0, 16) },
+            Status::INVALID_FIELD,
+        ),
         (
             "a filter that there is not",
             ZoneManagementReceive { filter: ZoneReportFilter(9), ..receive(nsid, 0, 16) },
@@ -374,7 +395,93 @@ fn what_zones_may_not() {
         let got = b.io(c, &[]).0;
         table.check(what, false, &c.into(), got, expected);
     }
+    too_many_zones(&mut table);
+    worn_zones(&mut table);
     table.finish();
+}
+
+/// More active and open zones than a namespace may have: two, and one.
+fn too_many_zones(table: &mut Table) {
+    let mut b = bench();
+    let mut new = new_namespace();
+    new.set_zoned(&ZonedCreate { rar: U32::new(2), ror: U32::new(1), ..ZonedCreate::default() });
+    let nsid = create(&mut b, &new);
+    let at = |action, zone| -> Command { ZoneManagementSend::new(nsid, action, zone * SIZE).into() };
+    let data = [0; 4096];
+    let mut refused = |b: &mut Bench, what: &str, zone: u64, status: Status| {
+        let zeroes: Command = IoCommand::WriteZeroes(Blocks::new(nsid, zone * SIZE, 1)).into();
+        let write: Command = IoCommand::Write(Blocks::new(nsid, zone * SIZE, 1)).into();
+        let rows = [
+            (write, &data[..]),
+            (zeroes, &[]),
+            (Command::zone_append(nsid, zone * SIZE, 1), &data),
+            (at(ZoneSendAction::OPEN, zone), &[]),
+        ];
+        for (command, data) in rows {
+            let got = b.io(command, data).0;
+            table.check(what, false, &command, got, status);
+        }
+    };
+    // A zone that the host opened is not closed for another one.
+    assert!(send(&mut b, nsid, ZoneSendAction::OPEN, 0).is_success());
+    refused(&mut b, "one more open zone", 1, Status::TOO_MANY_OPEN_ZONES);
+    assert!(send(&mut b, nsid, ZoneSendAction::CLOSE, 0).is_success());
+    assert!(write(&mut b, nsid, SIZE, 1).is_success());
+    refused(&mut b, "one more active zone", 2, Status::TOO_MANY_ACTIVE_ZONES);
+    let extend = at(ZoneSendAction::SET_DESCRIPTOR_EXTENSION, 2);
+    let got = b.io(extend, &data[..64]).0;
+    table.check("one more active zone", false, &extend, got, Status::TOO_MANY_ACTIVE_ZONES);
+    assert!(send(&mut b, nsid, ZoneSendAction::OPEN, 1).is_success());
+    let all =
+        ZoneManagementSend { select_all: true, ..ZoneManagementSend::new(nsid, ZoneSendAction::OPEN, 0) };
+    let got = b.io(all, &[]).0;
+    table.check(
+        "all closed zones are opened, and they are too many",
+        false,
+        &all.into(),
+        got,
+        Status::TOO_MANY_OPEN_ZONES,
+    );
+}
+
+/// Zones that a worn set has made Read Only or taken offline.
+fn worn_zones(table: &mut Table) {
+    let mut b = bench();
+    let nsid = create(&mut b, &two_zones());
+    assert!(write(&mut b, nsid, 0, 8).is_success());
+    wear_out(&mut b, nsid);
+    let data = [0; 4096];
+    for (zone, at, zone_state, name, status) in [
+        (0, 8, ZoneState::READ_ONLY, "read-only zone", Status::ZONE_IS_READ_ONLY),
+        (1, 0, ZoneState::OFFLINE, "offline zone", Status::ZONE_IS_OFFLINE),
+    ] {
+        assert_eq!(state(&mut b, nsid, zone as usize), zone_state);
+        let (start, blocks) = (zone * SIZE, Blocks::new(nsid, zone * SIZE + at, 1));
+        let mut rows: Vec<(Command, &[u8], Status)> = vec![
+            (IoCommand::Write(blocks).into(), &data, status),
+            (IoCommand::WriteZeroes(blocks).into(), &[], status),
+            (Command::zone_append(nsid, start, 1), &data, status),
+        ];
+        if zone_state == ZoneState::OFFLINE {
+            rows.push((IoCommand::Read(blocks).into(), &[], status));
+            rows.push((IoCommand::Verify(blocks).into(), &[], status));
+            rows.push((IoCommand::Compare(blocks).into(), &data, status));
+        }
+        for (action, data) in [
+            (ZoneSendAction::OPEN, &[][..]),
+            (ZoneSendAction::CLOSE, &[]),
+            (ZoneSendAction::FINISH, &[]),
+            (ZoneSendAction::RESET, &[]),
+            (ZoneSendAction::SET_DESCRIPTOR_EXTENSION, &data[..64]),
+        ] {
+            let command = ZoneManagementSend::new(nsid, action, start).into();
+            rows.push((command, data, Status::INVALID_ZONE_STATE_TRANSITION));
+        }
+        for (command, data, status) in rows {
+            let got = b.io(command, data).0;
+            table.check(name, false, &command, got, status);
+        }
+    }
 }
 
 #[test]

@@ -110,7 +110,7 @@ impl ZoneState {
         use ZoneState as S;
         Ok(match (self, event) {
             (S::Offline, E::TakeOffline) => S::Offline,
-            (S::Offline, E::Write | E::Fill) => return Err(ZoneFault::Offline),
+            (S::Offline, E::Write) => return Err(ZoneFault::Offline),
             (S::ReadOnly, E::TakeOffline) => S::Offline,
             (S::ReadOnly, E::WearOut) => S::ReadOnly,
             (S::ReadOnly, E::Write) => return Err(ZoneFault::ReadOnly),
@@ -157,7 +157,7 @@ mod tests {
             (Closed, [to(ImplicitlyOpened), to(Full), to(ExplicitlyOpened), to(Closed), to(Empty), bad, to(ReadOnly), bad]),
             (Full, [Err(F::Full), to(Full), bad, bad, to(Empty), bad, to(ReadOnly), bad]),
             (ReadOnly, [Err(F::ReadOnly), bad, bad, bad, bad, bad, to(ReadOnly), to(Offline)]),
-            (Offline, [Err(F::Offline), Err(F::Offline), bad, bad, bad, bad, bad, to(Offline)]),
+            (Offline, [Err(F::Offline), bad, bad, bad, bad, bad, bad, to(Offline)]),
         ];
         assert_eq!(table.map(|(state, _)| state), ZoneState::ALL);
         for (state, row) in table {

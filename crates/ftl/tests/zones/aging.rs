@@ -202,9 +202,7 @@ impl Run {
             self.ages[zone] =
                 Age { kind: kind(info.state), since: self.now, finished_by_set, ..Age::default() };
         }
-        // Zones may wear out at once, if programs take no time.
-        self.worn_by_cut =
-            self.ftl.changed_zones(super::SET).into_iter().map(|(_, zone)| zone as usize).collect();
+        self.ftl.changed_zones(super::SET);
     }
 
     /// Nobody asks for anything for some time.

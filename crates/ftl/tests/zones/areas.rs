@@ -115,7 +115,7 @@ impl Run {
 
     /// What was acknowledged is in the area if the capacitors did their work. Else there is the begin of what the write pointer had passed.
     pub(super) fn check_area_after_cut(&mut self, zone: usize, before: &ZoneInfo, kept: bool, found: &[u32]) {
-        let (info, seed) = (self.info(zone), self.seed);
+        let (info, seed, may_be_worn) = (self.info(zone), self.seed, self.may_be_worn(zone));
         let page = u64::from(PAGE);
         let model = &mut self.zones[zone];
         let area = model.area.as_mut().unwrap();
@@ -143,7 +143,7 @@ impl Run {
         };
         let worn_out = self.ftl.set_info(SET).unwrap().read_only;
         self.worn_out |= worn_out;
-        let worn = worn_out || self.worn_by_cut.contains(&zone);
+        let worn = worn_out || may_be_worn;
         let expected = if worn { expected.after(ZoneEvent::WearOut).unwrap_or(expected) } else { expected };
         assert_eq!(info.state, expected, "seed {seed}: zone {zone} was {before:?}, is {info:?}");
         // One that was filled and lost its end has none any more.
