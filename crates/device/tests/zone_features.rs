@@ -3,20 +3,23 @@
 mod common;
 
 use common::load::{OutstandingLoad, limit, run};
-use common::reservations::{acquire, connect_hosts, join};
+use common::reservations::{acquire, connect_hosts, join, release};
 use common::zones::*;
 use common::{Bench, Memory, bytes, pattern};
 use device::Drive;
 use device::protection::{Guard, Protection, Tags};
-use nvme::admin::{FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, SecureErase};
+use nvme::admin::{
+    FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
+    NamespaceManagementSelect, SecureErase,
+};
 use nvme::copy::{Copy, CopySource};
 use nvme::feature::{FeatureId, HostBehaviorSupport};
-use nvme::identify::{ControllerList, NamespaceCreate, Nmic};
+use nvme::identify::{Cns, ControllerList, IdentifyNamespace, IndependentNamespace, NamespaceCreate, Nmic};
 use nvme::io::{Blocks, PrInfo, appended_lba};
 use nvme::quota::QuotaKind;
-use nvme::reservation::{AcquireAction, ReservationType};
+use nvme::reservation::{AcquireAction, ReleaseAction, ReservationType};
 use nvme::zone::{ZoneManagementSend, ZoneSendAction, ZoneState};
-use nvme::{Command, IoCommand, Status};
+use nvme::{Command, Csi, IoCommand, IoOpcode, Status, U16};
 
 /// Blocks of 4096 bytes with eight of metadata.
 const WITH_METADATA: u8 = 3;
@@ -154,6 +157,52 @@ fn a_copy_goes_to_the_write_pointer() {
     assert_eq!(report(&mut b, nsid)[3].1, Some(3 * SIZE + 6));
 }
 
+/// A Copy takes blocks from a zone to a conventional namespace, and back to the write pointer of another zone.
+#[test]
+fn a_copy_goes_between_zones_and_conventional_namespaces() {
+    let mut b = bench();
+    let conventional = b.create_attached(1, 1024);
+    let nsid = create(&mut b, &new_namespace());
+    let behavior = HostBehaviorSupport { cdfe: U16::new(0xC), ..HostBehaviorSupport::default() };
+    b.admin_ok(Command::set_features(FeatureId::HOST_BEHAVIOR_SUPPORT, 0, 0), &bytes(&behavior));
+    let data = pattern(6, 8 * 4096);
+    assert_eq!(append(&mut b, nsid, 1, 8, &data), Ok(SIZE));
+    let copy = |b: &mut Bench, (to, sdlba): (u32, u64), (from, slba): (u32, u64), nlb: u32| {
+        let source = CopySource { snsid: Some(from), slba, nlb, ..CopySource::default() };
+        let mut list = Vec::new();
+        source.write(2, |bytes| list.extend_from_slice(bytes));
+        let command = Copy { nsid: to, sdlba, nr: 1, desfmt: 2, ..Copy::default() };
+        b.on(b.controller, 1, &command.into(), &list).0.status()
+    };
+    assert_eq!(copy(&mut b, (conventional, 100), (nsid, SIZE + 2), 5), Status::SUCCESS);
+    assert_eq!(b.read(conventional, 100, 5), data[2 * 4096..7 * 4096]);
+    assert_eq!(copy(&mut b, (nsid, 3 * SIZE), (conventional, 101), 4), Status::SUCCESS);
+    assert_eq!(b.read(nsid, 3 * SIZE, 4), data[3 * 4096..7 * 4096]);
+    assert_eq!(report(&mut b, nsid)[3], (ZoneState::IMPLICITLY_OPENED, Some(3 * SIZE + 4)));
+    let status = copy(&mut b, (nsid, 3 * SIZE), (conventional, 101), 4);
+    assert!(status.is(Status::ZONE_INVALID_WRITE), "{status}");
+}
+
+/// The Identify data that all command sets have.
+#[test]
+fn zoned_namespaces_have_independent_identify_data() {
+    let mut b = bench();
+    let shared = NamespaceCreate { nmic: Nmic::new().with_shrns(true), ..new_namespace() };
+    for (new, is_shared) in [(new_namespace(), false), (shared, true)] {
+        let nsid = create(&mut b, &new);
+        let independent: IndependentNamespace = b.ask(identify(Cns::INDEPENDENT_NAMESPACE, nsid, Csi::NVM));
+        let ns: IdentifyNamespace = b.ask(identify(Cns::NAMESPACE, nsid, Csi::NVM));
+        assert_eq!((independent.nmic.shrns(), independent.nstat & 1), (is_shared, 1));
+        assert_eq!((independent.nvmsetid, independent.endgid), (ns.nvmsetid, ns.endgid));
+        assert_eq!((independent.rescap, independent.anagrpid), (ns.rescap, ns.anagrpid));
+        b.admin_ok(delete(nsid), &[]);
+    }
+}
+
+fn delete(nsid: u32) -> NamespaceManagement {
+    NamespaceManagement { nsid, sel: NamespaceManagementSelect::DELETE, csi: Csi::NVM }
+}
+
 #[test]
 fn appends_keep_to_a_quota() {
     let mut b = bench();
@@ -199,6 +248,47 @@ fn a_reservation_keeps_others_from_changing_zones() {
     assert!(append(&mut b, holder).is_success());
     assert!(manage(&mut b, holder, ZoneSendAction::FINISH).is_success());
     assert!(manage(&mut b, holder, ZoneSendAction::RESET).is_success());
+}
+
+/// With Exclusive Access others may not even read, or ask for reports.
+#[test]
+fn a_reservation_of_exclusive_access_keeps_others_out() {
+    let mut b = bench();
+    let shared = NamespaceCreate { nmic: Nmic::new().with_shrns(true), ..new_namespace() };
+    let (nsid, _) = b.admin_ok(create_command(), &bytes(&shared));
+    assert_eq!(nsid, 1, "the namespace of the helpers");
+    let hosts = connect_hosts(&mut b, 3);
+    let list = ControllerList::new(hosts.iter().map(|id| id.0));
+    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
+    let [holder, registrant, other] = hosts[..] else { panic!("{hosts:?}") };
+    join(&mut b, holder, 77);
+    join(&mut b, registrant, 78);
+    let data = pattern(8, 4096);
+    let commands: Vec<(Command, &[u8])> = vec![
+        (Command::zone_append(nsid, 0, 1), &data),
+        (Command::read(nsid, 0, 1), &[]),
+        (IoCommand::Compare(Blocks::new(nsid, 0, 1)).into(), &data),
+        (receive(nsid, 0, 16 + 16 * ZONES).into(), &[]),
+        (ZoneManagementSend::new(nsid, ZoneSendAction::CLOSE, 0).into(), &[]),
+        (ZoneManagementSend::new(nsid, ZoneSendAction::FINISH, 0).into(), &[]),
+        (ZoneManagementSend::new(nsid, ZoneSendAction::RESET, 0).into(), &[]),
+    ];
+    for (kind, registrants_may) in [
+        (ReservationType::EXCLUSIVE_ACCESS, false),
+        (ReservationType::EXCLUSIVE_ACCESS_REGISTRANTS_ONLY, true),
+    ] {
+        let held = acquire(&mut b, holder, AcquireAction::ACQUIRE, kind, 77, 0);
+        assert!(held.is_success(), "{held}");
+        for (id, may) in [(holder, true), (other, false), (registrant, registrants_may)] {
+            for (command, data) in &commands {
+                let status = b.on(id, 1, command, data).0.status();
+                let expected = if may { Status::SUCCESS } else { Status::RESERVATION_CONFLICT };
+                assert!(status.is(expected), "{kind:?}, {:?}: {status}", IoOpcode(command.opc));
+            }
+        }
+        let released = release(&mut b, holder, ReleaseAction::RELEASE, kind, 77);
+        assert!(released.is_success(), "{released}");
+    }
 }
 
 #[test]
