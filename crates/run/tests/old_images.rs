@@ -7,12 +7,20 @@
 //! No Flush had asked for any of this. So all of it counts as long as the host runs that wrote it, and none of it on a host
 //! that was booted since. The tests play both hosts: they write the mark of this boot into the copied journals, or leave
 //! that of a host that is long gone.
+//!
+//! `data/image-2026-11-27-zones` has namespace 1 with four zones of 24 blocks, 32 blocks apart. Zone 0 has five blocks and was finished. Zone
+//! 1 has a descriptor extension and seven blocks. Zone 2 has a Zone Random Write Area: blocks 0 to 2 were written, two of them committed,
+//! and then block 5. Zone 3 is empty. Then the drive was stopped.
 
 mod common;
 
 use nvme::identify::{Cns, NamespaceList};
+use nvme::io::Blocks;
 use nvme::zerocopy::FromBytes;
-use nvme::{Command, Status};
+use nvme::zone::{
+    ZoneManagementReceive, ZoneReceiveAction, ZoneReport, ZoneReportFilter, ZoneSendAction, ZoneState,
+};
+use nvme::{Command, IoCommand, Status};
 use run::examine::{Examination, LastShutdown, PageCondition};
 use run::{BlockingQueue, Buffer, HostIdentity, NoEvents, Options};
 use std::path::Path;
@@ -38,9 +46,13 @@ fn crc(bytes: &[u8]) -> u64 {
     crc_fast::checksum(crc_fast::CrcAlgorithm::Crc64Nvme, bytes)
 }
 
-/// A copy of the image.
+/// A copy of the image without zones.
 fn copy(to: &Path) {
-    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data/image-2026-11-21");
+    copy_of("image-2026-11-21", to);
+}
+
+fn copy_of(image: &str, to: &Path) {
+    let from = Path::new(env!("CARGO_MANIFEST_DIR")).join("tests/data").join(image);
     for entry in std::fs::read_dir(from).unwrap() {
         let entry = entry.unwrap();
         std::fs::copy(entry.path(), to.join(entry.file_name())).unwrap();
@@ -150,4 +162,60 @@ fn an_image_of_november_2026_is_looked_at() {
         let wanted: Vec<u64> = (0..16).filter(|lba| stamped && ![4, 5].contains(lba)).collect();
         assert_eq!(there, wanted);
     }
+}
+
+/// State, write pointer and area of each zone, and its extension without the zeros at its end.
+fn zones(queue: &BlockingQueue) -> Vec<(ZoneState, Option<u64>, bool, Vec<u8>)> {
+    let (action, filter) = (ZoneReceiveAction::EXTENDED_REPORT, ZoneReportFilter::ALL);
+    let report = ZoneManagementReceive { nsid: 1, slba: 0, dwords: 1024, action, filter, partial: false };
+    let (completion, data) = queue.execute(&report.into(), Buffer::zeroed(4096)).unwrap();
+    assert_eq!(completion.status(), Status::SUCCESS);
+    let report = ZoneReport::parse(data.as_slice(), 64).unwrap();
+    let zones = report.zones().map(|(zone, extension)| {
+        let len = extension.iter().rposition(|byte| *byte != 0).map_or(0, |last| last + 1);
+        (zone.state(), zone.write_pointer(), zone.za.zrwav(), extension[..len].to_vec())
+    });
+    zones.collect()
+}
+
+#[test]
+fn zones_of_an_image_of_november_2026_are_as_they_were() {
+    let temp = tempfile::tempdir().unwrap();
+    copy_of("image-2026-11-27-zones", temp.path());
+    let extension = b"an extension of a zone..........................................".to_vec();
+    // The second time it is what this version wrote.
+    for round in 0..2 {
+        let (running, controller, list) = open(temp.path());
+        assert_eq!(list, [1]);
+        let queue = controller.blocking_queue(32).unwrap();
+        let expected = [
+            (ZoneState::FULL, None, false, vec![]),
+            (ZoneState::CLOSED, Some(39), false, extension.clone()),
+            (ZoneState::CLOSED, Some(66), true, vec![]),
+            (ZoneState::EMPTY, Some(96), false, vec![]),
+        ];
+        assert_eq!(zones(&queue), expected, "round {round}");
+        let written = |lba: u64| matches!(lba, 0..5 | 32..39 | 64..67 | 69);
+        for lba in (0..4).flat_map(|zone| zone * 32..zone * 32 + 24) {
+            let expected = if written(lba) { block(1, lba, 1, 4096) } else { vec![0; 4096] };
+            assert!(read(&queue, 1, lba, 4096) == expected, "block {lba}, round {round}");
+        }
+        drop((queue, controller));
+        running.stop();
+    }
+    // They go on as zones do.
+    let (running, controller, _) = open(temp.path());
+    let queue = controller.blocking_queue(32).unwrap();
+    let write = |lba: u64| {
+        let data = Buffer::from(block(1, lba, 2, 4096));
+        let write = IoCommand::Write(Blocks::new(1, lba, 1)).into();
+        queue.execute(&write, data).unwrap().0.status()
+    };
+    assert_eq!([39, 64 + 4, 96].map(write), [Status::SUCCESS; 3]);
+    assert!(write(5).is(Status::ZONE_IS_FULL));
+    let reset = nvme::zone::ZoneManagementSend::new(1, ZoneSendAction::RESET, 0).into();
+    assert_eq!(queue.execute(&reset, Buffer::zeroed(0)).unwrap().0.status(), Status::SUCCESS);
+    assert_eq!(write(0), Status::SUCCESS);
+    drop((queue, controller));
+    running.stop();
 }
