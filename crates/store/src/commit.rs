@@ -100,6 +100,7 @@ impl State {
     pub(crate) fn begin_epoch<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         self.pending.clear();
         let (records, fills) = (self.recorded, self.ended_fills());
+        self.tree.apply(&self.totals.record())?;
         self.log.begin_epoch(device, self.tree.snapshot())?;
         self.space.settle(fills);
         self.counters.epochs += 1;

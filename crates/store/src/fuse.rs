@@ -16,8 +16,10 @@ use fuser::{
 
 use crate::device::ZoneDevice;
 use crate::error::Error;
+use crate::keys::KeyRange;
 use crate::lifetime::Lifetime;
 use crate::names::{Change, Replace};
+use crate::placement::Placement;
 use crate::record::{Attributes, Ino, NewKind};
 use crate::store::{FileKind, Stat, Store};
 
@@ -484,7 +486,13 @@ impl<D: ZoneDevice + Send + Sync + 'static> Filesystem for FileSystem<D> {
         if !is_kept(name) {
             return reply.error(Errno::EOPNOTSUPP);
         }
-        if key == Lifetime::XATTR && Lifetime::parse(value).is_none() {
+        let is_known = match key {
+            Lifetime::XATTR => Lifetime::parse(value).is_some(),
+            KeyRange::XATTR => KeyRange::parse(value).is_some(),
+            Placement::XATTR => Placement::parse(value).is_some(),
+            _ => true,
+        };
+        if !is_known {
             return reply.error(Errno::EINVAL);
         }
         let there = self.store.xattr(ino, key).is_ok();
@@ -509,7 +517,11 @@ impl<D: ZoneDevice + Send + Sync + 'static> Filesystem for FileSystem<D> {
     fn listxattr(&self, _: &Request, ino: INodeNo, size: u32, reply: ReplyXattr) {
         match self.store.xattrs(Ino(ino.0)) {
             Ok(names) => {
-                let mut list = names.join(&0);
+                let mut list = names
+                    .into_iter()
+                    .filter(|name| is_kept(OsStr::from_bytes(name)))
+                    .collect::<Vec<_>>()
+                    .join(&0);
                 list.extend((!list.is_empty()).then_some(0));
                 answer_xattr(&list, size, reply);
             }

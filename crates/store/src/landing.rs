@@ -7,7 +7,7 @@ use std::collections::VecDeque;
 
 use crate::device::{DeviceError, Run, ZoneDevice};
 use crate::error::Error;
-use crate::lifetime::Lifetime;
+use crate::placement::Newcomer;
 use crate::record::{Ino, Record};
 use crate::state::{State, UnderWay};
 
@@ -45,7 +45,8 @@ impl State {
             while self.under_way.len() >= self.limits.under_way {
                 self.land_next(device)?;
             }
-            let zone = self.place(device, self.lifetime(ino), false)?;
+            let newcomer = self.newcomer(ino, first, first + (data.len() / block) as u64);
+            let zone = self.place(device, &newcomer, false)?;
             let piece = &data[..self.room(zone).saturating_mul(block).min(data.len())];
             let blocks = (piece.len() / block) as u64;
             let contents = self.contents(ino)?;
@@ -144,7 +145,8 @@ impl State {
         let bytes = data.append.take_back();
         let (mut first, mut rest) = (data.first, bytes.as_slice());
         while !rest.is_empty() && self.tree.get(data.ino).is_some() {
-            let runs = self.put(device, self.lifetime(data.ino), rest, false)?;
+            let newcomer = self.newcomer(data.ino, first, data.first + data.blocks);
+            let runs = self.put(device, &newcomer, rest, false)?;
             self.place_runs(data, first, &runs)?;
             let blocks: u64 = runs.iter().map(|run| run.blocks).sum();
             first += blocks;
@@ -159,14 +161,14 @@ impl State {
     pub(crate) fn put<D: ZoneDevice>(
         &mut self,
         device: &D,
-        class: Lifetime,
+        newcomer: &Newcomer,
         data: &[u8],
         collecting: bool,
     ) -> Result<Vec<Run>, Error> {
         let block = device.shape().block;
         let mut tries = 0;
         loop {
-            let zone = self.place(device, class, collecting)?;
+            let zone = self.place(device, newcomer, collecting)?;
             let piece = &data[..self.room(zone).saturating_mul(block).min(data.len())];
             match device.append(zone, piece, false) {
                 Ok(runs) => {
@@ -193,6 +195,11 @@ impl State {
     fn count(&mut self, blocks: u64, collecting: bool) {
         self.appends += 1;
         self.counters.data_blocks += blocks;
-        self.counters.moved_blocks += if collecting { blocks } else { 0 };
+        if collecting {
+            self.counters.moved_blocks += blocks;
+            self.totals.moved += blocks;
+        } else {
+            self.totals.written += blocks;
+        }
     }
 }

@@ -2,7 +2,7 @@
 //!
 //! - [`Store`] has files, directories and links on a [`ZoneDevice`]. It writes zones from their start to their end, and resets them when no
 //!   file has blocks of them.
-//! - Data that is expected to live equally long ([`Lifetime`]) shares zones.
+//! - Data that is expected to die together shares zones: [`Placement`] says what decides, [`Lifetime`] and [`KeyRange`] what a writer can tell.
 //! - The metadata is a log of records in the first zones. `docs/store-format.md` describes its bytes.
 //! - [`NamespaceZones`] is a zoned namespace as such a device, [`FileSystem`] a store as a file system that can be mounted.
 //! - [`simulated`] is a device in memory that loses its power, for tests.
@@ -21,6 +21,7 @@ mod error;
 mod extents;
 mod files;
 mod fuse;
+mod keys;
 mod landing;
 mod lifetime;
 mod log;
@@ -30,12 +31,15 @@ mod model;
 mod names;
 mod open;
 mod patches;
+mod placement;
 mod record;
 pub mod simulated;
 mod space;
 mod state;
 mod store;
+mod totals;
 mod tree;
+mod zones;
 
 pub use check::Report;
 pub use claim::{Claim, identify};
@@ -44,10 +48,13 @@ pub use drive::{APPEND_QUEUES, NamespaceZones};
 pub use error::Error;
 pub use files::Read;
 pub use fuse::FileSystem;
-pub use lifetime::{Lifetime, Placement};
+pub use keys::KeyRange;
+pub use lifetime::Lifetime;
 pub use log::Layout;
 pub use names::{Change, Replace};
 pub use open::FormatOptions;
+pub use placement::Placement;
 pub use record::{Attributes, Ino, NewKind};
 pub use state::Counters;
 pub use store::{FileKind, Stat, Store, Usage};
+pub use zones::{ZoneState, ZoneUse};

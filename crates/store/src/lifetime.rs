@@ -16,10 +16,6 @@ pub enum Lifetime {
     Extreme,
 }
 
-/// All of them, by their ranks.
-const ALL: [Lifetime; 5] =
-    [Lifetime::Unknown, Lifetime::Short, Lifetime::Medium, Lifetime::Long, Lifetime::Extreme];
-
 impl Lifetime {
     /// The extended attribute that says it: `short`, `medium`, `long`, `extreme`, or none of them.
     pub const XATTR: &'static [u8] = b"user.tranche.lifetime";
@@ -39,14 +35,21 @@ impl Lifetime {
         })
     }
 
+    /// Its name, as [`parse`](Self::parse) reads it.
+    #[must_use]
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Unknown => "unknown",
+            Self::Short => "short",
+            Self::Medium => "medium",
+            Self::Long => "long",
+            Self::Extreme => "extreme",
+        }
+    }
+
     /// How far two lifetimes are from each other. Data of unknown life counts as medium.
     pub(crate) fn distance(self, other: Self) -> usize {
         self.rank().abs_diff(other.rank())
-    }
-
-    /// What data is that outlived its zone.
-    pub(crate) fn longer(self) -> Self {
-        ALL[(self.rank() + 1).min(ALL.len() - 1)]
     }
 
     fn rank(self) -> usize {
@@ -55,26 +58,6 @@ impl Lifetime {
             Self::Unknown | Self::Medium => 2,
             Self::Long => 3,
             Self::Extreme => 4,
-        }
-    }
-}
-
-/// Which lifetime a zone gets. A policy of its own for studies.
-#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub enum Placement {
-    /// All data shares zones, whatever its lifetime.
-    None,
-    /// Data of one lifetime shares zones.
-    #[default]
-    Lifetime,
-}
-
-impl Placement {
-    /// The lifetime of the zone that data goes to.
-    pub(crate) fn class(self, lifetime: Lifetime) -> Lifetime {
-        match self {
-            Self::None => Lifetime::Unknown,
-            Self::Lifetime => lifetime,
         }
     }
 }
@@ -90,7 +73,5 @@ mod tests {
         assert_eq!(Lifetime::parse(b"soon"), None);
         assert_eq!(Lifetime::Short.distance(Lifetime::Extreme), 3);
         assert_eq!(Lifetime::Unknown.distance(Lifetime::Medium), 0);
-        assert_eq!(Lifetime::Unknown.longer(), Lifetime::Long);
-        assert_eq!(Lifetime::Extreme.longer(), Lifetime::Extreme);
     }
 }

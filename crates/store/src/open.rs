@@ -4,11 +4,12 @@ use std::collections::{BTreeMap, VecDeque};
 
 use crate::device::{Condition, Shape, Zone, ZoneDevice};
 use crate::error::Error;
-use crate::lifetime::Placement;
 use crate::log::{Found, Layout, Log, Position, find};
+use crate::placement::{Group, Newcomer, Placement};
 use crate::record::{Attributes, Ino, NewKind, Record};
 use crate::space::{Space, open_data_zones};
 use crate::state::{Counters, Limits, State};
+use crate::totals::Totals;
 use crate::tree::Tree;
 
 /// How a store is made.
@@ -20,6 +21,8 @@ pub struct FormatOptions {
     pub reserved_zones: Option<u32>,
     /// Whether zones that hold something are emptied.
     pub force: bool,
+    /// What decides which data shares zones, unless an opening says something else; `None`: the default.
+    pub placement: Option<Placement>,
     /// Owner of the top directory.
     pub uid: u32,
     /// Group of the top directory.
@@ -60,6 +63,10 @@ pub(crate) fn format<D: ZoneDevice>(
     let mut tree = Tree::new(shape);
     let attributes = Attributes { mode: 0o755, uid: options.uid, gid: options.gid, mtime: now, ctime: now };
     tree.apply(&Record::Inode { ino: Ino::ROOT, kind: NewKind::Directory, attributes })?;
+    if let Some(placement) = options.placement {
+        let value = Some(placement.name().as_bytes().to_vec());
+        tree.apply(&Record::Xattr { ino: Ino::ROOT, name: Placement::XATTR.to_vec(), value })?;
+    }
     let free = usable_log_zones(&zones, &layout).collect();
     Log::new(layout, id, 0, free).begin_epoch(device, tree.snapshot())
 }
@@ -108,14 +115,18 @@ fn layout<D: ZoneDevice>(device: &D, options: &FormatOptions) -> Result<Layout, 
 ///
 /// # Errors
 /// There is no store, it is damaged or for another device, or the device failed.
-pub(crate) fn open<D: ZoneDevice>(device: &D, read_only: bool, placement: Placement) -> Result<State, Error> {
+pub(crate) fn open<D: ZoneDevice>(
+    device: &D,
+    read_only: bool,
+    placement: Option<Placement>,
+) -> Result<State, Error> {
     if !read_only {
         // What can be read now is not durable yet, if another process wrote it that has gone.
         device.flush()?;
     }
     let mut zones = device.zones()?;
     let (candidates, newest) = find(device, &zones)?;
-    let Replayed { found, mut tree, lost } = replay(device, &zones, candidates)?;
+    let Replayed { found, mut tree, totals, lost } = replay(device, &zones, candidates)?;
     let shape = device.shape();
     let mut log = Log::new(found.layout, found.id, newest, Vec::new());
     if !read_only {
@@ -134,6 +145,7 @@ pub(crate) fn open<D: ZoneDevice>(device: &D, read_only: bool, placement: Placem
         }
     }
     let space = Space::new(&shape, &zones, &found.layout, &tree);
+    let placement = placement.unwrap_or_else(|| kept_placement(&tree));
     let mut state = State {
         tree,
         space,
@@ -155,13 +167,40 @@ pub(crate) fn open<D: ZoneDevice>(device: &D, read_only: bool, placement: Placem
         placement,
         limits: Limits::new(shape.block),
         counters: Counters::default(),
+        totals,
     };
+    resume_groups(&mut state, &shape);
     if !read_only {
         state.space.bury(&state.tree);
         state.begin_epoch(device)?;
         state.finish_others(device)?;
     }
     Ok(state)
+}
+
+/// What decides which data shares zones, as the store keeps it.
+fn kept_placement(tree: &Tree) -> Placement {
+    let kept = tree.get(Ino::ROOT).and_then(|root| root.xattrs.get(Placement::XATTR));
+    kept.and_then(|name| Placement::parse(name)).unwrap_or_default()
+}
+
+/// Zones that take data go on with the group that most of it belongs to. Size and age of data without a hint are not known any more.
+fn resume_groups(state: &mut State, shape: &Shape) {
+    let mut found: BTreeMap<u32, BTreeMap<Group, u64>> = BTreeMap::new();
+    for (ino, inode) in state.tree.inodes() {
+        let (group, keys) = state.group(ino);
+        for (_, run) in inode.contents().into_iter().flat_map(|contents| contents.extents.iter()) {
+            let zone = shape.zone_of(run.lba);
+            let table = keys.as_ref().map(|keys| (ino, keys.clone()));
+            state.space.welcome(zone, &Newcomer { group, is_rewritten: false, table, since: 0 });
+            *found.entry(zone).or_default().entry(group).or_default() += run.blocks;
+        }
+    }
+    for (zone, groups) in found {
+        if let Some((group, _)) = groups.into_iter().max_by_key(|(_, blocks)| *blocks) {
+            state.space.resume(zone, group);
+        }
+    }
 }
 
 /// After a loss of power, zones that were full can have room again, and be more than may be open. Finishes those that are too many.
@@ -196,6 +235,7 @@ fn finish_surplus<D: ZoneDevice>(
 struct Replayed {
     found: Found,
     tree: Tree,
+    totals: Totals,
     /// The zone that lost the data of the record at which the log ended.
     lost: Option<u32>,
 }
@@ -203,19 +243,19 @@ struct Replayed {
 /// The newest log whose snapshot is durable, with the tree that it makes.
 fn replay<D: ZoneDevice>(device: &D, zones: &[Zone], candidates: Vec<Found>) -> Result<Replayed, Error> {
     for found in candidates {
-        if let Some((tree, lost)) = replay_one(device, zones, &found)? {
-            return Ok(Replayed { found, tree, lost });
+        if let Some((tree, totals, lost)) = replay_one(device, zones, &found)? {
+            return Ok(Replayed { found, tree, totals, lost });
         }
     }
     Err(Error::Damaged("no log has a whole snapshot whose files are there".into()))
 }
 
-/// The tree that a log makes, and the zone of the data at which it ended too early. `None` if files of its snapshot are not there.
+/// The tree that a log makes, what was written, and the zone of the data at which it ended too early. `None` if files of its snapshot are not there.
 fn replay_one<D: ZoneDevice>(
     device: &D,
     zones: &[Zone],
     found: &Found,
-) -> Result<Option<(Tree, Option<u32>)>, Error> {
+) -> Result<Option<(Tree, Totals, Option<u32>)>, Error> {
     let mut records = Vec::new();
     let mut rest = found.stream.as_slice();
     let mut in_snapshot = 0;
@@ -231,13 +271,19 @@ fn replay_one<D: ZoneDevice>(
         return Ok(None);
     }
     let mut tree = Tree::new(device.shape());
-    for record in &records[..end] {
+    let (snapshot, changes) = records[..end].split_at(in_snapshot);
+    for record in snapshot {
         tree.apply(record)?;
+    }
+    let mut totals = Totals::of(&tree);
+    for record in changes {
+        tree.apply(record)?;
+        totals.count(record);
     }
     if tree.get(Ino::ROOT).is_none_or(|root| root.directory().is_none()) {
         return Err(Error::Damaged("there is no top directory".into()));
     }
-    Ok(Some((tree, lost)))
+    Ok(Some((tree, totals, lost)))
 }
 
 /// How many of the records count.

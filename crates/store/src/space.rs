@@ -1,17 +1,31 @@
-//! The zones of data: which are empty, which take data of which lifetime, which can be emptied.
+//! The zones of data: which are empty, which take data of which group, which can be emptied.
+
+use std::cmp::Reverse;
+use std::collections::BTreeMap;
 
 use crate::device::{Condition, Shape, Zone};
-use crate::lifetime::Lifetime;
+use crate::keys::{KeyRange, Nearness, Ruler};
 use crate::log::{Layout, Position};
+use crate::placement::{Group, Newcomer};
+use crate::record::Ino;
 use crate::tree::Tree;
+
+/// A zone is emptied so that groups stay apart if at least one of so many of its blocks is garbage.
+const CHEAP: u64 = 4;
+/// Steps of what emptying a zone is worth.
+const SCALE: u128 = 1 << 20;
+/// Zones of data that are open at once, at most.
+const MOST_OPEN: usize = 8;
+/// Places for zones that are left for other groups when a group opens its second zone.
+const KEPT_PLACES: usize = 3;
 
 /// What a zone of data is used for.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum Use {
     /// It is empty.
     Empty,
-    /// It takes data.
-    Open(Lifetime),
+    /// It takes data of this group.
+    Open(Group),
     /// It takes no data. Files have some of its blocks.
     Closed,
     /// No file has any of its blocks. A record says so, but that is not in the log yet.
@@ -23,7 +37,7 @@ pub(crate) enum Use {
 }
 
 /// A zone of data.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 pub(crate) struct DataZone {
     pub(crate) usage: Use,
     pub(crate) capacity: u64,
@@ -34,6 +48,14 @@ pub(crate) struct DataZone {
     under_way: u32,
     /// Its number in the order in which zones became full, from 1; 0 while it is not full.
     filled: u64,
+    /// When the oldest data came to it, in blocks that programs had written before; 0 if that is not known any more.
+    since: u64,
+    /// When the youngest came.
+    last: u64,
+    /// Programs replaced some of its data, without deleting it.
+    is_rewritten: bool,
+    /// Files with keys that it has data of, while it is open. Some may be gone.
+    tables: BTreeMap<Ino, KeyRange>,
 }
 
 impl DataZone {
@@ -104,11 +126,22 @@ impl Space {
                 (_, 0, _) => Use::Empty,
                 // What the log does not know is of no use. Nothing in the log refers to it.
                 (_, _, 0) => Use::Dead,
-                (Condition::Writable, ..) if found.count(is_open) < open => Use::Open(Lifetime::Unknown),
+                (Condition::Writable, ..) if found.count(is_open) < open => Use::Open(Group::default()),
                 _ => Use::Closed,
             };
             let (capacity, written) = (zone.capacity, zone.written);
-            found.zones.push(DataZone { usage, capacity, written, life: 0, under_way: 0, filled: 0 });
+            found.zones.push(DataZone {
+                usage,
+                capacity,
+                written,
+                life: 0,
+                under_way: 0,
+                filled: 0,
+                since: u64::MAX,
+                last: 0,
+                is_rewritten: false,
+                tables: BTreeMap::new(),
+            });
         }
         found.recount();
         found
@@ -118,7 +151,8 @@ impl Space {
         self.zones.iter().filter(|zone| is_one(&zone.usage)).count()
     }
 
-    fn numbered(&self) -> impl Iterator<Item = (u32, &DataZone)> {
+    /// All zones, with their numbers on the device.
+    pub(crate) fn numbered(&self) -> impl Iterator<Item = (u32, &DataZone)> {
         (self.first..).zip(&self.zones)
     }
 
@@ -158,46 +192,81 @@ impl Space {
         if self.reserved > 2 { 2 } else { 1 }
     }
 
-    /// Where data of a lifetime goes.
-    pub(crate) fn choose(&self, class: Lifetime, collecting: bool, durable: Position) -> Choice {
+    /// Where data goes.
+    pub(crate) fn choose(
+        &self,
+        newcomer: &Newcomer,
+        tree: &Tree,
+        collecting: bool,
+        durable: Position,
+    ) -> Choice {
         let open = || self.numbered().filter(|(_, zone)| is_open(&zone.usage) && zone.room() > 0);
-        let same = open().find(|(_, zone)| zone.usage == Use::Open(class));
-        if let Some((number, _)) = same {
+        let group = newcomer.group;
+        let same: Vec<_> = open().filter(|(_, zone)| zone.usage == Use::Open(group)).collect();
+        let best = best_for(newcomer, &same, tree);
+        if let Some((number, Nearness::Near(_))) = best {
             return Choice::Open(number);
         }
         let places = self.open.saturating_sub(self.count(is_open));
+        // A group's second zone leaves places for other groups.
+        let may_open = places > if same.is_empty() { 0 } else { KEPT_PLACES };
         let is_empty = |usage: &Use| *usage == Use::Empty;
         let resettable =
             self.numbered().find(|(_, zone)| matches!(zone.usage, Use::Freed(at) if at <= durable));
         let kept = if collecting { 0 } else { self.spares() };
-        if places > 0 && self.count(is_empty) > kept {
+        if may_open && self.count(is_empty) > kept {
             let empty = self.numbered().filter(|(_, zone)| is_empty(&zone.usage));
             // The one that was used least.
             if let Some((number, _)) = empty.min_by_key(|(_, zone)| zone.life) {
                 return Choice::Empty(number);
             }
         }
-        if let (Some((number, _)), true) = (resettable, places > 0) {
+        if let (Some((number, _)), true) = (resettable, may_open) {
             return Choice::Reset(number);
         }
+        if let Some((number, _)) = best {
+            return Choice::Open(number);
+        }
+        // Rather than into a zone of another group it goes into one that is emptied for it, if that is worth the work.
+        let has_dead = self.count(|usage| matches!(usage, Use::Dead | Use::Freed(_))) > 0;
+        if may_open && !collecting && has_dead {
+            return Choice::Commit;
+        }
+        if may_open && !collecting && self.has_cheap_victim(tree) {
+            return Choice::Collect;
+        }
         let nearest = open().min_by_key(|(_, zone)| match zone.usage {
-            Use::Open(other) => other.distance(class),
-            _ => usize::MAX,
+            Use::Open(other) => Some(other.distance(group)),
+            _ => None,
         });
         if let Some((number, _)) = nearest {
             return Choice::Open(number);
         }
-        if self.count(|usage| matches!(usage, Use::Dead | Use::Freed(_))) > 0 {
-            return Choice::Commit;
-        }
-        Choice::Collect
+        if has_dead { Choice::Commit } else { Choice::Collect }
     }
 
-    /// The zone that garbage collection empties with the least work, if that frees anything.
-    pub(crate) fn victim(&self, tree: &Tree) -> Option<u32> {
+    /// The zone that garbage collection empties, if that frees anything. `clock` counts blocks that programs wrote.
+    ///
+    /// What counts is the space that it frees for the work. An old zone whose data programs replace counts more, as in LFS (SOSP 1991): what is left there was not replaced for
+    /// long, and will not be soon. Files that are deleted as a whole do not do that. Their zones count as if all had the mean age at which data dies, which is the number of
+    /// blocks that files have.
+    pub(crate) fn victim(&self, tree: &Tree, clock: u64) -> Option<u32> {
+        let worth = |number: u32, zone: &DataZone| {
+            let live = tree.live(number);
+            let age = if zone.is_rewritten { clock.saturating_sub(zone.last) } else { tree.live_total() };
+            let garbage = zone.capacity.saturating_sub(live);
+            u128::from(garbage) * u128::from(age.max(1)) * SCALE / u128::from(zone.capacity + live).max(1)
+        };
         let closed = self.numbered().filter(|(_, zone)| zone.usage == Use::Closed && zone.under_way == 0);
-        let victim = closed.min_by_key(|(number, _)| tree.live(*number));
+        let victim = closed.min_by_key(|(number, zone)| Reverse(worth(*number, zone)));
         victim.filter(|(number, zone)| tree.live(*number) < zone.capacity).map(|(number, _)| number)
+    }
+
+    /// Whether garbage collection gains enough to keep groups apart.
+    fn has_cheap_victim(&self, tree: &Tree) -> bool {
+        let gain = |(number, zone): &(u32, &DataZone)| zone.capacity - tree.live(*number).min(zone.capacity);
+        let closed = self.numbered().filter(|(_, zone)| zone.usage == Use::Closed && zone.under_way == 0);
+        closed.map(|zone| gain(&zone)).max().is_some_and(|gain| gain >= self.capacity / CHEAP)
     }
 
     /// Zones that are dead, which the log does not say yet.
@@ -212,14 +281,50 @@ impl Space {
 
     /// How often the zone of a logical block was reset.
     pub(crate) fn life_at(&self, lba: u64) -> u32 {
-        let zone = u32::try_from(lba / self.zone_blocks).unwrap_or(u32::MAX);
-        self.zone(zone).map_or(0, |zone| zone.life)
+        self.zone(self.zone_of(lba)).map_or(0, |zone| zone.life)
     }
 
-    /// A zone takes data of a lifetime from now on.
-    pub(crate) fn open(&mut self, number: u32, class: Lifetime) {
+    fn zone_of(&self, lba: u64) -> u32 {
+        u32::try_from(lba / self.zone_blocks).unwrap_or(u32::MAX)
+    }
+
+    /// When the oldest data came to the zone of a logical block, in blocks that programs had written before; and whether programs replaced some of its data.
+    pub(crate) fn habits(&self, lba: u64) -> (u64, bool) {
+        self.zone(self.zone_of(lba)).map_or((0, false), |zone| (zone.since, zone.is_rewritten))
+    }
+
+    /// Programs replace data in the zone of a logical block.
+    pub(crate) fn rewritten(&mut self, lba: u64) {
+        if let Some(zone) = self.zone_mut(self.zone_of(lba)) {
+            zone.is_rewritten = true;
+        }
+    }
+
+    /// An empty zone takes data of a group from now on.
+    pub(crate) fn open(&mut self, number: u32, group: Group) {
         if let Some(zone) = self.zone_mut(number) {
-            zone.usage = Use::Open(class);
+            zone.usage = Use::Open(group);
+            (zone.since, zone.last, zone.is_rewritten) = (u64::MAX, 0, false);
+        }
+    }
+
+    /// A zone has, or gets, data.
+    pub(crate) fn welcome(&mut self, number: u32, newcomer: &Newcomer) {
+        if let Some(zone) = self.zone_mut(number) {
+            (zone.since, zone.last) = (zone.since.min(newcomer.since), zone.last.max(newcomer.since));
+            zone.is_rewritten |= newcomer.is_rewritten;
+            if let (Some((ino, keys)), true) = (&newcomer.table, is_open(&zone.usage)) {
+                zone.tables.insert(*ino, keys.clone());
+            }
+        }
+    }
+
+    /// A zone that was open before the store was opened goes on with data of a group.
+    pub(crate) fn resume(&mut self, number: u32, group: Group) {
+        if let Some(zone) = self.zone_mut(number)
+            && is_open(&zone.usage)
+        {
+            zone.usage = Use::Open(group);
         }
     }
 
@@ -230,6 +335,7 @@ impl Space {
         zone.written = (zone.written + blocks).min(zone.capacity);
         if zone.room() == 0 {
             (zone.usage, zone.filled) = (Use::Closed, fill);
+            zone.tables.clear();
             self.fills = fill;
         }
     }
@@ -305,13 +411,9 @@ impl Space {
     /// A zone was reset.
     pub(crate) fn emptied(&mut self, number: u32) {
         if let Some(zone) = self.zone_mut(number) {
-            *zone = DataZone {
-                usage: Use::Empty,
-                written: 0,
-                life: zone.life.wrapping_add(1),
-                filled: 0,
-                ..*zone
-            };
+            (zone.usage, zone.written, zone.filled) = (Use::Empty, 0, 0);
+            zone.life = zone.life.wrapping_add(1);
+            zone.tables.clear();
         }
     }
 
@@ -358,13 +460,28 @@ impl Space {
     }
 }
 
+/// Of open zones that suit data, the best, and how near it is. Without keys the first one is as good as any.
+fn best_for(newcomer: &Newcomer, zones: &[(u32, &DataZone)], tree: &Tree) -> Option<(u32, Nearness)> {
+    let Some((_, own)) = &newcomer.table else {
+        return zones.first().map(|(number, _)| (*number, Nearness::Near(0)));
+    };
+    let all = zones.iter().flat_map(|(_, zone)| zone.tables.values()).chain([own]);
+    let ruler = Ruler::new(all);
+    let nearness = |zone: &DataZone| {
+        let live = zone.tables.iter().filter(|(ino, _)| tree.get(**ino).is_some());
+        // A zone of which no file has anything suits all of them.
+        live.map(|(_, keys)| ruler.measure(own, keys)).min().unwrap_or(Nearness::Near(0))
+    };
+    zones.iter().map(|(number, zone)| (*number, nearness(zone))).min_by_key(|(_, near)| *near)
+}
+
 fn is_open(usage: &Use) -> bool {
     matches!(usage, Use::Open(_))
 }
 
 /// How many zones of data may be open at once on such a device: two of its places are for the log.
 pub(crate) fn open_data_zones(shape: &Shape) -> usize {
-    data_places(shape).min(8)
+    data_places(shape).min(MOST_OPEN)
 }
 
 /// Zones of data that may have room at once on such a device.

@@ -6,11 +6,13 @@ use std::sync::Arc;
 use crate::device::{Append, DeviceError, ZoneDevice};
 use crate::dirty::Dirty;
 use crate::error::Error;
-use crate::lifetime::{Lifetime, Placement};
+use crate::keys::KeyRange;
+use crate::lifetime::Lifetime;
 use crate::log::{FrameUnderWay, Log, Position};
-
+use crate::placement::{Group, Habits, Newcomer, Placement};
 use crate::record::{Ino, Record};
 use crate::space::{Choice, Space};
+use crate::totals::Totals;
 use crate::tree::{Contents, Tree};
 
 /// When things in memory go to the device. Blocks are logical blocks.
@@ -133,6 +135,7 @@ pub(crate) struct State {
     pub(crate) placement: Placement,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
+    pub(crate) totals: Totals,
 }
 
 /// What the store has done since it was opened. Blocks are logical blocks of the device.
@@ -190,10 +193,61 @@ impl State {
         Ok(self.active.get(&ino).and_then(|active| active.size).unwrap_or(logged))
     }
 
-    /// How long a file's data is expected to live.
-    pub(crate) fn lifetime(&self, ino: Ino) -> Lifetime {
-        let hint = self.tree.get(ino).and_then(|inode| inode.xattrs.get(Lifetime::XATTR));
-        self.placement.class(hint.and_then(|value| Lifetime::parse(value)).unwrap_or_default())
+    /// The blocks from `first` to `last` (exclusive) of a file, which a program wrote, as data that needs a place.
+    pub(crate) fn newcomer(&mut self, ino: Ino, first: u64, last: u64) -> Newcomer {
+        let (mut group, keys) = self.group(ino);
+        let replaced = self.replaced(ino, first, last);
+        if let Some(lba) = replaced {
+            self.space.rewritten(lba);
+        }
+        if group == Group::default() && self.placement != Placement::None {
+            group.lifetime = self.habits(ino, replaced).lifetime();
+        }
+        let (is_rewritten, since) = (replaced.is_some(), self.totals.written);
+        Newcomer { group, is_rewritten, table: keys.map(|keys| (ino, keys)), since }
+    }
+
+    /// Blocks of a file that garbage collection moves, as data that needs a place. They are like the others in the zone of a logical block.
+    fn survivor(&self, lba: u64) -> Newcomer {
+        let group = Group { is_moved: self.placement != Placement::None, ..Group::default() };
+        let (since, is_rewritten) = self.space.habits(lba);
+        Newcomer { group, is_rewritten, table: None, since }
+    }
+
+    /// Where the first block lies that is replaced when the blocks from `first` to `last` (exclusive) of a file are written. The last block of a file does not count: it is written
+    /// again because the file grows.
+    fn replaced(&self, ino: Ino, first: u64, last: u64) -> Option<u64> {
+        let contents = self.tree.get(ino)?.contents()?;
+        let end = contents.size.div_ceil(self.tree.block()).saturating_sub(1);
+        contents.extents.within(first, last.min(end)).next().map(|(_, run)| run.lba)
+    }
+
+    /// The group that a file's hints tell, and its keys, as far as the placement counts them.
+    pub(crate) fn group(&self, ino: Ino) -> (Group, Option<KeyRange>) {
+        let (lifetime, keys) = match self.placement {
+            Placement::None => (Lifetime::Unknown, None),
+            Placement::Lifetime => (self.hints(ino).0, None),
+            Placement::Overlap => self.hints(ino),
+        };
+        // A lifetime says more than a level.
+        let level = keys.as_ref().map(KeyRange::level).filter(|_| lifetime == Lifetime::Unknown);
+        (Group { lifetime, level, is_moved: false }, keys)
+    }
+
+    /// The lifetime and the keys that a writer gave a file.
+    pub(crate) fn hints(&self, ino: Ino) -> (Lifetime, Option<KeyRange>) {
+        let xattr = |name| self.tree.get(ino).and_then(|inode| inode.xattrs.get(name));
+        let lifetime = xattr(Lifetime::XATTR).and_then(|value| Lifetime::parse(value)).unwrap_or_default();
+        (lifetime, xattr(KeyRange::XATTR).and_then(|value| KeyRange::parse(value)))
+    }
+
+    fn habits(&self, ino: Ino, replaced: Option<u64>) -> Habits {
+        let size = self.tree.get(ino).and_then(|inode| inode.contents()).map_or(0, |contents| contents.size);
+        Habits {
+            replaced: replaced.map(|lba| self.totals.written.saturating_sub(self.space.habits(lba).0)),
+            is_large: size / self.tree.block() >= self.space.capacity(),
+            live: self.tree.live_total(),
+        }
     }
 
     /// Blocks that files may still take.
@@ -254,12 +308,15 @@ impl State {
     pub(crate) fn place<D: ZoneDevice>(
         &mut self,
         device: &D,
-        class: Lifetime,
+        newcomer: &Newcomer,
         collecting: bool,
     ) -> Result<u32, Error> {
         loop {
-            match self.space.choose(class, collecting, self.durable) {
-                Choice::Open(zone) => return Ok(zone),
+            match self.space.choose(newcomer, &self.tree, collecting, self.durable) {
+                Choice::Open(zone) => {
+                    self.space.welcome(zone, newcomer);
+                    return Ok(zone);
+                }
                 Choice::Empty(zone) => {
                     // Zones that become full must have done so, or too many would be open.
                     self.wait_for_all();
@@ -267,7 +324,7 @@ impl State {
                         self.flush(device)?;
                         self.space.settle_all();
                     }
-                    self.space.open(zone, class);
+                    self.space.open(zone, newcomer.group);
                 }
                 Choice::Reset(zone) => self.reset(device, zone)?,
                 Choice::Commit => self.commit(device)?,
@@ -296,7 +353,7 @@ impl State {
 
     /// Empties a zone of data: what files have in it is written elsewhere.
     pub(crate) fn collect<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
-        let victim = self.space.victim(&self.tree).ok_or(Error::NoSpace)?;
+        let victim = self.space.victim(&self.tree, self.totals.written).ok_or(Error::NoSpace)?;
         let shape = device.shape();
         let mut moves = Vec::new();
         for (ino, inode) in self.tree.inodes() {
@@ -306,8 +363,7 @@ impl State {
             );
         }
         for (ino, at, run) in moves {
-            let class = self.lifetime(ino);
-            let class = if self.placement == Placement::None { class } else { class.longer() };
+            let newcomer = self.survivor(run.lba);
             let step = self.limits.piece;
             for from in (0..run.blocks).step_by(step) {
                 let blocks = (step as u64).min(run.blocks - from);
@@ -315,7 +371,7 @@ impl State {
                 device.read(run.lba + from, &mut data)?;
                 let (mut block, mut data) = (at + from, data.as_slice());
                 while !data.is_empty() {
-                    for run in self.put(device, class, data, true)? {
+                    for run in self.put(device, &newcomer, data, true)? {
                         self.record(&Record::Moved { ino, block, run })?;
                         block += run.blocks;
                         data = &data[usize::try_from(run.blocks).unwrap_or(0) * shape.block..];

@@ -5,8 +5,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::device::ZoneDevice;
 use crate::error::Error;
 use crate::files::Read;
-use crate::lifetime::Placement;
 use crate::open::{self, FormatOptions};
+use crate::placement::Placement;
 use crate::record::{Attributes, Ino};
 use crate::state::{Counters, State};
 
@@ -60,6 +60,21 @@ pub struct Usage {
     pub log_zones: u32,
     /// Zones of data that no file can take.
     pub reserved_zones: u32,
+    /// Blocks of files that programs wrote to zones since the store was made.
+    pub written_blocks: u64,
+    /// Blocks that garbage collection wrote since the store was made.
+    pub moved_blocks: u64,
+}
+
+impl Usage {
+    /// Blocks that were written to zones for each block that programs wrote, since the store was made; 1 if nothing was written.
+    #[must_use]
+    pub fn write_amplification(&self) -> f64 {
+        match self.written_blocks {
+            0 => 1.0,
+            written => (written + self.moved_blocks) as f64 / written as f64,
+        }
+    }
 }
 
 /// A store on a device with zones. All methods may be called from several threads.
@@ -81,12 +96,13 @@ impl<D: ZoneDevice> Store<D> {
         open::format(device, options, id, now)
     }
 
-    /// Opens the store on a device. No other program may write to the device.
+    /// Opens the store on a device. No other program may write to the device. With `None`, the placement is that which [`FormatOptions::placement`] or the attribute
+    /// [`Placement::XATTR`] of the top directory says.
     ///
     /// # Errors
     /// There is no store, it is damaged or was made for another device, or the device failed.
-    pub fn open(device: D, placement: Placement) -> Result<Self, Error> {
-        let state = open::open(&device, false, placement)?;
+    pub fn open(device: D, placement: impl Into<Option<Placement>>) -> Result<Self, Error> {
+        let state = open::open(&device, false, placement.into())?;
         Ok(Self { device, state: Mutex::new(state) })
     }
 
@@ -95,7 +111,7 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// As [`open`](Store::open).
     pub fn open_read_only(device: D) -> Result<Self, Error> {
-        let state = open::open(&device, true, Placement::default())?;
+        let state = open::open(&device, true, None)?;
         Ok(Self { device, state: Mutex::new(state) })
     }
 
@@ -290,6 +306,11 @@ impl<D: ZoneDevice> Store<D> {
         self.lock().counters
     }
 
+    /// What decides which data shares zones.
+    pub fn placement(&self) -> Placement {
+        self.lock().placement
+    }
+
     /// Which store this is.
     pub fn id(&self) -> [u8; 16] {
         self.lock().log.id()
@@ -309,6 +330,8 @@ impl<D: ZoneDevice> Store<D> {
             zones: state.space.counts(),
             log_zones: layout.log_zones,
             reserved_zones: layout.reserved_zones,
+            written_blocks: state.totals.written,
+            moved_blocks: state.totals.moved,
         }
     }
 }

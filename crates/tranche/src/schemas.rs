@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 60] = [
+const ORDER: [&str; 61] = [
     "error",
     "serve",
     "ns-list",
@@ -43,6 +43,7 @@ const ORDER: [&str; 60] = [
     "store-ls",
     "store-stat",
     "store-stat-path",
+    "store-zones",
     "store-check",
     "cache-create",
     "cache-serve",

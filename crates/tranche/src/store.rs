@@ -17,6 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::{
     APPEND_QUEUES, Claim, FileKind, FileSystem, FormatOptions, NamespaceZones, Placement, Stat, ZoneDevice,
+    ZoneUse,
 };
 use units::format_size;
 
@@ -36,8 +37,9 @@ pub enum Store {
     Format(Format),
     /// Mount a store as a file system until SIGINT or SIGTERM, or until somebody unmounts it
     ///
-    /// The mount follows POSIX: fsync makes a file durable on the drive. The extended attribute user.tranche.lifetime (short, medium, long or
-    /// extreme) says how long the data of a file is expected to live; such data shares zones.
+    /// The mount follows POSIX: fsync makes a file durable on the drive. Data that dies together shares zones. The extended attribute
+    /// user.tranche.lifetime (short, medium, long or extreme) says how long the data of a file is expected to live, and user.tranche.keys
+    /// (as in 2:61-7a: level, first and last key in hexadecimal) which keys it holds.
     Mount(Mount),
     /// List a directory of a store that is not mounted
     Ls(Ls),
@@ -59,6 +61,9 @@ pub struct Format {
     /// Zones that no file can take, at least 2: garbage collection needs them [default: 1 of 20, at least 3, at most 64]
     #[arg(long, value_name = "N")]
     reserved_zones: Option<u32>,
+    /// What decides which data shares zones, unless a mount says something else [default: overlap]
+    #[arg(long, value_enum)]
+    placement: Option<PlacementName>,
     #[command(flatten)]
     of: Of,
 }
@@ -68,9 +73,9 @@ pub struct Format {
 pub struct Mount {
     /// An empty directory
     dir: PathBuf,
-    /// What decides which data shares zones
-    #[arg(long, value_enum, default_value = "lifetime")]
-    placement: PlacementName,
+    /// What decides which data shares zones, until the store is unmounted [default: what format was told]
+    #[arg(long, value_enum)]
+    placement: Option<PlacementName>,
     #[command(flatten)]
     of: Of,
 }
@@ -78,10 +83,22 @@ pub struct Mount {
 /// What decides which data shares zones.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, ValueEnum)]
 pub enum PlacementName {
-    /// Nothing.
+    /// Nothing
     None,
-    /// Its expected lifetime.
+    /// The lifetime that its writer expects, else size and age
     Lifetime,
+    /// As lifetime, and ranges of keys where the writer gives them
+    Overlap,
+}
+
+impl From<PlacementName> for Placement {
+    fn from(name: PlacementName) -> Self {
+        match name {
+            PlacementName::None => Self::None,
+            PlacementName::Lifetime => Self::Lifetime,
+            PlacementName::Overlap => Self::Overlap,
+        }
+    }
 }
 
 /// `tranche store ls`.
@@ -102,6 +119,9 @@ pub struct Ls {
 pub struct StatOf {
     /// A file or directory [default: the store as a whole]
     path: Option<String>,
+    /// List what each zone of data holds
+    #[arg(long, conflicts_with = "path")]
+    zones: bool,
     #[command(flatten)]
     of: Of,
 }
@@ -150,6 +170,7 @@ fn format(options: &Format, output: Output) -> Result<()> {
     let format = FormatOptions {
         log_zones: options.log_zones,
         reserved_zones: options.reserved_zones,
+        placement: options.placement.map(Placement::from),
         force: options.force,
         uid: rustix::process::geteuid().as_raw(),
         gid: rustix::process::getegid().as_raw(),
@@ -177,10 +198,7 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
     let opened = open(&options.of, THREADS + APPEND_QUEUES)?;
     let nsid = opened.ns.namespace.nsid;
     let _claim = Claim::take(&store::identify(&opened.device)?, options.of.on())?;
-    let placement = match options.placement {
-        PlacementName::None => Placement::None,
-        PlacementName::Lifetime => Placement::Lifetime,
-    };
+    let placement = options.placement.map(Placement::from);
     let store = Arc::new(store::Store::open(opened.device, placement)?);
     let mounted = MountedFileSystem::start(FileSystem::new(Arc::clone(&store)), &options.dir, THREADS)?;
     let dir = options.dir.display();
@@ -287,6 +305,9 @@ fn stat(options: &StatOf, output: Output) -> Result<()> {
     let opened = open(&options.of, 1)?;
     let store = store::Store::open_read_only(opened.device)?;
     let usage = store.usage();
+    if options.zones {
+        return zones(&store.zones(), usage.block, output);
+    }
     let value = match &options.path {
         Some(path) => {
             let stat = about_path(path, store.find(path.as_bytes()))?;
@@ -304,6 +325,10 @@ fn stat(options: &StatOf, output: Output) -> Result<()> {
                 "metadata_limit_bytes": usage.metadata_limit,
                 "log_zones": usage.log_zones,
                 "reserved_zones": usage.reserved_zones,
+                "placement": store.placement().name(),
+                "written_bytes": usage.written_blocks * usage.block,
+                "moved_bytes": usage.moved_blocks * usage.block,
+                "write_amplification": (usage.write_amplification() * 1000.0).round() / 1000.0,
                 "data_zones": { "empty": empty, "open": open, "closed": closed, "dead": dead, "broken": broken },
             })
         }
@@ -314,6 +339,47 @@ fn stat(options: &StatOf, output: Output) -> Result<()> {
             let mut rows = Vec::new();
             flatten("", &value, &mut rows);
             print_text(&table(&["", ""], &rows))
+        }
+    }
+}
+
+/// What zones of data hold, those without data left out.
+fn zones(zones: &[ZoneUse], block: u64, output: Output) -> Result<()> {
+    let used = zones.iter().filter(|zone| zone.written > 0);
+    let lifetimes =
+        |zone: &ZoneUse| zone.lifetimes.iter().map(|lifetime| lifetime.name()).collect::<Vec<_>>();
+    match output {
+        Output::Json => {
+            let describe = |zone: &ZoneUse| {
+                json!({
+                    "zone": zone.zone,
+                    "state": zone.state.name(),
+                    "capacity_bytes": zone.capacity * block,
+                    "written_bytes": zone.written * block,
+                    "live_bytes": zone.live * block,
+                    "files": zone.files,
+                    "lifetimes": lifetimes(zone),
+                    "levels": zone.levels,
+                })
+            };
+            print_json(&json!({ "zones": used.map(describe).collect::<Vec<Value>>() }))
+        }
+        Output::Text => {
+            let row = |zone: &ZoneUse| {
+                let levels: Vec<String> = zone.levels.iter().map(u8::to_string).collect();
+                [
+                    zone.zone.to_string(),
+                    zone.state.name().to_owned(),
+                    format_size(zone.written * block),
+                    format_size(zone.live * block),
+                    zone.files.to_string(),
+                    lifetimes(zone).join(", "),
+                    levels.join(", "),
+                ]
+            };
+            let rows: Vec<[String; 7]> = used.map(row).collect();
+            let columns = ["Zone", "State", "Written", "Of files", "Files", "Lifetimes", "Levels"];
+            print_text(&table(&columns, &rows))
         }
     }
 }

@@ -110,7 +110,7 @@ fn of_a_drive(c: &mut Checked) {
     let with = |args: &[&'static str]| -> Vec<String> {
         args.iter().map(|arg| (*arg).to_owned()).chain(["--on".to_owned(), on.clone()]).collect()
     };
-    let good: [(&str, &[&'static str]); 53] = [
+    let good: [(&str, &[&'static str]); 54] = [
         ("ns-create", &["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach"]),
         ("ns-create", &["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "1"]),
         ("ns-list", &["ns", "list"]),
@@ -148,6 +148,7 @@ fn of_a_drive(c: &mut Checked) {
         ("store-format", &["store", "format", "--log-zones", "3", "--reserved-zones", "2"]),
         ("store-stat", &["store", "stat"]),
         ("store-stat-path", &["store", "stat", "/"]),
+        ("store-zones", &["store", "stat", "--zones"]),
         ("store-ls", &["store", "ls", "/"]),
         ("store-check", &["store", "check"]),
         ("ns-delete", &["ns", "delete", "4"]),

@@ -177,6 +177,18 @@ fn use_files(top: &Path) {
     let length = rustix::fs::getxattr(top.join("old"), lifetime, &mut value).unwrap();
     assert_eq!(&value[..length], b"short");
 
+    // What decides where data goes.
+    let table = File::create(top.join("table")).unwrap();
+    let keys = "user.tranche.keys";
+    rustix::fs::fsetxattr(&table, keys, b"3:61-7a", XattrFlags::empty()).unwrap();
+    for (path, name, value) in [("table", keys, "3:7a-61"), ("", "user.tranche.placement", "best")] {
+        let wrong = rustix::fs::setxattr(top.join(path), name, value.as_bytes(), XattrFlags::empty());
+        assert_eq!(wrong, Err(rustix::io::Errno::INVAL), "{name}");
+    }
+    table.write_all_at(&[7; 1 << 20], 0).unwrap();
+    table.sync_all().unwrap();
+    assert_eq!(rustix::fs::listxattr(top, &mut [0u8; 64][..]), Ok(0), "the store's own are not shown");
+
     // More names than the kernel takes in one answer.
     fs::create_dir(top.join("many")).unwrap();
     for number in 0..3_000 {
@@ -210,6 +222,13 @@ fn programs_find_a_file_system_and_what_was_synced_survives_a_kill() {
     let report = drive.json(&["store", "check", "--data"]);
     assert_eq!(report["problems"], Value::Array(Vec::new()));
     assert_eq!(drive.json(&["store", "stat", "/old"])["size"], 8);
+    let stat = drive.json(&["store", "stat"]);
+    assert_eq!(stat["placement"], "overlap");
+    assert!(stat["written_bytes"].as_u64() >= Some(1 << 20), "{stat}");
+    let zones = drive.json(&["store", "stat", "--zones"]);
+    let has_table = |zone: &Value| zone["levels"] == serde_json::json!([3]) && zone["files"] == 1;
+    assert!(zones["zones"].as_array().unwrap().iter().any(has_table), "{zones}");
+    assert!(drive.good(&["store", "stat", "--zones"]).contains("Lifetimes"));
     let listed = drive.good(&["store", "ls", "-R"]);
     assert!(listed.contains("/a/b/file") && listed.contains("/many/2999"), "{listed}");
     drive.bad(1, &["store", "stat", "/none"], "there is no such file or directory");

@@ -7,9 +7,11 @@ use rng::Rng;
 use super::oracle::{File, Names, Oracle};
 use crate::device::{Condition, Shape};
 use crate::error::Error;
-use crate::lifetime::{Lifetime, Placement};
+use crate::keys::KeyRange;
+use crate::lifetime::Lifetime;
 use crate::names::{Change, Replace};
 use crate::open::FormatOptions;
+use crate::placement::Placement;
 use crate::record::{Attributes, Ino, NewKind};
 use crate::simulated::Simulated;
 use crate::state::Limits;
@@ -105,7 +107,7 @@ impl World {
 
     /// Opens the store. Failing appends may keep it from that for a while.
     fn mount(&mut self, device: Simulated) {
-        let placement = [Placement::None, Placement::Lifetime][self.rng.below(2) as usize];
+        let placement = Placement::ALL[self.rng.below(3) as usize];
         let store = Store::open(device, placement)
             .unwrap_or_else(|error| self.fail(&format!("it does not open: {error}")));
         let rng = &mut self.rng;
@@ -499,8 +501,15 @@ impl World {
     fn hint(&mut self) {
         self.doing = "hint";
         let Some(ino) = self.file() else { return };
-        let value: &[u8] = [b"short".as_slice(), b"medium", b"long", b"extreme"][self.rng.below(4) as usize];
-        if let Err(error) = self.store().set_xattr(ino, Lifetime::XATTR, Some(value)) {
+        let lifetimes = [b"short".as_slice(), b"medium", b"long", b"extreme", b"unknown", b"no lifetime"];
+        let (name, value) = if self.rng.below(2) == 0 {
+            (Lifetime::XATTR, lifetimes[self.rng.below(lifetimes.len() as u64) as usize].to_vec())
+        } else {
+            let keys = [self.rng.below(64) as u8, self.rng.below(64) as u8].map(|key| [b'k', key]);
+            let range = KeyRange::new(self.rng.below(3) as u8, &keys[0], &keys[1]);
+            (KeyRange::XATTR, range.map_or(b"no range".to_vec(), |range| range.attribute()))
+        };
+        if let Err(error) = self.store().set_xattr(ino, name, Some(&value)) {
             self.failed(&error, 0);
             return;
         }
@@ -636,7 +645,8 @@ impl World {
         // It can stop again while it opens.
         while self.rng.below(3) == 0 {
             device.lose_power_after(self.rng.below(30));
-            device = match Store::open(&device, Placement::Lifetime) {
+            let placement = Placement::ALL[self.rng.below(3) as usize];
+            device = match Store::open(&device, placement) {
                 Ok(store) => {
                     store.abandon();
                     device
