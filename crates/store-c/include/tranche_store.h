@@ -137,6 +137,11 @@ int tranche_truncate(tranche_file *file, uint64_t size);
 int tranche_size(tranche_file *file, uint64_t *result);
 /* New data of the file goes to zones with data that is expected to live equally long: one of tranche_lifetime. */
 int tranche_set_lifetime(tranche_file *file, int lifetime);
+/* The file holds keys from `first` to `last`, both in it and in the order of their bytes, and is of a level or generation from 0 to 255. Its data goes to
+ * zones with files of the same level whose keys are near, if the placement of the store is `overlap`. It counts for data that comes later, so it is best said
+ * before the first. The first 128 bytes of a key are kept. */
+int tranche_set_keys(tranche_file *file, int level, const void *first, size_t first_length, const void *last,
+                     size_t last_length);
 /* Number of the file in the store. */
 uint64_t tranche_inode(tranche_file *file);
 

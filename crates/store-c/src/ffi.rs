@@ -9,7 +9,7 @@ use std::ffi::{CStr, CString, c_char, c_int, c_void};
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::Arc;
 
-use store::{FileKind, Lifetime, Read, Stat};
+use store::{FileKind, KeyRange, Lifetime, Read, Stat};
 
 use crate::failure::Failure;
 use crate::file::{File, Mode};
@@ -415,6 +415,24 @@ pub extern "C" fn tranche_set_lifetime(file: *mut File, lifetime: c_int) -> c_in
         let known = Lifetime::parse(lifetime.to_string().as_bytes());
         let lifetime = known.ok_or_else(|| Failure::invalid(format!("{lifetime} is no lifetime")))?;
         borrow(file)?.expect(lifetime)
+    })
+}
+
+/// See the header.
+#[unsafe(no_mangle)]
+pub extern "C" fn tranche_set_keys(
+    file: *mut File,
+    level: c_int,
+    first: *const c_void,
+    first_length: usize,
+    last: *const c_void,
+    last_length: usize,
+) -> c_int {
+    guard(|| {
+        let level = u8::try_from(level)
+            .map_err(|_| Failure::invalid(format!("{level} is no level from 0 to 255")))?;
+        let keys = KeyRange::new(level, input(first, first_length)?, input(last, last_length)?);
+        borrow(file)?.hold(&keys.ok_or_else(|| Failure::invalid("the last key comes before the first"))?)
     })
 }
 

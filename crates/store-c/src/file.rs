@@ -2,7 +2,7 @@
 
 use std::sync::{Arc, Mutex, PoisonError, Weak};
 
-use store::{Attributes, FileKind, Ino, Lifetime, NewKind, Read, Replace, Stat};
+use store::{Attributes, FileKind, Ino, KeyRange, Lifetime, NewKind, Read, Replace, Stat};
 
 use crate::appender::Appender;
 use crate::failure::{Code, Failure};
@@ -318,14 +318,17 @@ impl File {
     /// # Errors
     /// The store takes no changes any more.
     pub fn expect(&self, lifetime: Lifetime) -> Result<(), Failure> {
-        let value = match lifetime {
-            Lifetime::Unknown => b"unknown".as_slice(),
-            Lifetime::Short => b"short",
-            Lifetime::Medium => b"medium",
-            Lifetime::Long => b"long",
-            Lifetime::Extreme => b"extreme",
-        };
+        let value = lifetime.name().as_bytes();
         Ok(self.opened.inner.store.set_xattr(self.ino, Lifetime::XATTR, Some(value))?)
+    }
+
+    /// Says which keys the file holds. It counts for data that is written from now on.
+    ///
+    /// # Errors
+    /// The store takes no changes any more, or has no space for it.
+    pub fn hold(&self, keys: &KeyRange) -> Result<(), Failure> {
+        let value = keys.attribute();
+        Ok(self.opened.inner.store.set_xattr(self.ino, KeyRange::XATTR, Some(&value))?)
     }
 }
 

@@ -27,8 +27,8 @@ pub struct Place {
     pub hostnqn: Option<Nqn>,
     /// I/O queues, 1 to 64.
     pub queues: u16,
-    /// What decides which data shares zones.
-    pub placement: Placement,
+    /// What decides which data shares zones; `None`: what the store was made with.
+    pub placement: Option<Placement>,
     /// How long to try while the drive cannot be reached.
     pub wait: Duration,
 }
@@ -50,14 +50,8 @@ impl Place {
             None => (format!("tcp://{place}"), None),
         };
         let addr: Addr = addr.parse().map_err(|error: host::AddrError| error.to_string())?;
-        let mut found = Self {
-            addr,
-            nsid,
-            hostnqn: None,
-            queues: QUEUES,
-            placement: Placement::default(),
-            wait: Duration::ZERO,
-        };
+        let mut found =
+            Self { addr, nsid, hostnqn: None, queues: QUEUES, placement: None, wait: Duration::ZERO };
         for option in options.split('&').filter(|option| !option.is_empty()) {
             let (name, value) = option.split_once('=').ok_or_else(|| format!("'{option}' has no value"))?;
             found.set(name, value)?;
@@ -74,11 +68,9 @@ impl Place {
             "queues" => self.queues = number(value, "number of queues")?,
             "wait" => self.wait = Duration::from_secs(number::<u32>(value, "number of seconds")?.into()),
             "placement" => {
-                self.placement = match value {
-                    "none" => Placement::None,
-                    "lifetime" => Placement::Lifetime,
-                    _ => return Err(format!("placement '{value}' is neither 'none' nor 'lifetime'")),
-                }
+                let known = Placement::parse(value.as_bytes());
+                let mistake = || format!("placement '{value}' is none of 'none', 'lifetime' and 'overlap'");
+                self.placement = Some(known.ok_or_else(mistake)?);
             }
             _ => return Err(format!("'{name}' is none of the options {OPTIONS}")),
         }
@@ -134,7 +126,7 @@ mod tests {
         }
         let place: Place =
             "tranche:///s?queues=3&placement=none&wait=5&hostnqn=nqn.2026-11.org.example:h".parse().unwrap();
-        assert_eq!((place.queues, place.placement, place.wait.as_secs()), (3, Placement::None, 5));
+        assert_eq!((place.queues, place.placement, place.wait.as_secs()), (3, Some(Placement::None), 5));
         assert_eq!(place.hostnqn.unwrap().to_string(), "nqn.2026-11.org.example:h");
     }
 
@@ -148,7 +140,7 @@ mod tests {
             ("tranche://drive/one", "'one' is no number of a namespace"),
             ("tranche://drive/1?nsid", "'nsid' has no value"),
             ("tranche://drive/1?queues=0", "from 1 to 64"),
-            ("tranche://drive/1?placement=best", "neither"),
+            ("tranche://drive/1?placement=best", "none of 'none'"),
             ("tranche://drive/1?nqx=1", "none of the options nsid, nqn"),
             ("tranche://drive/1?nqn=foo", "nqn: "),
         ] {

@@ -179,7 +179,7 @@ fn what_cannot_be_opened_is_told() {
     };
     refused("tranche:///no/socket", "No such file or directory");
     refused("tranche://drive/one", "'one' is no number of a namespace");
-    refused(&format!("{uri}&placement=best"), "neither 'none' nor 'lifetime'");
+    refused(&format!("{uri}&placement=best"), "none of 'none'");
     refused(&uri.replace("nsid=1", "nsid=19"), "namespace 19");
     drive.uri = uri.clone();
 
