@@ -426,26 +426,27 @@ fn userland() -> Result<PathBuf, String> {
     Ok(userland.join("root"))
 }
 
-/// A zoned namespace, with what Linux has for zones: see `guest/zones.sh` and `guest/dm-zoned.sh`.
-#[test]
-fn a_linux_host_uses_zones() {
-    let name = "a_linux_host_uses_zones";
-    let temporary = tempfile::tempdir().unwrap();
+/// A set like [`placed_set`]'s as number `set` with zones of 8 MiB, as btrfs wants at least 4 MiB, and a conventional namespace on which f2fs fits.
+fn zones_of_8_mib(set: u32, keys: &str) -> String {
+    let zone = format!("zone = {{ active = 17{keys} }}");
+    placed_set(&zone)
+        .replace("pages_per_block = 48", "pages_per_block = 192")
+        .replace("\"256MiB\"", "\"768MiB\"")
+        .replace("\"64MiB\"", "\"128MiB\"")
+        .replace("set = 3\n", &format!("set = {set}\n"))
+}
+
+/// The default drive, whose power hosts may cut.
+fn protected() -> String {
     let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
     let default = String::from_utf8(shown.stdout).unwrap();
-    let default = default.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
-    let start = |name: &str, toml: String| {
-        let file = temporary.path().join(format!("{name}.toml"));
-        std::fs::write(&file, toml).unwrap();
-        Drive::start_with(&temporary.path().join(name), 0, &[file.as_os_str()])
-    };
-    // Zones of 8 MiB, as btrfs wants at least 4 MiB, and a conventional namespace on which f2fs fits.
-    let zone = r#"zone = { active = 17, zrwa = 2, zrwa_size = "64KiB", zrwa_granularity = "8KiB" }"#;
-    let set = placed_set(zone).replace("pages_per_block = 48", "pages_per_block = 192");
-    let set = set.replace("\"256MiB\"", "\"768MiB\"").replace("\"64MiB\"", "\"128MiB\"");
-    let drive = start("protected", default.clone() + &set + WHOLE_ZONES);
-    // Linux takes no namespaces of the same identifiers, which follow from the serial number.
-    let volatile = format!(
+    default.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1)
+}
+
+/// A second drive beside it, without power-loss protection, and without sets. Linux takes no namespaces of the same identifiers, which follow from
+/// the serial number.
+fn unprotected() -> String {
+    format!(
         r#"
 [drive]
 nqn = "{NQN}2"
@@ -453,8 +454,43 @@ serial = "TRANCHE0002"
 allow_network_faults = true
 power_loss_protection = false
 "#
-    );
-    let volatile = start("volatile", volatile + WHOLE_ZONES);
+    )
+}
+
+/// Two such drives in a directory, with what their TOML says of sets.
+fn two_drives(directory: &Path, sets: &str, volatile_sets: &str) -> (Drive, Drive) {
+    let start = |name: &str, toml: String| {
+        let file = directory.join(format!("{name}.toml"));
+        std::fs::write(&file, toml).unwrap();
+        Drive::start_with(&directory.join(name), 0, &[file.as_os_str()])
+    };
+    (start("protected", protected() + sets), start("volatile", unprotected() + volatile_sets))
+}
+
+/// Linux loses the power of its drive in the middle of what fio, zonefs, btrfs and f2fs do: see `guest/zone-cuts.sh`. dm-zoned is
+/// [`a_linux_host_uses_zones`]'s.
+#[test]
+fn what_linux_synced_on_zones_outlives_power_cuts() {
+    let name = "what_linux_synced_on_zones_outlives_power_cuts";
+    let temporary = tempfile::tempdir().unwrap();
+    let (drive, volatile) = two_drives(temporary.path(), &zones_of_8_mib(3, ""), &zones_of_8_mib(1, ""));
+    let needed = ["blkzone", "fio", "insmod", "mkfs.btrfs", "mkfs.f2fs", "python3"];
+    let more = [TRANCHE, &volatile.port.to_string()];
+    let Some(guest) = Guest::boot_with(name, "zone-cuts.sh", &needed, &["-t", "900"], drive.port, &more)
+    else {
+        return;
+    };
+    guest.must_be_well(name);
+}
+
+/// A zoned namespace, with what Linux has for zones: see `guest/zones.sh` and `guest/dm-zoned.sh`.
+#[test]
+fn a_linux_host_uses_zones() {
+    let name = "a_linux_host_uses_zones";
+    let temporary = tempfile::tempdir().unwrap();
+    let keys = r#", zrwa = 2, zrwa_size = "64KiB", zrwa_granularity = "8KiB""#;
+    let sets = zones_of_8_mib(3, keys) + WHOLE_ZONES;
+    let (drive, volatile) = two_drives(temporary.path(), &sets, WHOLE_ZONES);
     let needed =
         ["blkzone", "depmod", "e2fsck", "fio", "insmod", "mkfs.btrfs", "mkfs.ext4", "mkfs.f2fs", "python3"];
     let userland = userland();

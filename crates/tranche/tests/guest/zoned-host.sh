@@ -7,7 +7,8 @@ await() {
     for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
     fail "never happened: $*"
 }
-connect() { nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" --reconnect-delay=1 --ctrl-loss-tmo=120; }
+# connect [SECONDS]: between two attempts to reach a drive that is lost.
+connect() { nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" --reconnect-delay="${1-1}" --ctrl-loss-tmo=120; }
 # The drive's controller, as Linux calls it.
 ctrl() {
     for found in /sys/class/nvme/nvme*; do
@@ -39,6 +40,17 @@ load() {
     modules=/proc/1/root/modules
     while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/$1.order"
     grep -qw "$1" /proc/filesystems || fail "no module $1"
+}
+# What mkzonefs writes, which Debian 12 does not have: the super block, with its checksum, in a zone of 16384 sectors.
+make_zonefs() {
+    python3 - >/tmp/super <<'SUPER'
+import struct, sys, zlib
+def block(crc):
+    return struct.pack("<II64s16sQIII", 0x5A4F4653, crc, b"", b"t" * 16, 0, 0, 0, 0o640).ljust(4096, b"\0")
+sys.stdout.buffer.write(block(zlib.crc32(block(0)) ^ 0xFFFFFFFF))
+SUPER
+    dd if=/tmp/super of="$1" bs=4096 oflag=direct status=none
+    blkzone finish --offset 0 --length 16384 "$1"
 }
 uncached() { echo 3 >/proc/sys/vm/drop_caches; }
 live() { grep -q live "/sys/class/nvme/$(ctrl)/state"; }

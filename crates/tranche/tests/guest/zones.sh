@@ -168,15 +168,7 @@ use() {
 }
 echo "== zonefs"
 load zonefs
-# What mkzonefs writes, which Debian 12 does not have: the super block, with its checksum.
-python3 - >/tmp/super <<'SUPER'
-import struct, sys, zlib
-def block(crc):
-    return struct.pack("<II64s16sQIII", 0x5A4F4653, crc, b"", b"t" * 16, 0, 0, 0, 0o640).ljust(4096, b"\0")
-sys.stdout.buffer.write(block(zlib.crc32(block(0)) ^ 0xFFFFFFFF))
-SUPER
-dd if=/tmp/super of="$dev" bs=4096 oflag=direct status=none
-blkzone finish --offset 0 --length 16384 "$dev"
+make_zonefs "$dev"
 mkdir -p /tmp/mnt
 mount -t zonefs -o explicit-open "$dev" /tmp/mnt || fail "mount -t zonefs"
 [ "$(find /tmp/mnt/seq -type f | wc -l)" = 63 ] || fail "files of zonefs"
