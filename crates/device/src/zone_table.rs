@@ -243,7 +243,7 @@ mod tests {
         assert_eq!(timed("zone = { finish_time = \"3ms\" }"), Nanos(3_000_000));
         assert_eq!(timed("zone = { finish_time = \"0us\" }"), Nanos::ZERO);
         let unsafe_area = zones("power_loss_protection = false", "zone = { zrwa = 1 }").unwrap_err();
-        assert!(unsafe_area.contains("power-loss protection"), "{unsafe_area}");
+        assert!(unsafe_area.contains("0 without power-loss protection"), "{unsafe_area}");
         assert_eq!(zones("energy = \"8MiB\"", "zone = {}"), Ok((made(0, 14, of_units(22)), 8 * mib)));
         let short = zones("energy = \"1MiB\"", "zone = {}").unwrap_err();
         assert!(short.contains("buffers of zones") && short.contains("2080KiB"), "{short}");

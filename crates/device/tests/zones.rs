@@ -558,12 +558,17 @@ fn zones_have_the_distance_and_namespaces_the_share_that_the_set_says() {
     let blocks = U64::new(2 * (CAPACITY + 3));
     let new = NamespaceCreate { nsze: blocks, ncap: blocks, ..new_namespace() };
     let (first, second) = (create(&mut b, &new), create(&mut b, &new));
-    for (nsid, active) in [(first, 3), (second, 1)] {
+    // The share is 3, and each has two zones: it takes no more than it can use.
+    for (nsid, active) in [(first, 2), (second, 2)] {
         let zoned: ZonedNamespace = b.ask(identify(Cns::IOCS_NAMESPACE, nsid, Csi::ZONED));
         assert_eq!(zoned.lbafe[0].zsze.get(), CAPACITY + 3);
         assert_eq!((zoned.max_active(), zoned.max_open()), (Some(active), Some(active)));
     }
     assert!(b.admin(create_command(), &bytes(&new)).0.status().is(Status::NAMESPACE_INSUFFICIENT_CAPACITY));
+    let mut small = with(ZonesConfig { share: 1, size, ..ZonesConfig::default() });
+    let nsid = create(&mut small, &new);
+    let zoned: ZonedNamespace = small.ask(identify(Cns::IOCS_NAMESPACE, nsid, Csi::ZONED));
+    assert_eq!(zoned.max_active(), Some(1));
     let data = pattern(3, 8 * 4096);
     let command = Command::zone_append(first, CAPACITY + 3, 8);
     let (completion, _) = b.on(b.controller, 1, &command, &data);

@@ -10,7 +10,7 @@ use std::path::PathBuf;
 #[non_exhaustive]
 pub enum ExportError {
     /// The directory is missing or cannot be used.
-    #[error("{0}: {reason}; the directory for the block files must exist (mkdir -p {0})", dir.display())]
+    #[error("{0}: {reason}; the directory must exist (mkdir -p {0})", dir.display())]
     Directory {
         /// The directory.
         dir: PathBuf,
@@ -18,13 +18,13 @@ pub enum ExportError {
         reason: io::Error,
     },
     /// It is not a directory.
-    #[error("{}: not a directory; name an empty directory for the block files", .0.display())]
+    #[error("{}: not a directory; name an empty directory", .0.display())]
     NotADirectory(PathBuf),
     /// It has something in it, which the mount would hide.
-    #[error("{}: not empty; the block files would hide what is in it, name an empty directory", .0.display())]
+    #[error("{}: not empty; the mount would hide what is in it, name an empty directory", .0.display())]
     NotEmpty(PathBuf),
     /// A running drive serves it.
-    #[error("{}: a drive that is running has its block files there; stop it first, or name another directory", .0.display())]
+    #[error("{}: a program that is running has mounted its files there; stop it first, or name another directory", .0.display())]
     InUse(PathBuf),
     /// There is no FUSE.
     #[error(

@@ -241,7 +241,8 @@ impl ZonesConfig {
         }
         if let Some(zrwa) = self.zrwa.filter(|_| self.active > 0) {
             if !protected {
-                let rule = "what is in a Zone Random Write Area must outlive power: the drive needs power-loss protection";
+                let rule =
+                    "0 without power-loss protection: what is in a Zone Random Write Area must outlive power";
                 return range("zone.zrwa", zrwa.max, rule);
             }
             if !(1..=self.active).contains(&zrwa.max) {

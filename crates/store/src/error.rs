@@ -52,6 +52,11 @@ pub enum Error {
     /// Another program opened the store for writing.
     #[error("another program has opened the store for writing; only one may at a time")]
     Taken,
+    /// The zones of the log are not as the store left them, and no other program opened the store.
+    #[error(
+        "its zones no longer hold what it wrote: somebody has reset them, finished them or written to them (`tranche zone report` shows them)"
+    )]
+    Changed,
     /// Another program of this machine has the store open.
     #[error("another program of this machine has the store open; only one may at a time")]
     InUse,

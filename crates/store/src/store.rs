@@ -296,6 +296,14 @@ impl<D: ZoneDevice> Store<D> {
         state.stopped.is_none() && (waits || !state.is_durable())
     }
 
+    /// Whether the device still answers: asks it for one zone.
+    ///
+    /// # Errors
+    /// It does not.
+    pub fn ask_device(&self) -> Result<(), Error> {
+        self.device.zone(0).map(drop).map_err(Error::from)
+    }
+
     /// Why the store takes no changes any more, if it does not.
     pub fn failure(&self) -> Option<String> {
         self.lock().stopped.clone()
@@ -367,6 +375,20 @@ mod tests {
         let names: Vec<Vec<u8>> =
             third.list(Ino::ROOT, None, 9).unwrap().into_iter().map(|(name, _)| name).collect();
         assert_eq!(names, [b"one".to_vec(), b"two".to_vec()]);
+    }
+
+    #[test]
+    fn zones_that_others_reset_are_told_from_a_store_that_others_opened() {
+        let device = device();
+        let store = Store::open(&device, Placement::default()).unwrap();
+        store.create(Ino::ROOT, b"one", NewKind::File, Attributes::default()).unwrap();
+        store.sync_all().unwrap();
+        for zone in 0..32 {
+            device.reset(zone).unwrap();
+        }
+        store.create(Ino::ROOT, b"two", NewKind::File, Attributes::default()).unwrap();
+        assert_eq!(store.sync_all(), Err(Error::Changed));
+        assert!(store.failure().unwrap().contains("reset"), "{:?}", store.failure());
     }
 
     #[test]

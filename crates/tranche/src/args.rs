@@ -333,7 +333,13 @@ pub enum Ns {
     /// Attach a namespace
     Attach(Attachment),
     /// Detach a namespace
-    Detach(Attachment),
+    Detach {
+        #[command(flatten)]
+        which: Attachment,
+        /// Detach it even if a program of this machine has the store on it open
+        #[arg(long)]
+        force: bool,
+    },
     /// Delete a namespace and everything on it
     Delete {
         /// Namespace identifier

@@ -2,8 +2,8 @@
 
 use crate::connect::connect;
 use crate::options::{Output, Target};
-use crate::print_json;
 use crate::refusal::{about_set, network_refusal};
+use crate::{print_json, print_text};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use nvme::admin::{FaultInjection, FaultKind};
@@ -64,6 +64,9 @@ pub enum Fault {
         target: Target,
     },
     /// A port loses its connections and takes no new ones for a time
+    ///
+    /// Until then no command reaches the drive through this port, not even `fault clear`. Another port of the drive ends it sooner; a drive with one
+    /// port comes back when the time is over.
     PortDown {
         /// Port identifier, from 1
         port: u16,
@@ -190,6 +193,12 @@ pub fn fault(fault: &Fault, output: Output) -> Result<()> {
             "one_in": command.one_in,
             "parameter": command.param,
         })),
-        Output::Text => Ok(()),
+        Output::Text => match fault {
+            Fault::PortDown { port, for_ms, .. } => print_text(&format!(
+                "port {port} takes no connections for {} s: wait (--wait), or end it through another port (`tranche fault clear --on ADDR`)",
+                f64::from(*for_ms) / 1000.0
+            )),
+            _ => Ok(()),
+        },
     }
 }

@@ -51,7 +51,10 @@ mod table;
 mod tell;
 mod top;
 mod zone;
+mod zone_change;
+mod zone_read;
 mod zone_shape;
+mod zone_target;
 
 use anyhow::{Context, Result, bail};
 use args::{Cli, Command};

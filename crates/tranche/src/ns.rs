@@ -3,9 +3,9 @@
 use crate::args::{Attachment, Erase, Ns};
 use crate::connect::{Connected, connect, hostnqn};
 use crate::options::{Output, Target};
-use crate::refusal::about;
+use crate::refusal::{about, not_created};
 use crate::table::table;
-use crate::{print_json, print_text, tell, zone_shape};
+use crate::{print_json, print_text, tell, zone_change, zone_shape};
 use anyhow::{Context, Result, anyhow, bail};
 use device::LbaFormat;
 use host::{namespace_create, view};
@@ -48,6 +48,16 @@ fn refuse_attached(host: &mut Connected, nsid: u32) -> Result<()> {
         named.join(", "),
         if more > 0 { format!(" and {more} more") } else { String::new() }
     )
+}
+
+/// Detaching a namespace from a program of this machine that has the store on it open takes --force.
+fn refuse_open_store(of: &Attachment) -> Result<()> {
+    let mut host = connect(&of.target)?;
+    // Of one that is not attached to this host, or has no zones, there is nothing to know.
+    match host.zoned_namespace(of.nsid) {
+        Ok(ns) => zone_change::refuse_store_in_use(&mut host, ns, of.target.on()),
+        Err(_) => Ok(()),
+    }
 }
 
 /// The controllers that an attachment means.
@@ -187,13 +197,10 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
                 if error.status().is_some_and(|status| denied.iter().any(|denial| status.is(*denial))) {
                     return error.into();
                 }
-                let mut why = not_created(&mut host, *nvm_set, &error);
-                let zoned = zoned.as_ref();
-                if let Some(more) =
-                    zoned.and_then(|zoned| zone_shape::not_created(zoned, index, block, &error))
-                {
-                    why = format!("{why}, {more}");
-                }
+                let why = match &zoned {
+                    Some(shape) => zone_shape::not_created(&mut host, shape, zones, *nvm_set, &error),
+                    None => not_created(&mut host, *nvm_set, &error),
+                };
                 anyhow::Error::from(error).context(why)
             })?;
             let mut to = Vec::new();
@@ -203,16 +210,30 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
                     format!("namespace {nsid} is there, but not attached (`tranche ns attach {nsid}`)")
                 })?;
             }
-            if zoned.is_some() && output == Output::Text {
-                say_zones(&mut host, nsid);
-            }
+            let shape = if zoned.is_some() { shape_of(&mut host, nsid) } else { None };
             match output {
-                Output::Json => print_json(&json!({ "nsid": nsid, "controllers": to })),
-                Output::Text => print_text(&nsid.to_string()),
+                Output::Json => print_json(&json!({
+                    "nsid": nsid,
+                    "controllers": to,
+                    "bytes": size,
+                    "usable_bytes": shape.map_or(*size, |shape| shape.usable_bytes()),
+                })),
+                Output::Text => {
+                    // Standard output has the number alone, for scripts.
+                    if let Some(shape) = shape {
+                        tell!("namespace {nsid}: {}", shape.usable());
+                    }
+                    print_text(&nsid.to_string())
+                }
             }
         }
         Ns::Attach(a) => attach(a, true, output),
-        Ns::Detach(a) => attach(a, false, output),
+        Ns::Detach { which, force } => {
+            if !force {
+                refuse_open_store(which)?;
+            }
+            attach(which, false, output)
+        }
         Ns::Delete { nsid, force, target } => {
             let mut host = connect(target)?;
             if !force {
@@ -257,36 +278,11 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
     }
 }
 
-/// Says how much of a new zoned namespace can be written, beside its size. Standard output has the number alone, for scripts.
-fn say_zones(host: &mut Connected, nsid: u32) {
-    // It is there, whatever the drive says of it now.
-    let Ok(ns) = host.identify_allocated(nsid) else { return };
-    let Ok(zoned) = host.zoned_among(&[nsid]) else { return };
-    let shape = zoned.iter().find(|(id, _)| *id == nsid);
-    if let Some(shape) = shape.and_then(|(_, zoned)| zone_shape::Shape::of(&ns, zoned)) {
-        tell!("namespace {nsid}: {}", shape.usable());
-    }
-}
-
-/// What to say when a namespace could not be created.
-fn not_created(host: &mut Connected, set: u16, error: &host::Error) -> String {
-    let is = |status| error.status().is_some_and(|s| s.is(status));
-    if is(Status::NAMESPACE_ID_UNAVAILABLE) {
-        let most = host.controller().nn.get();
-        return format!(
-            "the drive has the {most} namespaces that it can have; `tranche ns delete` makes room"
-        );
-    }
-    let sets = host.nvm_sets().unwrap_or_default();
-    let each: Vec<String> = sets
-        .iter()
-        .filter(|s| set == 0 || s.nvmsetid.get() == set)
-        .map(|s| {
-            let free = u64::try_from(s.unvmsetcap.get()).unwrap_or(u64::MAX);
-            format!("NVM Set {} has {} unallocated", s.nvmsetid.get(), format_size(free))
-        })
-        .collect();
-    if each.is_empty() { format!("there is no NVM Set {set}") } else { each.join(", ") }
+/// The zones of a new namespace. It is there, whatever the drive says of it now.
+fn shape_of(host: &mut Connected, nsid: u32) -> Option<zone_shape::Shape> {
+    let ns = host.identify_allocated(nsid).ok()?;
+    let zoned = host.zoned_among(&[nsid]).ok()?;
+    zoned.first().and_then(|(_, zoned)| zone_shape::Shape::of(&ns, zoned))
 }
 
 fn attach(a: &Attachment, attach: bool, output: Output) -> Result<()> {

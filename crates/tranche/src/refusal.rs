@@ -3,6 +3,7 @@
 use crate::connect::{self, Connected};
 use anyhow::Result;
 use nvme::{NSID_ALL, Status};
+use units::format_size;
 
 /// Byte 384 of Identify Namespace, of one whose key the drive does not have.
 pub const LOCKED: u8 = 2;
@@ -83,4 +84,29 @@ fn without_its_key(host: &mut Connected) -> Option<&'static str> {
     namespaces
         .any(|namespace| namespace.vs[0] == LOCKED)
         .then_some("the drive is LOCKED: it was started without its key (tranche serve --drive-key)")
+}
+
+/// What to say when a namespace could not be created.
+pub fn not_created(host: &mut Connected, set: u16, error: &host::Error) -> String {
+    let is = |status| error.status().is_some_and(|s| s.is(status));
+    if is(Status::NAMESPACE_ID_UNAVAILABLE) {
+        let most = host.controller().nn.get();
+        return format!(
+            "the drive has the {most} namespaces that it can have; `tranche ns delete` makes room"
+        );
+    }
+    let sets = host.nvm_sets().unwrap_or_default();
+    let each: Vec<String> = sets
+        .iter()
+        .filter(|s| set == 0 || s.nvmsetid.get() == set)
+        .map(|s| {
+            let free = u64::try_from(s.unvmsetcap.get()).unwrap_or(u64::MAX);
+            format!("NVM Set {} has {} unallocated", s.nvmsetid.get(), format_size(free))
+        })
+        .collect();
+    match (each.is_empty(), sets.len()) {
+        (true, 0) => format!("there is no NVM Set {set}"),
+        (true, most) => format!("there is no NVM Set {set} (the drive has 1 to {most})"),
+        _ => each.join(", "),
+    }
 }

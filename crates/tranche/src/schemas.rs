@@ -37,6 +37,7 @@ const ORDER: [&str; 61] = [
     "zone",
     "zone-append",
     "zone-write",
+    "zone-read",
     "zone-changed",
     "store-format",
     "store-mount",

@@ -5,7 +5,7 @@ use crate::exit::FailedCheck;
 use crate::options::Output;
 use crate::progress;
 use crate::table::table;
-use crate::zone::{Of, find};
+use crate::zone_target::{Of, find};
 use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
@@ -208,13 +208,23 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
         Output::Text => print_text(&format!("ready: the store of namespace {nsid} is mounted at {dir}"))?,
     }
     let mut synced = Instant::now();
-    let mut told = false;
+    let (mut told, mut gone) = (false, false);
     while !control.is_cancelled() && !mounted.has_ended() {
         std::thread::sleep(LOOK);
         if synced.elapsed() >= SYNC_EVERY {
             if store.has_unsynced() {
                 // If it fails, the store says why below.
                 let _ = store.sync_all();
+            }
+            // A store that only reads finds out here that its drive was cut off, and says what to do.
+            if let Err(error) = store.ask_device()
+                && !gone
+            {
+                tracing::error!(
+                    "the drive has left the store, so reads and writes of {dir} fail: {error}. When it is back, unmount the store and mount it \
+                     again (umount {dir}; tranche store mount {dir}); what was synced is there"
+                );
+                gone = true;
             }
             synced = Instant::now();
         }
@@ -225,7 +235,7 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
     }
     mounted.stop()?;
     if let Some(why) = store.failure() {
-        bail!("the store stopped: {why}; what was synced before is there (mount it again)");
+        bail!("the store stopped: {why}; a new mount goes on from what was synced and is on the zones");
     }
     store.sync_all().context("what was written last may be lost")
 }

@@ -1,23 +1,21 @@
 //! `tranche zone`: the zones of a zoned namespace.
 
-use crate::connect::{Connected, connect};
-use crate::options::{Output, Target};
-use crate::refusal::about;
+use crate::options::Output;
 use crate::table::table;
-use crate::{print_json, print_text, zone_shape};
+use crate::zone_change::{Action, Open, Reset};
+use crate::zone_read::ReadOf;
+use crate::zone_target::{Of, about_zone, find, look, open, start};
+use crate::{print_json, print_text, zone_change, zone_read};
 use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
-use host::{IoQueue, Queue, Zoned, Zones, view};
-use nvme::Status;
-use nvme::zone::{ZoneDescriptor, ZoneReportFilter, ZoneSendAction, ZoneState};
+use host::{IoQueue, Queue, Zoned, view};
+use nvme::zone::{ZoneDescriptor, ZoneReportFilter, ZoneSendAction};
 use serde_json::json;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
 
-/// Commands under way at once.
-const DEPTH: u16 = 4;
 /// Most bytes of one append.
 const APPEND: usize = 1 << 20;
 
@@ -33,7 +31,7 @@ pub enum Zone {
     /// Make zones full: they take no more data until they are reset
     Finish(Action),
     /// Make zones empty: everything in them is lost
-    Reset(Action),
+    Reset(Reset),
     /// Take read-only zones offline: everything in them is lost for good
     Offline(Action),
     /// Append data to a zone, and print the logical block where they went
@@ -43,6 +41,10 @@ pub enum Zone {
     Append(Append),
     /// Write data at the write pointer of a zone, or into its Zone Random Write Area
     Write(Write),
+    /// Read the data of a zone, as raw bytes
+    ///
+    /// Logical blocks that nobody has written read as zeros.
+    Read(ReadOf),
     /// Move the write pointer of a zone with a Zone Random Write Area: what it passes cannot be written again
     Flush(Flush),
     /// Wait until the drive changes zones by itself, and list them
@@ -52,23 +54,6 @@ pub enum Zone {
     Changed(Changed),
     /// Give an empty zone a descriptor extension: bytes of yours that its report shows. The zone is closed then
     SetExtension(SetExtension),
-}
-
-/// The namespace whose zones are meant.
-#[derive(Args, Debug)]
-pub struct Of {
-    /// Namespace [default: the zoned one that is attached to this host, if there is just one]
-    #[arg(long, value_name = "NSID")]
-    nsid: Option<u32>,
-    #[command(flatten)]
-    target: Target,
-}
-
-impl Of {
-    /// Where the drive listens.
-    pub fn on(&self) -> &host::Addr {
-        self.target.on()
-    }
 }
 
 /// `tranche zone report`.
@@ -85,25 +70,6 @@ pub struct Report {
     count: Option<u32>,
     #[command(flatten)]
     of: Of,
-}
-
-/// A command that changes states.
-#[derive(Args, Debug)]
-pub struct Action {
-    #[command(flatten)]
-    which: Which,
-    #[command(flatten)]
-    of: Of,
-}
-
-/// `tranche zone open`.
-#[derive(Args, Debug)]
-pub struct Open {
-    #[command(flatten)]
-    action: Action,
-    /// Give them Zone Random Write Areas. They must be empty
-    #[arg(long)]
-    zrwa: bool,
 }
 
 /// `tranche zone write`.
@@ -133,18 +99,6 @@ pub struct Flush {
     to: Option<u64>,
     #[command(flatten)]
     of: Of,
-}
-
-/// Zones that are to change.
-#[derive(Args, Debug)]
-#[group(required = true, multiple = false)]
-pub struct Which {
-    /// Numbers of zones; the first is 0
-    #[arg(value_name = "ZONE")]
-    zones: Vec<u64>,
-    /// All zones of the namespace that are in a state from which this leads somewhere
-    #[arg(long)]
-    all: bool,
 }
 
 /// `tranche zone append`.
@@ -220,207 +174,22 @@ const LOOK: Duration = Duration::from_millis(100);
 
 /// `tranche zone`.
 pub fn zone(command: &Zone, output: Output) -> Result<()> {
-    let (action, change) = match command {
+    let (action, change, force) = match command {
         Zone::Report(options) => return report(options, output),
         Zone::Append(options) => return append(options, output),
         Zone::SetExtension(options) => return set_extension(options, output),
         Zone::Write(options) => return write(options, output),
         Zone::Flush(options) => return flush(options, output),
         Zone::Changed(options) => return changed(options, output),
-        Zone::Open(Open { action, zrwa: true }) => return open_with_areas(action, output),
-        Zone::Open(Open { action, zrwa: false }) => (ZoneSendAction::OPEN, action),
-        Zone::Close(change) => (ZoneSendAction::CLOSE, change),
-        Zone::Finish(change) => (ZoneSendAction::FINISH, change),
-        Zone::Reset(change) => (ZoneSendAction::RESET, change),
-        Zone::Offline(change) => (ZoneSendAction::OFFLINE, change),
+        Zone::Read(options) => return zone_read::read(options, output),
+        Zone::Open(Open { action, zrwa: true }) => return zone_change::open_with_areas(action, output),
+        Zone::Open(Open { action, zrwa: false }) => (ZoneSendAction::OPEN, action, true),
+        Zone::Close(change) => (ZoneSendAction::CLOSE, change, true),
+        Zone::Finish(change) => (ZoneSendAction::FINISH, change, true),
+        Zone::Reset(Reset { action, force }) => (ZoneSendAction::RESET, action, *force),
+        Zone::Offline(change) => (ZoneSendAction::OFFLINE, change, true),
     };
-    manage(action, change, output)
-}
-
-/// The namespace that is meant, and the way to its zones, which is there as long as the host is.
-pub fn find(of: &Of) -> Result<(Connected, Zoned)> {
-    let mut host = connect(&of.target)?;
-    let nsid = match of.nsid {
-        Some(nsid) => nsid,
-        None => only_zoned(&mut host)?,
-    };
-    // Of one that is not zoned there is better to say than what the drive says of its own commands.
-    let known = host.zoned_among(&[nsid])?;
-    let zoned = host.zoned_namespace(nsid);
-    let zoned = match (zoned, known.is_empty()) {
-        (Err(host::Error::Usage(_)), true) => bail!(zone_shape::not_zoned(nsid)),
-        (Err(error @ host::Error::Absent(_)), false) => {
-            let what_next =
-                format!("its zones are for hosts that have it attached (`tranche ns attach {nsid}`)");
-            return Err(anyhow::Error::from(error).context(what_next));
-        }
-        (zoned, _) => about(&mut host, nsid, zoned)?,
-    };
-    Ok((host, zoned))
-}
-
-/// The same with a queue.
-fn open(of: &Of) -> Result<(Connected, Zoned, IoQueue<impl Queue>)> {
-    let (mut host, zoned) = find(of)?;
-    let queue = host.io_queue(DEPTH)?;
-    Ok((host, zoned, queue))
-}
-
-fn only_zoned(host: &mut Connected) -> Result<u32> {
-    let attached = host.active_namespaces()?;
-    let zoned = host.zoned_among(&attached)?;
-    match zoned.as_slice() {
-        [(nsid, _)] => Ok(*nsid),
-        [] => bail!(
-            "no zoned namespace is attached to this host (`tranche ns create --zoned --size SIZE --attach` makes one, `tranche ns \
-             attach` attaches one)"
-        ),
-        several => {
-            let nsids: Vec<u32> = several.iter().map(|(nsid, _)| *nsid).collect();
-            bail!("--nsid must say which namespace: {} have zones", host::nsid_list(&nsids))
-        }
-    }
-}
-
-/// The first logical block of a zone.
-fn start(ns: &Zoned, zone: u64) -> Result<u64> {
-    let (zones, nsid) = (ns.zones(), ns.namespace.nsid);
-    if zone >= zones {
-        bail!("there is no zone {zone}: namespace {nsid} has {zones}, and the first is 0");
-    }
-    Ok(zone * ns.zone_blocks)
-}
-
-/// One zone as it is now.
-fn look<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, start: u64) -> Result<ZoneDescriptor> {
-    let zones = queue.report_zones(ns, start, ZoneReportFilter::ALL, 1)?;
-    zones.first().copied().context("the drive reports no zone there")
-}
-
-/// Adds to the error of a command for a zone what to do about it.
-fn about_zone<Q: Queue, T>(
-    queue: &mut IoQueue<Q>,
-    ns: &Zoned,
-    zone: u64,
-    result: Result<T, host::Error>,
-) -> Result<T> {
-    result.map_err(|error| {
-        let advice = advice(queue, ns, zone, &error);
-        match advice {
-            Some(advice) => anyhow::Error::from(error).context(advice),
-            None => error.into(),
-        }
-    })
-}
-
-fn advice<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64, error: &host::Error) -> Option<String> {
-    let status = error.status()?;
-    if status.is(Status::TOO_MANY_ACTIVE_ZONES) {
-        let most = ns.max_active.unwrap_or(u32::MAX);
-        return Some(format!(
-            "{most} zones are active, and namespace {} may have no more: `tranche zone finish` or `tranche zone reset` one of them",
-            ns.namespace.nsid
-        ));
-    }
-    if status.is(Status::TOO_MANY_OPEN_ZONES) {
-        let most = ns.max_open.unwrap_or(u32::MAX);
-        return Some(format!(
-            "{most} zones are open, and namespace {} may have no more: `tranche zone close` one of them",
-            ns.namespace.nsid
-        ));
-    }
-    if status.is(Status::ZRWA_RESOURCES_UNAVAILABLE) {
-        let most = ns.zrwa.map_or(0, |zrwa| zrwa.resources);
-        return Some(format!(
-            "{most} zones have a Zone Random Write Area, and namespace {} may have no more: `tranche zone finish` or `tranche zone reset` one \
-             of them",
-            ns.namespace.nsid
-        ));
-    }
-    if status.is(Status::INVALID_ZONE_OPERATION_REQUEST) || status.is(Status::ZONE_INVALID_WRITE) {
-        return about_its_area(queue, ns, zone);
-    }
-    let about_its_state = [
-        Status::INVALID_ZONE_STATE_TRANSITION,
-        Status::ZONE_IS_FULL,
-        Status::ZONE_IS_READ_ONLY,
-        Status::ZONE_IS_OFFLINE,
-        Status::ZONE_BOUNDARY_ERROR,
-    ];
-    if !about_its_state.iter().any(|of_state| status.is(*of_state)) {
-        return None;
-    }
-    let now = look(queue, ns, start(ns, zone).ok()?).ok()?;
-    let what_next = match now.state() {
-        ZoneState::FULL => format!(": `tranche zone reset {zone}` makes it empty"),
-        ZoneState::OFFLINE => ", for good: take another".to_owned(),
-        ZoneState::READ_ONLY => ": read what it has, and take another".to_owned(),
-        _ if status.is(Status::ZONE_BOUNDARY_ERROR) => {
-            let left = now.writable_end()?.checked_sub(now.write_pointer()?)?;
-            format!(", with {left} logical blocks left, which are too few")
-        }
-        _ => ", from where this does not lead on".to_owned(),
-    };
-    Some(format!("zone {zone} is {}{what_next}", now.state()))
-}
-
-/// What to say of a zone that does not take a write or a command because of its Zone Random Write Area, or without one.
-fn about_its_area<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64) -> Option<String> {
-    let now = look(queue, ns, start(ns, zone).ok()?).ok()?;
-    let pointer = now.write_pointer()?.checked_sub(now.zslba.get())?;
-    Some(match ns.zrwa.filter(|_| now.za.zrwav()) {
-        Some(area) => format!(
-            "zone {zone} is {} and has a Zone Random Write Area: blocks {pointer} to {} can be written, and be flushed in steps of {}. It \
-             takes no appends",
-            now.state(),
-            (pointer + 2 * u64::from(area.blocks)).min(now.zcap.get()).saturating_sub(1),
-            area.flush_granularity
-        ),
-        None => format!(
-            "zone {zone} is {}, has no Zone Random Write Area, and takes writes at block {pointer} only. An empty zone can be opened with \
-             one (`tranche zone open --zrwa`)",
-            now.state()
-        ),
-    })
-}
-
-fn open_with_areas(change: &Action, output: Output) -> Result<()> {
-    let (_host, ns, mut queue) = open(&change.of)?;
-    let nsid = ns.namespace.nsid;
-    if ns.zrwa.is_none() {
-        bail!(
-            "zones of namespace {nsid} can have no Zone Random Write Areas (`tranche ns create --zoned --zrwa-resources N` makes one whose zones can)"
-        );
-    }
-    if change.which.all {
-        bail!(
-            "--zrwa is for zones that are named: all zones are those that are closed, and an area is for one that is empty"
-        );
-    }
-    let zones = &change.which.zones;
-    let starts: Vec<u64> = zones.iter().map(|zone| start(&ns, *zone)).collect::<Result<_>>()?;
-    let mut changed = Vec::new();
-    for (zone, start) in zones.iter().zip(starts) {
-        let done = queue.open_zone_with_zrwa(nsid, start);
-        about_zone(&mut queue, &ns, *zone, done)?;
-        changed.push((*zone, look(&mut queue, &ns, start)?.state()));
-    }
-    print_changed(nsid, &changed, output)
-}
-
-/// Zones with their new states.
-fn print_changed(nsid: u32, changed: &[(u64, ZoneState)], output: Output) -> Result<()> {
-    match output {
-        Output::Json => {
-            let one =
-                |(zone, state): &(u64, ZoneState)| json!({ "zone": zone, "state": view::zone_state(*state) });
-            print_json(&json!({ "nsid": nsid, "zones": changed.iter().map(one).collect::<Vec<_>>() }))
-        }
-        Output::Text => {
-            let line = |(zone, state): &(u64, ZoneState)| format!("zone {zone}: {state}");
-            print_text(&changed.iter().map(line).collect::<Vec<_>>().join("\n"))
-        }
-    }
+    zone_change::manage(action, change, force, output)
 }
 
 /// A zone's number, state and write pointer, which is in blocks from its begin.
@@ -517,28 +286,6 @@ fn changed(options: &Changed, output: Output) -> Result<()> {
     }
 }
 
-fn manage(action: ZoneSendAction, change: &Action, output: Output) -> Result<()> {
-    let (_host, ns, mut queue) = open(&change.of)?;
-    let nsid = ns.namespace.nsid;
-    if change.which.all {
-        let done = queue.manage_zones(nsid, action, Zones::All);
-        about_zone(&mut queue, &ns, 0, done)?;
-        return match output {
-            Output::Json => print_json(&json!({ "nsid": nsid, "zones": null })),
-            Output::Text => print_text(&format!("namespace {nsid}, all zones: done")),
-        };
-    }
-    let zones = &change.which.zones;
-    let starts: Vec<u64> = zones.iter().map(|zone| start(&ns, *zone)).collect::<Result<_>>()?;
-    let mut changed = Vec::new();
-    for (zone, start) in zones.iter().zip(starts) {
-        let done = queue.manage_zones(nsid, action, Zones::One(start));
-        about_zone(&mut queue, &ns, *zone, done)?;
-        changed.push((*zone, look(&mut queue, &ns, start)?.state()));
-    }
-    print_changed(nsid, &changed, output)
-}
-
 fn report(options: &Report, output: Output) -> Result<()> {
     let (_host, ns, mut queue) = open(&options.of)?;
     let from = start(&ns, options.from)?;
@@ -631,7 +378,10 @@ fn append(options: &Append, output: Output) -> Result<()> {
         }
         let appended = queue.append(&ns, start, &piece);
         let appended = about_zone(&mut queue, &ns, zone, appended);
-        let lba = appended.with_context(|| format!("{}appending to zone {zone}", before(&places)))?;
+        let lba = match before(&places) {
+            said if said.is_empty() => appended?,
+            said => appended.with_context(|| format!("{said}then no more"))?,
+        };
         let blocks = (piece.len() / block) as u64;
         match places.last_mut() {
             Some((first, count)) if *first + *count == lba => *count += blocks,
@@ -683,7 +433,7 @@ fn set_extension(options: &SetExtension, output: Output) -> Result<()> {
     match output {
         Output::Json => {
             let zone = json!({ "zone": options.zone, "state": view::zone_state(state) });
-            print_json(&json!({ "nsid": nsid, "zones": [zone] }))
+            print_json(&json!({ "nsid": nsid, "zones": [zone], "count": 1 }))
         }
         Output::Text => print_text(&format!("zone {}: {state}", options.zone)),
     }

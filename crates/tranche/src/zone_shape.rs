@@ -1,6 +1,7 @@
 //! What zoned namespaces are, as `tranche ns` and `tranche id` say it and ask for it.
 
 use crate::connect::Connected;
+use crate::refusal;
 use anyhow::{Result, bail};
 use clap::Args;
 use device::LbaFormat;
@@ -16,7 +17,7 @@ pub struct NewZones {
     /// Make it a zoned namespace: each zone is written from its begin to its end, and erased as a whole (docs/howto/zones.md)
     #[arg(long)]
     pub zoned: bool,
-    /// Zones that may be active at once, that is written in part [default: `zone.share` of the drive's TOML, which is 14, or what is left]
+    /// Zones that may be active at once, that is written in part [default: `zone.share` of the drive's TOML, which is 14, or what is left; never more than it has zones]
     #[arg(long, value_name = "N", requires = "zoned", value_parser = clap::value_parser!(u32).range(1..))]
     pub max_active: Option<u32>,
     /// Zones that may be open at once [default: as --max-active]
@@ -71,6 +72,11 @@ impl fmt::Display for Shape {
 }
 
 impl Shape {
+    /// Bytes that can be written.
+    pub fn usable_bytes(&self) -> u64 {
+        self.capacity.saturating_mul(self.count)
+    }
+
     /// What there is beside the size of the namespace: less of it can be written where a zone holds less than lies between two of them.
     pub fn usable(&self) -> String {
         let all = |each: u64| format_size(each.saturating_mul(self.count));
@@ -167,20 +173,86 @@ pub fn asked(zones: &NewZones) -> Result<ZonedCreate> {
     })
 }
 
-/// What to say when a zoned namespace could not be created, beside what is said of any; `None` if its zones have no part in it.
-pub fn not_created(zoned: &ZonedNamespace, index: u8, block: u64, error: &host::Error) -> Option<String> {
-    let status = error.status()?;
-    if status.is(Status::NAMESPACE_INSUFFICIENT_CAPACITY) {
-        return Some("or too few zones may still be active there (--max-active asks for fewer; `zone.active` in the drive's TOML gives more)".to_owned());
+/// What to say when a zoned namespace could not be created.
+pub fn not_created(
+    host: &mut Connected,
+    zoned: &ZonedNamespace,
+    asked: &NewZones,
+    set: u16,
+    error: &host::Error,
+) -> String {
+    let is = |status| error.status().is_some_and(|s| s.is(status));
+    let common = refusal::not_created(host, set, error);
+    let sets = host.nvm_sets().unwrap_or_default();
+    if set > 0 && sets.iter().all(|s| s.nvmsetid.get() != set) {
+        return common;
     }
-    if status.is(Status::ZRWA_RESOURCES_UNAVAILABLE) {
-        let left = zoned.zrwa_resources();
-        return Some(format!(
-            "the default NVM Set has {left} Zone Random Write Areas left (`zone.zrwa` in the drive's TOML gives them)"
-        ));
+    if is(Status::NAMESPACE_INSUFFICIENT_CAPACITY) {
+        // Command Specific Information is the capacity that is needed. If it is none, other resources are missing.
+        let log = host.errors().unwrap_or_default();
+        return match log.first().map(|entry| entry.cs.get()) {
+            Some(0) => too_few_active(host, asked, set),
+            Some(needed) if needed < u64::MAX => {
+                format!("the zones need {}, and {common}", format_size(needed))
+            }
+            _ => common,
+        };
     }
-    status.is(Status::INVALID_FIELD).then(|| {
-        let zone = format_size(zone_bytes(zoned, index, block));
-        format!("or it has no zones, or no Zone Random Write Areas, or --size is no whole number of them (those of the default NVM Set have {zone} each)")
-    })
+    if is(Status::ZRWA_RESOURCES_UNAVAILABLE) {
+        let wanted = asked.zrwa.unwrap_or(0);
+        return match set {
+            0 => format!(
+                "--zrwa-resources asks for {wanted} Zone Random Write Areas, and the default NVM Set has {} left (`zone.zrwa` in the drive's TOML gives more)",
+                zoned.zrwa_resources()
+            ),
+            _ => format!(
+                "NVM Set {set} has fewer than {wanted} Zone Random Write Areas left (`zone.zrwa` in the drive's TOML gives more)"
+            ),
+        };
+    }
+    if !is(Status::INVALID_FIELD) {
+        return common;
+    }
+    match (set, asked.zrwa, asked.max_open) {
+        (0, Some(_), _) if zoned.zrwas.get() == 0 => {
+            "the default NVM Set has no Zone Random Write Areas (`zone.zrwa` in the drive's TOML gives some)"
+                .to_owned()
+        }
+        (0, areas, open) => {
+            let more = |(name, number): (&str, Option<u32>)| number.map(|number| format!("{name} {number}"));
+            let asked: Vec<String> =
+                [("--zrwa-resources", areas), ("--max-open", open)].into_iter().filter_map(more).collect();
+            format!("{} is more than the zones that may be active (--max-active)", asked.join(" or "))
+        }
+        (set, None, _) => format!("NVM Set {set} has no zones, or --size is no whole number of them"),
+        (set, Some(_), _) => format!(
+            "NVM Set {set} has no zones, or none with Zone Random Write Areas, or --size is no whole number of them"
+        ),
+    }
+}
+
+/// What to say when too few zones may still be active.
+fn too_few_active(host: &mut Connected, asked: &NewZones, set: u16) -> String {
+    let nsids = host.allocated_namespaces().unwrap_or_default();
+    let mut promised = Vec::new();
+    let mut active = 0_u64;
+    for (nsid, zoned) in host.zoned_among(&nsids).unwrap_or_default() {
+        let Ok(ns) = host.identify_allocated(nsid) else { continue };
+        if set == 0 || ns.nvmsetid.get() == set {
+            promised.push(nsid);
+            active += zoned.max_active().map_or(0, u64::from);
+        }
+    }
+    let wanted = match asked.max_active {
+        Some(wanted) => format!("fewer than {wanted} zones (--max-active) may still be active"),
+        None => "no more zones may be active".to_owned(),
+    };
+    let more = "`zone.active` in the drive's TOML gives more";
+    match promised.is_empty() {
+        true => format!("{wanted} ({more})"),
+        false => format!(
+            "{wanted}: {active} are promised to the zoned namespaces {} (made with fewer --max-active they leave some; {more})",
+            host::nsid_list(&promised)
+        ),
+    }
 }

@@ -216,7 +216,8 @@ fn several_ports_and_what_can_be_done_to_them() {
         err(&["fault", "port-ana", "1", "fast", "--on", &unix]).contains("none of optimized, non-optimized")
     );
     // A port that is down is waited for.
-    assert_eq!(out(&["fault", "port-down", "1", "--for-ms", "300", "--on", &unix]), "");
+    let down = out(&["fault", "port-down", "1", "--for-ms", "300", "--on", &unix]);
+    assert!(down.contains("port 1 takes no connections for 0.3 s: wait (--wait)"), "{down}");
     assert!(out(&["id", "--wait", "60", "--on", &ports[0]]).contains("Tranche"));
     for fault in [
         &["bit-errors", "--one-in", "1000"][..],

@@ -160,7 +160,11 @@ fn a_zoned_namespace_is_made_and_shown() {
         "--max-open 3 is more",
     );
     drive.bad(2, &zoned(&["8MiB", "--max-open", "3"]), "--zoned");
-    drive.bad(4, &zoned(&["8MiB", "--zoned", "--max-active", "1000"]), "--max-active asks for fewer");
+    drive.bad(
+        4,
+        &zoned(&["8MiB", "--zoned", "--max-active", "1000"]),
+        "fewer than 1000 zones (--max-active)",
+    );
     let made = drive.run(&zoned(&["16MiB", "--zoned", "--max-active", "3", "--max-open", "2"]), &[]);
     assert!(made.status.success(), "{}", text(&made.stderr));
     let nsid = text(&made.stdout).trim_end().to_owned();
@@ -240,11 +244,73 @@ fn zones_are_opened_written_and_reset() {
     drive.bad(1, &["zone", "report", "--from", "8"], "there is no zone 8");
     drive.bad(2, &["zone", "reset"], "--all");
     drive.bad(2, &["zone", "reset", "1", "--all"], "--all");
+    // What was done before something failed is told.
+    drive.bad(
+        4,
+        &["zone", "close", "3", "0"],
+        "zone 3 is Closed now, but zone 0 did not change: zone 0 is Empty",
+    );
+    // Empty zones are not among those that --all opens.
+    assert_eq!(drive.good(&["zone", "open", "--all"]), "namespace 2: 2 zones were opened");
+    assert_eq!(drive.good(&["zone", "open", "--all"]), "namespace 2: no zone is closed, so none was opened");
+    assert_eq!(drive.json(&["zone", "close", "--all"])["count"], 2);
     let reset = drive.json(&["zone", "reset", "1", "2"]);
     assert_eq!(reset["zones"][1], serde_json::json!({ "zone": 2, "state": "EMPTY" }));
     drive.good(&["zone", "reset", "--all"]);
     let empty: Vec<_> = (0..8).map(|zone| is(zone, "EMPTY", Some(0))).collect();
     assert_eq!(drive.zones("100"), empty);
+}
+
+#[test]
+fn a_zone_is_read() {
+    let drive = Drive::start();
+    drive.good(&["ns", "create", "--size", "16MiB", "--zoned", "--attach"]);
+    drive.good(&["zone", "append", "1", "data"]);
+    let read = |args: &[&str]| {
+        let output = drive.run(&[&["zone", "read"], args].concat(), &[]);
+        assert!(output.status.success(), "{args:?}: {}", text(&output.stderr));
+        output.stdout
+    };
+    assert!(read(&["1"]) == drive.data, "up to the write pointer");
+    assert!(read(&["1", "--at", "255", "--blocks", "2"]) == [&drive.data[255 * 4096..], &[0; 4096]].concat());
+    assert!(read(&["0"]).is_empty() && read(&["1", "--at", "300"]).is_empty());
+    drive.good(&["zone", "finish", "1"]);
+    assert_eq!(read(&["1"]).len(), 384 * 4096, "a full zone");
+    drive.bad(1, &["zone", "read", "1", "--at", "383", "--blocks", "2"], "there is no block 384 in zone 1");
+    drive.bad(1, &["zone", "read", "9"], "there is no zone 9");
+    drive.bad(1, &["zone", "read", "1", "--output", "json"], "needs FILE");
+    assert_eq!(drive.json(&["zone", "read", "1", "read"])["bytes"], 384 * 4096);
+    assert_eq!(std::fs::read(drive.dir.path().join("read")).unwrap()[..1 << 20], drive.data);
+}
+
+/// A namespace takes no more active zones than it has, and what it cannot have is told with the numbers.
+#[test]
+fn what_a_zoned_namespace_takes_and_cannot_have() {
+    let drive = Drive::start();
+    let first = drive.json(&["ns", "create", "--size", "8MiB", "--zoned"]);
+    assert_eq!((&first["bytes"], &first["usable_bytes"]), (&(8 << 20).into(), &(6 << 20).into()));
+    let plain = drive.json(&["ns", "create", "--size", "1MiB"]);
+    assert_eq!(plain["usable_bytes"], 1 << 20);
+    let second = drive.json(&["ns", "create", "--size", "16MiB", "--zoned", "--zrwa-resources", "2"])["nsid"]
+        .to_string();
+    let zns = |nsid: &str| drive.json(&["id", "--zns", nsid]);
+    assert_eq!((&zns("2")["mar"], &zns(&second)["mar"]), (&3.into(), &7.into()), "zero-based");
+    let create = |more: &[&str], says: &str| {
+        drive.bad(4, &[&["ns", "create", "--zoned", "--size", "8MiB"], more].concat(), says);
+    };
+    create(
+        &["--max-active", "3"],
+        "fewer than 3 zones (--max-active) may still be active: 12 are promised to the zoned namespaces 2, 4",
+    );
+    create(
+        &["--zrwa-resources", "3"],
+        "--zrwa-resources asks for 3 Zone Random Write Areas, and the default NVM Set has 2 left",
+    );
+    create(&["--nvm-set", "9"], "there is no NVM Set 9");
+    drive.good(&["ns", "create", "--size", "16MiB", "--zoned"]);
+    create(&[], "no more zones may be active: 14 are promised to the zoned namespaces 2, 4, 5");
+    drive.good(&["ns", "delete", "5"]);
+    drive.bad(4, &["ns", "create", "--zoned", "--size", "1GiB"], "the zones need 1GiB, and NVM Set 1 has");
 }
 
 #[test]

@@ -95,7 +95,8 @@ pub(crate) fn layout_of_new(
     let (Ok(count), true) = (u32::try_from(zones), whole && (ncap == nsze || Some(ncap) == writable)) else {
         return Err(Status::INVALID_FIELD.into());
     };
-    let max_active = if asked.rar.get() == 0 { support.share } else { asked.rar.get() };
+    // Who asks for no number gets no more than there are zones: the rest is for other namespaces.
+    let max_active = if asked.rar.get() == 0 { support.share.min(count) } else { asked.rar.get() };
     let max_open = if asked.ror.get() == 0 { max_active } else { asked.ror.get() };
     if max_active == 0 || max_active > support.active {
         return Err(Status::NAMESPACE_INSUFFICIENT_CAPACITY.into());

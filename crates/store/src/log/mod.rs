@@ -226,7 +226,7 @@ impl Log {
     /// As of [`append`](Log::append).
     pub(crate) fn end<D: ZoneDevice>(&mut self, device: &D, frame: FrameUnderWay) -> Result<(), Error> {
         match frame.append.wait() {
-            Ok(runs) => self.appended(&runs, frame.blocks),
+            Ok(runs) => self.appended(device, &runs, frame.blocks),
             Err(DeviceError::Zone { .. }) => {
                 self.leave(device, frame.zone)?;
                 self.write_frame(device, (FrameKind::Records, frame.durable), &frame.payload)
@@ -293,14 +293,15 @@ impl Log {
             return Err(DeviceError::Zone { zone, problem: "it has not enough room".into() }.into());
         }
         let runs = device.append(zone, &frame, durable)?;
-        self.appended(&runs, blocks)
+        self.appended(device, &runs, blocks)
     }
 
     /// A frame lies in the last zone now.
-    fn appended(&mut self, runs: &[Run], blocks: u64) -> Result<(), Error> {
+    fn appended<D: ZoneDevice>(&mut self, device: &D, runs: &[Run], blocks: u64) -> Result<(), Error> {
         if runs.first().is_none_or(|run| run.lba != self.next_lba) {
-            // Another program has emptied the zone, or writes to it.
-            return Err(Error::Taken);
+            // Whoever opens the store begins a new epoch. Others have only emptied the zone, or written to it.
+            let newest = read::newest_epoch(device, self.id, self.layout.log_zones)?;
+            return Err(if newest > self.epoch { Error::Taken } else { Error::Changed });
         }
         self.next_lba += blocks;
         self.sequence += 1;

@@ -70,7 +70,12 @@ impl Chips {
             set.get(key).and_then(Value::as_integer).with_context(|| format!("the NVM Set has no {key}"))
         };
         let (dies, planes, pages) = (integer("dies")?, integer("planes")?, integer("pages_per_block")?);
-        let superblocks = integer("superblocks")?;
+        let Ok(superblocks) = integer("superblocks") else {
+            bail!(
+                "NVM Set 1 of the drive {name:?} has no key superblocks. The study makes smaller drives of it, of 64 superblocks or more: a drive \
+                 of some hundred superblocks is large enough (--drive zn540-2t is one; `superblocks` takes the place of `capacity` and `spare`)"
+            );
+        };
         let cycles = u32::try_from(integer("rated_cycles")?)?;
         let bits = match set.get("cell").and_then(Value::as_str) {
             Some("slc") => 1,
