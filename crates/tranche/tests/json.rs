@@ -110,7 +110,7 @@ fn of_a_drive(c: &mut Checked) {
     let with = |args: &[&'static str]| -> Vec<String> {
         args.iter().map(|arg| (*arg).to_owned()).chain(["--on".to_owned(), on.clone()]).collect()
     };
-    let good: [(&str, &[&'static str]); 54] = [
+    let good: [(&str, &[&'static str]); 55] = [
         ("ns-create", &["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach"]),
         ("ns-create", &["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "1"]),
         ("ns-list", &["ns", "list"]),
