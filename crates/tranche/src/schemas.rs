@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 61] = [
+const ORDER: [&str; 62] = [
     "error",
     "serve",
     "ns-list",
