@@ -81,7 +81,7 @@ prepare() {
         tls gcm ccm ctr ghash_generic aes_generic \
         nvmet nvmet_tcp
     # A script loads these itself: they take time, and few scripts need them.
-    for module in zonefs btrfs f2fs dm-zoned ext4 nbd ublk_drv; do modules $module.order $module; done
+    for module in zonefs btrfs f2fs dm-zoned ext4 nbd ublk_drv null_blk; do modules $module.order $module; done
     modules dm-cache.order dm-cache dm-cache-smq
     cat >"$work/tree/init" <<'INIT'
 #!/bin/busybox sh

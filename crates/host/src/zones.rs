@@ -94,7 +94,8 @@ impl<T: Transport> Host<T> {
         Ok(csi.unwrap_or(Csi::NVM))
     }
 
-    /// Whether there may be zoned namespaces: the controller has the Zoned Namespace Command Set. It has not if it does not say.
+    /// Whether there may be zoned namespaces: the controller has the Zoned Namespace Command Set. One that cannot list its command sets, as that of
+    /// Linux 6.12, is asked about this one. It has not if it does not say.
     ///
     /// # Errors
     /// The transport is broken.
@@ -106,7 +107,11 @@ impl<T: Transport> Host<T> {
         let identify = Identify { nsid: 0, cns, cntid: CNTLID_DYNAMIC, cnssid: 0, csi: Csi::NVM, uidx: 0 };
         let done = self.call(identify.into(), Data::room(size_of::<IoCommandSets>()))?;
         if !done.completion.status().is_success() {
-            return Ok(false);
+            return match self.identify_zoned_controller() {
+                Ok(_) => Ok(true),
+                Err(Error::Command { .. }) => Ok(false),
+                Err(error) => Err(error),
+            };
         }
         let sets = IoCommandSets::read_from_bytes(&done.data.into_buffer()).unwrap_or_default();
         Ok(sets.iocsc.iter().any(|combination| combination.get() >> Csi::ZONED.0 & 1 == 1))
@@ -128,8 +133,13 @@ impl<T: Transport> Host<T> {
         let mut found = Vec::new();
         for &nsid in nsids {
             // The list begins behind the identifier that is asked for.
-            let next: NamespaceList = self.identified_zoned(list, nsid - 1)?;
-            if next.nsid[0].get() == nsid {
+            let is_zoned = match self.identified_zoned::<NamespaceList>(list, nsid - 1) {
+                Ok(next) => next.nsid[0].get() == nsid,
+                // A controller without such lists: an attached namespace says itself which command set it has.
+                Err(Error::Command { .. }) => self.command_set(nsid)? == Csi::ZONED,
+                Err(error) => return Err(error),
+            };
+            if is_zoned {
                 found.push((nsid, self.identified_zoned(one, nsid)?));
             }
         }

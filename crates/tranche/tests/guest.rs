@@ -596,7 +596,55 @@ fn nvme_clis_own_tests_pass() {
     assert_eq!(said.lines().last(), Some("5 passed, 1 failed as they must, 0 skipped, 0 wrong"));
 }
 
-/// The other way round: our host and load generator, with and without authentication, at Linux's own target.
+/// A store on the zones of another target: files are made and synced, its program is killed, and the store is whole.
+fn a_store_on_zones_of_linux(on: &str, directory: &Path) {
+    let run = |arguments: &[&str]| {
+        let output = Command::new(TRANCHE).env("TRANCHE_ON", on).args(arguments).output().unwrap();
+        let (said, errors) = (common::text(&output.stdout), common::text(&output.stderr));
+        assert!(output.status.success(), "{arguments:?}: {errors}");
+        said
+    };
+    let zones: Value = serde_json::from_str(&run(&["zone", "report", "--output", "json"])).unwrap();
+    assert_eq!(zones["zone_list"].as_array().unwrap().len(), 32, "{zones}");
+    run(&["store", "format"]);
+    let point = directory.join("store");
+    std::fs::create_dir(&point).unwrap();
+    let mount = || {
+        let mut command = Command::new(TRANCHE);
+        command.env("TRANCHE_ON", on).args(["--quiet", "store", "mount"]).arg(&point);
+        Served::run(&mut command)
+    };
+    let content = |file: u32| -> Vec<u8> { (0..1_500_000).map(|at| (at * 31 + file * 7919) as u8).collect() };
+    let path = |file: u32| point.join(format!("file-{file}"));
+    let mounted = mount();
+    // More than the zones hold, so that files make room for others, and garbage collection moves what is left of them.
+    for file in 0..160 {
+        std::fs::write(path(file), content(file)).unwrap();
+        if file >= 40 && file % 8 != 0 {
+            std::fs::remove_file(path(file - 40)).unwrap_or_default();
+        }
+    }
+    let left = || (0..160).filter(|file| path(*file).exists());
+    for file in left() {
+        std::fs::File::open(path(file)).unwrap().sync_all().unwrap();
+    }
+    std::fs::write(point.join("unsynced"), "perhaps").unwrap();
+    // A killed program's mount is given back by the kernel when its connection to FUSE ends.
+    drop(mounted);
+    support::run("umount", &["-l", point.to_str().unwrap()]);
+    let report: Value =
+        serde_json::from_str(&run(&["store", "check", "--data", "--output", "json"])).unwrap();
+    assert_eq!(report["problems"], Value::Array(Vec::new()), "{report}");
+    let mounted = mount();
+    assert!(left().count() > 40);
+    for file in left() {
+        assert!(std::fs::read(path(file)).unwrap() == content(file), "file {file}");
+    }
+    mounted.signal("TERM");
+    mounted.end();
+}
+
+/// The other way round: our host, load generator and store, with and without authentication, at Linux's own target.
 #[test]
 fn our_host_uses_the_target_of_linux() {
     let name = "our_host_uses_the_target_of_linux";
@@ -670,6 +718,7 @@ fn our_host_uses_the_target_of_linux() {
     refused(&[], "Connect Invalid Host");
     refused(&proven[..2], "wants this host to authenticate itself");
     refused(&["--hostnqn", host, "--dhchap-secret", ctrl], "Authentication failed");
+    a_store_on_zones_of_linux(&format!("{open}:zones"), temporary.path());
     run(&[&["bench", &check, "--on", &secret][..], &proven].concat()).unwrap();
     run(&[&["bench", &last, "--on", &secret][..], &proven].concat()).unwrap();
     guest.must_be_well(name);

@@ -1,7 +1,8 @@
 #!/bin/sh
 # Linux's own NVMe/TCP target, for our host: runs in the guest of scripts/guest.sh. Arguments: address and port (of no use here), subsystem
 # NQN, host NQN, the host's and the controller's keys of DH-HMAC-CHAP. The subsystem has one namespace of 64 MiB, for every host; NQN:secret
-# has the same one, for the host with the key. Ends when the last block of the namespace is written.
+# has the same one, for the host with the key. NQN:zones has a zoned namespace in memory (null_blk), for every host. Ends when the last block of
+# the first namespace is written.
 set -eu
 
 nqn=$3 host=$4 key=$5 ctrl=$6
@@ -32,6 +33,22 @@ ln -s "$config/hosts/$host" "$config/subsystems/$nqn:secret/allowed_hosts/$host"
 for subsystem in "$nqn" "$nqn:secret"; do
     ln -s "$config/subsystems/$subsystem" "$config/ports/1/subsystems/$subsystem"
 done
+
+# 32 zones of 8 MiB, of which 6 MiB can be written.
+# Process 1 is still in the first file system in memory, where modules lie.
+modules=/proc/1/root/modules
+while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/null_blk.order"
+zoned=/sys/kernel/config/nullb/zoned
+mkdir $zoned
+for setting in size=256 blocksize=4096 memory_backed=1 zoned=1 zone_size=8 zone_capacity=6 zone_max_open=12 zone_max_active=12 power=1; do
+    echo "${setting#*=}" >"$zoned/${setting%=*}"
+done
+subsystem=$config/subsystems/$nqn:zones
+mkdir "$subsystem" "$subsystem/namespaces/1"
+echo "/dev/zoned" >"$subsystem/namespaces/1/device_path"
+echo 1 >"$subsystem/namespaces/1/enable"
+echo 1 >"$subsystem/attr_allow_any_host"
+ln -s "$subsystem" "$config/ports/1/subsystems/$nqn:zones"
 echo "== listening"
 for _ in $(seq 600); do
     if ! tail -c 4096 /run/namespace | cmp -s -n 4096 - /dev/zero; then
