@@ -38,8 +38,8 @@ pub enum Store {
     /// Mount a store as a file system until SIGINT or SIGTERM, or until somebody unmounts it
     ///
     /// The mount follows POSIX: fsync makes a file durable on the drive. Data that dies together shares zones. The extended attribute
-    /// user.tranche.lifetime (short, medium, long or extreme) says how long the data of a file is expected to live, and user.tranche.keys
-    /// (as in 2:61-7a: level, first and last key in hexadecimal) which keys it holds.
+    /// user.tranche.lifetime (short, medium, long or extreme) says how long the data of a file is expected to live. The attribute
+    /// user.tranche.keys (as in 2:61-7a: level, first and last key in hexadecimal) says which keys a file holds.
     Mount(Mount),
     /// List a directory of a store that is not mounted
     Ls(Ls),

@@ -96,6 +96,21 @@ impl Drive {
         Served::run(&mut command)
     }
 
+    /// A new store, mounted, with a file that is synced. The second path is the file's, the first that of what the mount says.
+    fn mount_with_a_file(&self) -> (Served, PathBuf, PathBuf) {
+        self.good(&["store", "format"]);
+        let _ = fs::create_dir(self.point());
+        let log = self.dir.path().join("log");
+        let mut command = Command::new(TRANCHE);
+        command.env("TRANCHE_ON", &self.on).args(["store", "mount"]).arg(self.point());
+        command.stderr(File::create(&log).unwrap());
+        let mounted = Served::run(&mut command);
+        let path = self.point().join("file");
+        fs::write(&path, "synced").unwrap();
+        File::open(&path).unwrap().sync_all().unwrap();
+        (mounted, log, path)
+    }
+
     /// The same, with the line that JSON has in place of words.
     fn mount_with_json(&self) -> Served {
         let _ = fs::create_dir(self.point());
@@ -375,23 +390,14 @@ fn what_was_synced_survives_the_end_of_the_drive() {
     assert_eq!(mounted.end(), Some(0));
 }
 
-/// Whoever takes the zones from under a mounted store is asked, and the mount says what became of them.
+/// A command that takes the zones from under a mounted store needs --force, and the mount says what became of them.
 #[test]
 fn zones_are_not_taken_from_under_a_mounted_store() {
     if !possible("zones_are_not_taken_from_under_a_mounted_store", &[]) {
         return;
     }
     let drive = Drive::start();
-    drive.good(&["store", "format"]);
-    let _ = fs::create_dir(drive.point());
-    let log = drive.dir.path().join("log");
-    let mut command = Command::new(TRANCHE);
-    command.env("TRANCHE_ON", &drive.on).args(["store", "mount"]).arg(drive.point());
-    command.stderr(File::create(&log).unwrap());
-    let mounted = Served::run(&mut command);
-    let path = drive.point().join("file");
-    fs::write(&path, "synced").unwrap();
-    File::open(&path).unwrap().sync_all().unwrap();
+    let (mounted, log, path) = drive.mount_with_a_file();
     let listed = drive.json(&["ns", "list"]);
     let zoned = listed["Devices"].as_array().unwrap().iter().find(|ns| !ns["Zones"].is_null()).unwrap();
     let nsid = zoned["NameSpace"].to_string();
@@ -422,16 +428,7 @@ fn a_mount_whose_drive_lost_its_power_says_what_to_do() {
         return;
     }
     let drive = Drive::start();
-    drive.good(&["store", "format"]);
-    let _ = fs::create_dir(drive.point());
-    let log = drive.dir.path().join("log");
-    let mut command = Command::new(TRANCHE);
-    command.env("TRANCHE_ON", &drive.on).args(["store", "mount"]).arg(drive.point());
-    command.stderr(File::create(&log).unwrap());
-    let mounted = Served::run(&mut command);
-    let path = drive.point().join("file");
-    fs::write(&path, "synced").unwrap();
-    File::open(&path).unwrap().sync_all().unwrap();
+    let (mounted, log, path) = drive.mount_with_a_file();
     drive.good(&["power-cut"]);
     wait_for("a message", || {
         fs::read_to_string(&log).unwrap().contains("unmount the store and mount it again")

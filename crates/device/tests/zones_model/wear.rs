@@ -34,7 +34,7 @@ impl Play {
         worn
     }
 
-    /// A zone wore out. It holds what it held, and the begin of what was being written, whatever became of that.
+    /// A zone wore out. It holds what it held, and the beginning of what was being written, also if that failed.
     pub fn mark_worn(&mut self, space: usize, at: usize, seen: Seen, under_way: &[u64]) {
         let what = format!("{}, namespace {space}, zone {at} is {:?}", self.what, seen.state);
         assert!(self.wears, "{what}");
