@@ -21,6 +21,8 @@ pub struct Config {
     pub max_namespaces: u32,
     /// Largest transfer of one command (MDTS): 4 KiB times a power of two, at most 128 MiB.
     pub max_transfer: u32,
+    /// Largest Zone Append (ZASL): 4 KiB times a power of two above 1, at most `max_transfer`, and then the controller says that it is as large.
+    pub max_append: u32,
     /// Data that may come within a command capsule over fabrics (IOCCSZ): a multiple of 16, at most 1 MiB.
     pub in_capsule_bytes: u32,
     /// LBA formats offered, the default first: 1 to 64, each at most once.
@@ -161,6 +163,12 @@ impl Config {
         if !self.max_transfer.is_power_of_two() || !(PAGE..=128 << 20).contains(&self.max_transfer) {
             let rule = "a power of two from 4KiB to 128MiB";
             return Err(ConfigError::value("drive.max_transfer", self.max_transfer, rule));
+        }
+        // ZASL tells no 4 KiB: 0 means MDTS.
+        let possible = 2 * PAGE.min(self.max_transfer / 2)..=self.max_transfer;
+        if !self.max_append.is_power_of_two() || !possible.contains(&self.max_append) {
+            let rule = "a power of two from 8KiB to max_transfer";
+            return Err(ConfigError::value("drive.max_append", self.max_append, rule));
         }
         if !self.in_capsule_bytes.is_multiple_of(16) || self.in_capsule_bytes > 1 << 20 {
             return Err(ConfigError::value(
@@ -353,6 +361,14 @@ impl Config {
     /// Bytes of the atomic write unit.
     pub(crate) fn atomic_bytes(&self) -> u64 {
         u64::from(self.ftl.atomic_pages) * u64::from(PAGE)
+    }
+
+    /// ZASL: the largest append as a power of two of pages; 0 is MDTS.
+    pub(crate) fn zasl(&self) -> u8 {
+        match self.max_append == self.max_transfer {
+            true => 0,
+            false => u8::try_from((self.max_append / PAGE).trailing_zeros()).unwrap_or(0),
+        }
     }
 
     /// MDTS: the largest transfer as a power of two of pages.

@@ -40,6 +40,7 @@ struct DriveTable {
     nqn: String,
     max_namespaces: u32,
     max_transfer: Size,
+    max_append: Option<Size>,
     in_capsule: Size,
     lba_formats: Option<Vec<LbaFormat>>,
     /// Formats without metadata, as files said before there were others.
@@ -66,6 +67,7 @@ impl Default for DriveTable {
             nqn: "nqn.2026-11.io.tranche:drive".into(),
             max_namespaces: 32,
             max_transfer: Size(1 << 20),
+            max_append: None,
             in_capsule: Size(8192),
             lba_formats: None,
             lba_sizes: None,
@@ -390,6 +392,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
     let nqn = Nqn::new(&d.nqn)
         .map_err(|e| ConfigError::value("drive.nqn", format!("{:?}", d.nqn), e.to_string()))?;
     let max_transfer = u32::try_from(d.max_transfer.0).unwrap_or(u32::MAX);
+    let max_append = d.max_append.map_or(max_transfer, |size| u32::try_from(size.0).unwrap_or(u32::MAX));
     let data_sheet = file.datasheet.map(DataSheetTable::build).transpose()?;
     let overhead = file.link.command_overhead.map_or(Nanos::ZERO, |t| t.0);
     Ok(Config {
@@ -405,6 +408,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         identity: Identity { serial: d.serial, model: d.model, firmware: d.firmware, nqn },
         max_namespaces: d.max_namespaces,
         max_transfer,
+        max_append,
         in_capsule_bytes: u32::try_from(d.in_capsule.0).unwrap_or(u32::MAX),
         lba_formats,
         default_set: d.default_set,
@@ -632,6 +636,10 @@ mod tests {
         assert!(e.contains("energy"), "{e}");
         let e = error(|t| t.replace("[drive]", "[drive]\nmax_transfer = \"100KiB\""));
         assert!(e.contains("drive.max_transfer") && e.contains("power of two"), "{e}");
+        for size in ["4KiB", "12KiB", "2MiB"] {
+            let e = error(|t| t.replace("[drive]", &format!("[drive]\nmax_append = \"{size}\"")));
+            assert!(e.contains("drive.max_append") && e.contains("from 8KiB to max_transfer"), "{e}");
+        }
         let e = error(|t| t.replace("size = \"1GiB\"", "size = \"5GiB\""));
         assert_eq!(e, "namespace.1.size is 5GiB: NVM Set 1 has 2GiB left, given in steps of 1MiB");
         let e = error(|t| t.replace("dies = 4", "dies = 4000"));

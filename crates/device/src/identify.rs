@@ -97,7 +97,7 @@ pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: 
     }
     match c.cns {
         Cns::CONTROLLER => page(&controller(core, inputs, id)),
-        Cns::IOCS_CONTROLLER if zoned => page(&zones::controller()),
+        Cns::IOCS_CONTROLLER if zoned => page(&zones::controller(core)),
         Cns::IOCS_CONTROLLER => page(&nvm_controller()),
         Cns::NAMESPACE if c.nsid == NSID_ALL => page(&common_namespace(core)),
         Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match named(core, viewer, &c)? {

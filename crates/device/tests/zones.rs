@@ -27,6 +27,21 @@ use nvme::zone::{
 use nvme::{Command, Csi, IDENTIFY_SIZE, IoCommand, IoOpcode, NSID_ALL, Status, U16, U32, U64};
 
 #[test]
+fn appends_are_as_long_as_the_controller_says() {
+    let mut b = with_changes(&[("[drive]", "[drive]\nmax_append = \"16KiB\"")], ZonesConfig::default());
+    let controller: ZonedController = b.ask(identify(Cns::IOCS_CONTROLLER, 0, Csi::ZONED));
+    assert_eq!(controller.zasl, 2);
+    let nsid = create(&mut b, &new_namespace());
+    let data = vec![7; 5 * 4096];
+    assert!(b.io(Command::zone_append(nsid, 0, 4), &data[..4 * 4096]).0.is_success());
+    let longer = b.io(Command::zone_append(nsid, 0, 5), &data).0;
+    assert!(longer.is(Status::INVALID_FIELD), "{longer}");
+    // Other commands have the limit of all transfers.
+    let write: Command = IoCommand::Write(Blocks::new(nsid, 4, 5)).into();
+    assert!(b.io(write, &data).0.is_success());
+}
+
+#[test]
 fn a_zoned_namespace_says_what_it_is() {
     let mut b = bench();
     let sets: IoCommandSets = b.ask(identify(Cns::IO_COMMAND_SETS, 0, Csi::NVM));

@@ -56,8 +56,14 @@ pub(crate) fn locate(
 /// Commands that move data between host and controller: MDTS.
 #[inline]
 pub(crate) fn check_size(core: &Core, location: &BlockLocation) -> Result<(), Failure> {
+    check_length(location, core.config.max_transfer)
+}
+
+/// That a command moves no more than so many bytes.
+#[inline]
+pub(crate) fn check_length(location: &BlockLocation, most: u32) -> Result<(), Failure> {
     // Metadata counts, as it lies between the data.
-    if location.extent.bytes.saturating_add(location.metadata) > core.config.max_transfer {
+    if location.extent.bytes.saturating_add(location.metadata) > most {
         return Err(Failure::field(48));
     }
     Ok(())

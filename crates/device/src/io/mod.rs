@@ -5,7 +5,7 @@
 pub(crate) mod commands;
 pub(crate) mod copy;
 pub(crate) mod fused;
-mod locate;
+pub(crate) mod locate;
 mod transform;
 
 pub use transform::NamespaceLayout;

@@ -4,6 +4,7 @@ use super::describe::EXTENSION_BYTES;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Output, Token};
 use crate::io::commands as io;
+use crate::io::locate::check_length;
 use crate::protection::Protection;
 use crate::zone_state::state_of;
 use ftl::{Answer, Fault, Source, VolumeId, ZoneAction, ZoneInfo, ZoneLayout, ZoneTarget};
@@ -33,6 +34,7 @@ pub(crate) fn append<S: Contents>(
 ) -> Result<Option<Nanos>, Failure> {
     let (volume, shift, zones) = zones_of(core, id, blocks.nsid)?;
     let location = io::locate_write(core, token, id, blocks, Source::Host)?;
+    check_length(&location, core.config.max_append)?;
     let start = location.extent.start;
     if !start.is_multiple_of(zones.size) {
         return Err(Failure::field(40));

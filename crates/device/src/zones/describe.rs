@@ -17,9 +17,9 @@ pub(crate) fn are_supported(core: &Core) -> bool {
     core.sets().any(|(set, _)| core.ftl.zone_support(set).is_some())
 }
 
-/// What every controller says of the command set: an append is as large as any write (ZASL 0).
-pub(crate) fn controller() -> ZonedController {
-    ZonedController::default()
+/// What every controller says of the command set.
+pub(crate) fn controller(core: &Core) -> ZonedController {
+    ZonedController { zasl: core.config.zasl(), ..ZonedController::default() }
 }
 
 /// What time does to the zones of a set.
