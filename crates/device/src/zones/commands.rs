@@ -76,6 +76,11 @@ pub(crate) fn send<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
     let (volume, shift, zones) = zones_of(core, id, c.nsid)?;
+    // These concern one zone each.
+    let single = [ZoneSendAction::SET_DESCRIPTOR_EXTENSION, ZoneSendAction::FLUSH_ZRWA].contains(&c.action);
+    if c.select_all && single {
+        return Err(Failure::field(53));
+    }
     let target = match c.select_all {
         true => ZoneTarget::All,
         // A commit names the last block that it is for.
