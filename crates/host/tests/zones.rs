@@ -27,6 +27,8 @@ struct Drive {
     changed: Vec<u64>,
     /// CSI of the only namespace.
     csi: Csi,
+    /// Whether it lists its command sets and their namespaces.
+    lists: bool,
     /// Protection Information Type.
     protection: u8,
     seen: Vec<Command>,
@@ -61,6 +63,7 @@ fn connect(zones: usize) -> (Shared, Host<Fake>) {
         zones: (0..zones).map(|index| zone(index, state(index), 0)).collect(),
         changed: Vec::new(),
         csi: Csi::ZONED,
+        lists: true,
         protection: 0,
         seen: Vec::new(),
         appended: Vec::new(),
@@ -168,19 +171,19 @@ impl Drive {
                 NamespaceIdDescriptor::write_list(&[NamespaceIdDescriptor::Csi(self.csi)], &mut page);
                 give(&page, data)
             }
-            (Cns::IO_COMMAND_SETS, _) if self.csi == Csi::ZONED => {
+            (Cns::IO_COMMAND_SETS, _) if self.csi == Csi::ZONED && self.lists => {
                 assert_eq!(c.cntid, CNTLID_DYNAMIC);
                 let mut sets = IoCommandSets::default();
                 sets.iocsc[0].set(0b101);
                 give(sets.as_bytes(), data)
             }
-            (Cns::IOCS_ACTIVE_NAMESPACES, Csi::ZONED) => {
+            (Cns::IOCS_ACTIVE_NAMESPACES, Csi::ZONED) if self.lists => {
                 let mut list = NamespaceList::default();
                 list.nsid[0].set(u32::from(c.nsid == 0));
                 give(list.as_bytes(), data)
             }
             (Cns::IOCS_CONTROLLER, Csi::NVM) => give(NvmController::default().as_bytes(), data),
-            (Cns::IOCS_CONTROLLER, Csi::ZONED) => {
+            (Cns::IOCS_CONTROLLER, Csi::ZONED) if self.csi == Csi::ZONED => {
                 // 32 KiB.
                 give(ZonedController { zasl: 3, ..Default::default() }.as_bytes(), data)
             }
@@ -289,12 +292,16 @@ fn zoned_namespaces_are_found_among_others() {
     let found = host.zoned_among(&[1, 2]).unwrap();
     assert_eq!(found.len(), 1);
     assert_eq!((found[0].0, found[0].1.max_active(), found[0].1.lbafe[3].zsze.get()), (1, Some(14), ZONE));
-    // A drive that does not know the question has none, and is asked no other.
+    // One that lists neither command sets nor their namespaces, as Linux 6.12: it is asked about the command set, and the namespace about its own.
+    drive.borrow_mut().lists = false;
+    assert!(host.has_zones().unwrap());
+    assert_eq!(host.zoned_among(&[1]).unwrap().len(), 1);
+    // A drive that knows neither question has none, and is asked no other.
     drive.borrow_mut().csi = Csi::NVM;
     drive.borrow_mut().seen.clear();
     assert!(!host.has_zones().unwrap());
     assert!(host.zoned_among(&[1, 2]).unwrap().is_empty());
-    assert_eq!(drive.borrow().seen.len(), 2);
+    assert_eq!(drive.borrow().seen.len(), 4);
 }
 
 #[test]
