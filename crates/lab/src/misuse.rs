@@ -13,3 +13,11 @@ impl fmt::Display for Misuse {
 }
 
 impl std::error::Error for Misuse {}
+
+/// Returns a [`Misuse`](crate::Misuse) with these words, as `bail!` does.
+#[macro_export]
+macro_rules! misuse {
+    ($($words:tt)*) => {
+        return Err(::anyhow::Error::from($crate::Misuse(format_args!($($words)*).to_string())))
+    };
+}

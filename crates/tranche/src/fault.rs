@@ -70,12 +70,21 @@ pub enum Fault {
     PortDown {
         /// Port identifier, from 1
         port: u16,
-        /// For how long, in milliseconds
-        #[arg(long, value_name = "MS", default_value_t = 10_000, value_parser = clap::value_parser!(u32).range(1..))]
+        /// For how long
+        #[arg(long = "for", alias = "for-ms", value_name = "TIME", default_value = "10s", value_parser = some_time)]
         for_ms: u32,
         #[command(flatten)]
         target: Target,
     },
+}
+
+/// A time above 0 in milliseconds.
+fn some_time(text: &str) -> Result<u32, String> {
+    match units::parse_millis(text) {
+        Ok(0) => Err("it must be more than 0".to_owned()),
+        Ok(time) => Ok(time),
+        Err(wrong) => Err(wrong.to_string()),
+    }
 }
 
 /// Operations that fail by chance.

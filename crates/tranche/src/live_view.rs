@@ -95,9 +95,10 @@ impl LiveView {
 
 /// `tranche ui`: the view of a drive of another process, until a signal comes.
 pub fn serve(options: &ServeUi, output: Output) -> Result<()> {
-    let ended = asked_by(&[SIGINT, SIGTERM])?;
     let view = LiveView::listen(&options.listen, options.token.as_deref(), options.studies.as_deref())
         .context("choose another place with --listen, or any port that is free with --listen 127.0.0.1:0")?;
+    // The file of the token is read: until now a signal ends the command at once.
+    let ended = asked_by(&[SIGINT, SIGTERM])?;
     let mut host = connect(&options.target)?;
     let on = options.target.on().clone();
     if let Err(error) = host.namespace_statistics(NSID_ALL) {

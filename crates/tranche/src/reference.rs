@@ -169,6 +169,7 @@ fn words_of_before_are_understood() {
         "smart --set 1",
         "fault program-failure --set 1 --one-in 100",
         "power-cut --off-ms 100",
+        "fault port-down 1 --for-ms 100",
         "key tls --out FILE",
         "firmware 2.0 --out FILE --contents FILE",
         "profile fit --out FILE",

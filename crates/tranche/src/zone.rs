@@ -228,7 +228,9 @@ fn write(options: &Write, output: Output) -> Result<()> {
     }
     let at = match options.at {
         Some(at) if at < ns.zone_blocks => start + at,
-        Some(at) => bail!("--at {at} is not in the zone, which has {} blocks", ns.zone_blocks),
+        Some(at) => {
+            lab::misuse!("--at {at} is not in the zone, which has {} blocks", ns.zone_blocks)
+        }
         None => look(&mut queue, &ns, start)?.write_pointer().unwrap_or(start),
     };
     let written = queue.write(&ns.namespace, at, &data, false);
@@ -253,7 +255,7 @@ fn flush(options: &Flush, output: Output) -> Result<()> {
         (None, None) => start,
     };
     if end <= start {
-        bail!("--to is at least 1 block");
+        lab::misuse!("--to is at least 1 block");
     }
     let done = queue.flush_zrwa(ns.namespace.nsid, end - 1);
     about_zone(&mut queue, &ns, options.zone, done)?;

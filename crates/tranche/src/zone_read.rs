@@ -1,14 +1,14 @@
 //! `tranche zone read`: the data of a zone.
 
 use crate::options::Output;
+use crate::print_found;
 use crate::zone_target::{Of, about_zone, look, open, start};
-use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
 use clap::Args;
 use serde_json::json;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 /// Most bytes that are read at once.
 const PIECE: u64 = 1 << 20;
@@ -18,8 +18,12 @@ const PIECE: u64 = 1 << 20;
 pub struct ReadOf {
     /// Number of the zone; the first is 0
     zone: u64,
-    /// Where the data go [default: standard output]
+    /// Write the data to this new file [default: standard output]
+    #[arg(long, value_name = "FILE")]
     file: Option<PathBuf>,
+    /// Overwrite the file
+    #[arg(long, requires = "file")]
+    force: bool,
     /// The first logical block, counted from the zone's begin
     #[arg(long, value_name = "BLOCK", default_value_t = 0)]
     at: u64,
@@ -33,7 +37,7 @@ pub struct ReadOf {
 /// `tranche zone read`.
 pub fn read(options: &ReadOf, output: Output) -> Result<()> {
     if output == Output::Json && options.file.is_none() {
-        bail!("--output json needs FILE: standard output can have the data or JSON");
+        lab::misuse!("--output json needs --file FILE: standard output can have the data or JSON");
     }
     let (_host, ns, mut queue) = open(&options.of)?;
     let (zone, block) = (options.zone, u64::from(ns.namespace.block_size));
@@ -51,7 +55,7 @@ pub fn read(options: &ReadOf, output: Output) -> Result<()> {
             end - 1
         );
     }
-    let mut out = target(options.file.as_deref())?;
+    let mut out = target(options)?;
     let most = (PIECE / block).max(1);
     let mut at = options.at;
     while at < end {
@@ -71,27 +75,29 @@ pub fn read(options: &ReadOf, output: Output) -> Result<()> {
         result => result.context("writing the data")?,
     }
     let blocks = end - options.at;
-    match (output, &options.file) {
-        (_, None) => Ok(()),
-        (Output::Json, Some(_)) => print_json(&json!({
-            "nsid": ns.namespace.nsid,
-            "zone": zone,
-            "at": options.at,
-            "blocks": blocks,
-            "bytes": blocks * block,
-        })),
-        (Output::Text, Some(file)) => {
-            print_text(&format!("zone {zone}: {blocks} logical blocks are in {}", file.display()))
+    match &options.file {
+        None => Ok(()),
+        Some(file) => {
+            let read = json!({
+                "nsid": ns.namespace.nsid,
+                "zone": zone,
+                "at": options.at,
+                "blocks": blocks,
+                "bytes": blocks * block,
+            });
+            print_found(&read, &format!("zone {zone}: {blocks} logical blocks"), file, output)
         }
     }
 }
 
 /// The file, or standard output.
-fn target(file: Option<&Path>) -> Result<Box<dyn Write>> {
-    Ok(match file {
-        Some(path) => {
-            Box::new(File::create(path).with_context(|| format!("cannot write the file {}", path.display()))?)
-        }
-        None => Box::new(std::io::stdout()),
-    })
+fn target(options: &ReadOf) -> Result<Box<dyn Write>> {
+    let Some(path) = &options.file else { return Ok(Box::new(std::io::stdout())) };
+    let mut how = File::options();
+    how.write(true).truncate(true);
+    let opened = if options.force { how.create(true).open(path) } else { how.create_new(true).open(path) };
+    Ok(Box::new(opened.with_context(|| match path.exists() {
+        true if !options.force => format!("{} is there already: overwrite it with --force", path.display()),
+        _ => format!("cannot write the file {}", path.display()),
+    })?))
 }

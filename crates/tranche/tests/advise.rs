@@ -167,7 +167,7 @@ fn mistakes_are_told_with_their_place() {
     assert!(refused(&["my.cnf", "--sample", "1s", "--recording", "x"], 2).contains("cannot be used with"));
     assert!(refused(&["my.cnf", "--server", "mysql-5.6"], 2).contains("8.0 and later"));
     assert!(refused(&["my.cnf", "--layouts", "quta"], 2).contains("did you mean quota?"));
-    assert!(refused(&["my.cnf", "--layouts", "wal"], 1).contains("wal is no layout of MySQL"));
+    assert!(refused(&["my.cnf", "--layouts", "wal"], 2).contains("wal is no layout of MySQL"));
     assert!(refused(&["my.cnf", "--neighbour", "none.fio"], 1).contains("cannot read none.fio"));
     assert!(refused(&["my.cnf", "--disk", "none"], 2).contains("--disk"));
     assert!(refused(&["my.cnf", "--cache-size", "1KiB"], 1).contains("--cache-size is too small"));

@@ -216,7 +216,7 @@ fn several_ports_and_what_can_be_done_to_them() {
         err(&["fault", "port-ana", "1", "fast", "--on", &unix]).contains("none of optimized, non-optimized")
     );
     // A port that is down is waited for.
-    let down = out(&["fault", "port-down", "1", "--for-ms", "300", "--on", &unix]);
+    let down = out(&["fault", "port-down", "1", "--for", "300ms", "--on", &unix]);
     assert!(down.contains("port 1 takes no connections for 0.3 s: wait (--wait)"), "{down}");
     assert!(out(&["id", "--wait", "60", "--on", &ports[0]]).contains("Tranche"));
     for fault in [
@@ -548,6 +548,7 @@ fn who_waits_for_a_silent_pipe_ends_at_the_first_signal() {
         vec!["advise", &pipe],
         vec!["compare", &pipe, &pipe, "--", "true"],
         vec!["study", "doublewrite", "--like-live", &pipe],
+        vec!["ui", "--listen", "127.0.0.1:0", "--ui-token", &pipe],
     ] {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
         let child = command.args(&args).env("XDG_CACHE_HOME", temp.path()).spawn().unwrap();

@@ -142,7 +142,7 @@ fn of_a_drive(c: &mut Checked) {
         ("zone", &["zone", "open", "3", "--zrwa"]),
         ("zone-write", &["zone", "write", "3", "block", "--at", "2"]),
         ("zone-write", &["zone", "flush", "3"]),
-        ("zone-read", &["zone", "read", "1", "read"]),
+        ("zone-read", &["zone", "read", "1", "--file", "read", "--force"]),
         ("zone-changed", &["zone", "changed", "--for", "0s"]),
         ("zone-report", &["zone", "report", "--count", "3"]),
         ("zone", &["zone", "reset", "--all"]),

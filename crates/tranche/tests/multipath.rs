@@ -158,11 +158,11 @@ fn a_host_with_two_paths_loses_nothing() {
     };
     moves(100);
     for _ in 0..3 {
-        drive.fault(&["port-down", "1", "--for-ms", "200"]);
+        drive.fault(&["port-down", "1", "--for", "200ms"]);
         moves(100);
         drive.fault(&["port-ana", "1", "inaccessible"]);
         moves(100);
-        drive.fault(&["port-down", "2", "--for-ms", "200"]);
+        drive.fault(&["port-down", "2", "--for", "200ms"]);
         drive.fault(&["port-ana", "1", "optimized"]);
         moves(100);
         drive.fault(&["port-ana", "2", "persistent-loss"]);

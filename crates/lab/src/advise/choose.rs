@@ -35,7 +35,7 @@ pub fn choose(
     let known = database.layouts();
     if let Some(other) = asked.iter().find(|layout| !known.contains(layout)) {
         let names: Vec<_> = known.iter().map(|layout| layout.name()).collect();
-        bail!("--layouts: {other} is no layout of {server}: there are {}", names.join(", "));
+        crate::misuse!("--layouts: {other} is no layout of {server}: there are {}", names.join(", "));
     }
     let mut own = database.plans(drive);
     let mut excluded = database.excluded(drive);

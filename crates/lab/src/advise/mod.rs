@@ -126,16 +126,25 @@ const LEVELS: [u32; 8] = [1, 2, 4, 8, 16, 32, 64, 128];
 
 impl Options {
     fn check(&self) -> Result<()> {
-        ensure!((1..=100).contains(&self.full), "--used is {}: 1 to 100 percent are possible", self.full);
-        ensure!(self.seconds >= 2, "--seconds is {}: 2 or more are possible", self.seconds);
-        ensure!((1..=64).contains(&self.seeds), "--seeds is {}: 1 to 64 are possible", self.seeds);
+        ensure!(
+            (1..=100).contains(&self.full),
+            crate::Misuse(format!("--used is {}: 1 to 100 percent are possible", self.full))
+        );
+        ensure!(
+            self.seconds >= 2,
+            crate::Misuse(format!("--seconds is {}: 2 or more are possible", self.seconds))
+        );
+        ensure!(
+            (1..=64).contains(&self.seeds),
+            crate::Misuse(format!("--seeds is {}: 1 to 64 are possible", self.seeds))
+        );
         ensure!(
             self.dataset.is_none_or(|bytes| bytes >= 16 << 20),
             "--dataset is too small: 16MiB or more are possible"
         );
         for (name, value) in [("connections", self.connections), ("processors", Some(self.processors))] {
             if let Some(value) = value.filter(|value| !(1..=1000).contains(value)) {
-                bail!("--{name} is {value}: 1 to 1000 are possible");
+                crate::misuse!("--{name} is {value}: 1 to 1000 are possible");
             }
         }
         Ok(())

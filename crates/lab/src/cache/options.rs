@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::{
     machine::{CacheSizes, Controller, HostPath},
@@ -84,11 +84,11 @@ impl Options {
         parts.sort_unstable();
         parts.dedup();
         if parts.len() != self.parts.len() {
-            bail!("--parts names one twice");
+            crate::misuse!("--parts names one twice");
         }
         let (least, most) = (16 << 20, CacheSizes::PUBLISHED.cache / 2);
         if !(least..=most).contains(&self.file) {
-            bail!(
+            crate::misuse!(
                 "--file-size is {} bytes: from {least} to {most} are possible, half of the cache",
                 self.file
             );

@@ -91,7 +91,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
 /// Like [`run()`].
 pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result<Findings<Results>> {
     if options.repeat == 0 {
-        bail!("--repeat is 0: at least one run is needed");
+        crate::misuse!("--repeat is 0: at least one run is needed");
     }
     let layouts: Vec<Layout> =
         options.layouts.iter().map(|path| Layout::read(path)).collect::<Result<_>>()?;

@@ -176,7 +176,7 @@ impl Settings {
             if (low..=high).contains(&value) {
                 Ok(())
             } else {
-                bail!("--{name} is {value}: {low} to {high} are possible")
+                crate::misuse!("--{name} is {value}: {low} to {high} are possible")
             }
         };
         for &connections in &self.connections {
@@ -191,7 +191,7 @@ impl Settings {
         seen.sort();
         seen.dedup();
         if seen.len() != self.variants.len() {
-            bail!("--variants names one twice");
+            crate::misuse!("--variants names one twice");
         }
         Ok(())
     }
@@ -251,7 +251,7 @@ struct Study<'a> {
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
     options.overwrite.check(&options.out)?;
     if options.quick && !options.sim {
-        bail!("--quick is for the simulated study: add --sim");
+        crate::misuse!("--quick is for the simulated study: add --sim");
     }
     let engine = Engine::choose(options, || engine::obstacle(options))?;
     if let Some(line) = engine.line(options) {
@@ -268,7 +268,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
         );
     }
     if !options.sweep.set.is_empty() {
-        bail!("--set varies the simulated study: add --sim");
+        crate::misuse!("--set varies the simulated study: add --sim");
     }
     let mut servers = engine::servers(options)?;
     let program = Program::find_or_this()?;

@@ -40,7 +40,7 @@ impl Live {
     pub(super) fn check(&self) -> Result<()> {
         let range = |name: &str, value: u32, low: u32, high: u32| match (low..=high).contains(&value) {
             true => Ok(()),
-            false => bail!("--{name} is {value}: {low} to {high} are possible"),
+            false => crate::misuse!("--{name} is {value}: {low} to {high} are possible"),
         };
         range("scale", self.scale, 1, 256)?;
         range("slow-motion", self.slow_motion, 1, 200)?;
@@ -52,7 +52,7 @@ impl Live {
                 bail!("the file systems of the study are ext4 and xfs");
             }
             if seen.contains(filesystem) {
-                bail!("--filesystems names one twice");
+                crate::misuse!("--filesystems names one twice");
             }
             seen.push(*filesystem);
         }

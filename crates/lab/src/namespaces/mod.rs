@@ -216,11 +216,11 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     seen.sort_unstable();
     seen.dedup();
     if seen.len() != options.counts().len() {
-        bail!("--counts names a number twice");
+        crate::misuse!("--counts names a number twice");
     }
     let most = options.most();
     if let Some(count) = seen.iter().find(|count| !(1..=most).contains(*count)) {
-        bail!("--counts: {count} namespaces cannot be: from 1 to {most}");
+        crate::misuse!("--counts: {count} namespaces cannot be: from 1 to {most}");
     }
     let toml = profiles(&options.drive)?;
     for &count in &seen {

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use super::published;
 use crate::{
@@ -32,10 +32,10 @@ impl Default for Live {
 impl Live {
     pub(super) fn check(&self) -> Result<()> {
         if !(1..=400).contains(&self.scale) {
-            bail!("--scale is {}: 1 to 400 are possible", self.scale);
+            crate::misuse!("--scale is {}: 1 to 400 are possible", self.scale);
         }
         if !(1..=200).contains(&self.slow_motion) {
-            bail!("--slow-motion is {}: 1 to 200 are possible", self.slow_motion);
+            crate::misuse!("--slow-motion is {}: 1 to 200 are possible", self.slow_motion);
         }
         Ok(())
     }
@@ -119,10 +119,10 @@ impl Options {
 
     pub(super) fn check(&self) -> Result<()> {
         if !(10_000..=1_000_000_000).contains(&self.rows) {
-            bail!("--rows is {}: from 10,000 to 1,000,000,000 are possible", self.rows);
+            crate::misuse!("--rows is {}: from 10,000 to 1,000,000,000 are possible", self.rows);
         }
         if !(64 << 20..=64 << 30).contains(&self.pool) {
-            bail!("--pool is {} bytes: from 64MiB to 64GiB are possible", self.pool);
+            crate::misuse!("--buffer-pool is {} bytes: from 64MiB to 64GiB are possible", self.pool);
         }
         Ok(())
     }

@@ -188,7 +188,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Campaign>> {
 /// Like [`run()`].
 pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result<Findings<Campaign>> {
     if options.rounds == 0 || options.connections == 0 || options.connections > 64 {
-        bail!("--rounds must be at least 1 and --connections 1 to 64");
+        crate::misuse!("--rounds must be at least 1 and --connections 1 to 64");
     }
     require_root()?;
     let servers = Servers::find(options)?;

@@ -12,7 +12,7 @@ mod windows;
 
 use std::path::PathBuf;
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use run::Config;
 use serde_json::Value;
 
@@ -112,7 +112,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
 /// A setting that makes no sense, and like [`run()`].
 pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Value>> {
     if !options.sim {
-        bail!("--set varies the simulated study: add --sim");
+        crate::misuse!("--set varies the simulated study: add --sim");
     }
     let scale = Scale::full(&options.drive, options.quick);
     let drive = |toml: toml::Table| Ok(Config::from_toml(&toml::to_string(&toml)?)?);
@@ -140,7 +140,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     seen.sort();
     seen.dedup();
     if seen.len() != options.variants.len() {
-        bail!("--variants names one twice");
+        crate::misuse!("--variants names one twice");
     }
     results::directory(&options.out)?;
     let mut found = Vec::new();

@@ -6,7 +6,7 @@ use std::{
     path::{Path, PathBuf},
 };
 
-use anyhow::{Context, Result, anyhow, bail};
+use anyhow::{Context, Result, anyhow};
 use flate2::bufread::MultiGzDecoder;
 use host::Host;
 use nvme::Nsid;
@@ -209,7 +209,7 @@ impl Trace {
         let mut devices = Vec::new();
         for (name, nsid) in &self.options.device {
             let Some(at) = nsids.iter().position(|known| known == nsid) else {
-                bail!("--device {name}={nsid}: the load has no namespace {nsid}, there are {nsids:?}");
+                crate::misuse!("--only {name}={nsid}: the load has no namespace {nsid}, there are {nsids:?}");
             };
             devices.push((name.clone(), at as u16));
         }

@@ -12,7 +12,7 @@ mod tickers;
 
 use std::path::PathBuf;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 use serde_json::Value;
 
 use crate::{
@@ -106,13 +106,13 @@ impl Default for Options {
 impl Options {
     fn check(&self) -> Result<()> {
         if !(1..=1024).contains(&self.scale) {
-            bail!("--scale is {}: 1 to 1024 are possible", self.scale);
+            crate::misuse!("--scale is {}: 1 to 1024 are possible", self.scale);
         }
         let mut parts = self.parts.clone();
         parts.sort_unstable();
         parts.dedup();
         if parts.len() != self.parts.len() {
-            bail!("--parts names one twice");
+            crate::misuse!("--parts names one twice");
         }
         Ok(())
     }

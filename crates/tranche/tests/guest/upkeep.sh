@@ -78,7 +78,7 @@ run nvme lba-status-log /dev/nvme0
 says 'Generation Counter *: *0'
 
 about "firmware"
-run "$tranche" firmware 9.9 --out $scratch/firmware
+run "$tranche" firmware 9.9 --file $scratch/firmware
 run nvme fw-log /dev/nvme0
 run nvme fw-download /dev/nvme0 --fw=$scratch/firmware
 run nvme fw-commit /dev/nvme0 --slot=2 --action=1

@@ -105,7 +105,7 @@ impl Options {
             if (low..=high).contains(&value) {
                 Ok(())
             } else {
-                bail!("--{name} is {value}: {low} to {high} are possible")
+                crate::misuse!("--{name} is {value}: {low} to {high} are possible")
             }
         };
         for threads in &self.threads {
