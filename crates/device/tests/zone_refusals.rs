@@ -19,7 +19,7 @@ use nvme::reservation::{AcquireAction, ReservationType};
 use nvme::zone::{ZoneManagementSend, ZoneSendAction};
 use nvme::{Command, IoCommand, Status};
 
-const DATA: [u8; 5 * 4096] = [7; 5 * 4096];
+static DATA: [u8; 5 * 4096] = [7; 5 * 4096];
 
 #[test]
 fn what_other_features_refuse_zones() {
