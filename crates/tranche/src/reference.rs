@@ -49,12 +49,13 @@ Results go to standard output, everything else to standard error. The exit code 
 | code | meaning | `kind` in JSON |
 |---|---|---|
 | 0 | success | |
-| 1 | failure: a file, a program, this machine | `failed` |
+| 1 | failure: a file, a program, this machine, work that a signal ended, a namespace of another kind than the command is for, a device below a store | `failed` |
 | 2 | a command line that makes no sense | `usage` |
 | 3 | no drive can be reached, or none that lets this host in | `no_drive` |
 | 4 | the drive answers a command with an error, or lacks the namespace that is named | `nvme` |
 | 5 | a check fails: damage in an image, I/Os of `bench` that fail or do not verify, a layout that loses data, a drive that misses its data sheet, a failed sanitize operation | `check` |
 | 130 | a second signal | |
+| 143, 130 or 129 | a SIGTERM, SIGINT or SIGHUP before the work began, as while the command waits for its input | |
 
 With `--output json` a command prints one JSON document, with the keys of nvme-cli where nvme-cli has the same command:
 [each field of each command](json.md). An error is one JSON object in the last line of standard error:
