@@ -20,8 +20,8 @@ fn json(file: &str, content: &str, args: &[&str]) -> Value {
 
 fn error(file: &str, content: &str, args: &[&str]) -> String {
     let output = sim(file, content, args);
-    // A load that cannot be, or one that ran and met errors.
-    assert!(matches!(output.status.code(), Some(1 | 5)), "{}", text(&output.stdout));
+    // A load that cannot be, an option that cannot be for it, or one that ran and met errors.
+    assert!(matches!(output.status.code(), Some(1 | 2 | 5)), "{}", text(&output.stdout));
     text(&output.stderr)
 }
 
