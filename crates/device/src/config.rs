@@ -165,7 +165,7 @@ impl Config {
             return Err(ConfigError::value("drive.max_transfer", self.max_transfer, rule));
         }
         // ZASL tells no 4 KiB: 0 means MDTS.
-        let possible = 2 * PAGE.min(self.max_transfer / 2)..=self.max_transfer;
+        let possible = (2 * PAGE).min(self.max_transfer)..=self.max_transfer;
         if !self.max_append.is_power_of_two() || !possible.contains(&self.max_append) {
             let rule = "a power of two from 8KiB to max_transfer";
             return Err(ConfigError::value("drive.max_append", self.max_append, rule));

@@ -3,18 +3,15 @@
 mod common;
 
 use common::load::{OutstandingLoad, limit, run};
-use common::reservations::{acquire, connect_hosts, join, release};
+use common::reservations::{acquire, join, release};
 use common::zones::*;
 use common::{Bench, Memory, bytes, pattern};
 use device::Drive;
 use device::protection::{Guard, Protection, Tags};
-use nvme::admin::{
-    FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
-    NamespaceManagementSelect, SecureErase,
-};
+use nvme::admin::{FormatNvm, NamespaceManagement, NamespaceManagementSelect, SecureErase};
 use nvme::copy::{Copy, CopySource};
 use nvme::feature::{FeatureId, HostBehaviorSupport};
-use nvme::identify::{Cns, ControllerList, IdentifyNamespace, IndependentNamespace, NamespaceCreate, Nmic};
+use nvme::identify::{Cns, IdentifyNamespace, IndependentNamespace, NamespaceCreate, Nmic};
 use nvme::io::{Blocks, PrInfo, appended_lba};
 use nvme::quota::QuotaKind;
 use nvme::reservation::{AcquireAction, ReleaseAction, ReservationType};
@@ -219,12 +216,7 @@ fn appends_keep_to_a_quota() {
 #[test]
 fn a_reservation_keeps_others_from_changing_zones() {
     let mut b = bench();
-    let shared = NamespaceCreate { nmic: Nmic::new().with_shrns(true), ..new_namespace() };
-    let (nsid, _) = b.admin_ok(create_command(), &bytes(&shared));
-    assert_eq!(nsid, 1, "the namespace of the helpers");
-    let hosts = connect_hosts(&mut b, 2);
-    let list = ControllerList::new(hosts.iter().map(|id| id.0));
-    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
+    let (nsid, hosts) = create_shared(&mut b, 2);
     let (holder, other) = (hosts[0], hosts[1]);
     let data = pattern(8, 4096);
     let append = |b: &mut Bench, id| b.on(id, 1, &Command::zone_append(nsid, 0, 1), &data).0.status();
@@ -254,12 +246,7 @@ fn a_reservation_keeps_others_from_changing_zones() {
 #[test]
 fn a_reservation_of_exclusive_access_keeps_others_out() {
     let mut b = bench();
-    let shared = NamespaceCreate { nmic: Nmic::new().with_shrns(true), ..new_namespace() };
-    let (nsid, _) = b.admin_ok(create_command(), &bytes(&shared));
-    assert_eq!(nsid, 1, "the namespace of the helpers");
-    let hosts = connect_hosts(&mut b, 3);
-    let list = ControllerList::new(hosts.iter().map(|id| id.0));
-    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
+    let (nsid, hosts) = create_shared(&mut b, 3);
     let [holder, registrant, other] = hosts[..] else { panic!("{hosts:?}") };
     join(&mut b, holder, 77);
     join(&mut b, registrant, 78);

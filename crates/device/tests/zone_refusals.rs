@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::reservations::{acquire, connect_hosts, join};
+use common::reservations::{acquire, join};
 use common::table::Table;
 use common::zones::*;
 use common::{Bench, Memory, TIMED_SMALL, bytes};
@@ -12,7 +12,7 @@ use nvme::admin::{
     FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, Sanitize, SanitizeAction, SecureErase,
 };
 use nvme::copy::{Copy, CopySource};
-use nvme::identify::{ControllerList, NamespaceCreate, Nmic};
+use nvme::identify::ControllerList;
 use nvme::io::{Blocks, PrInfo};
 use nvme::property::{Cc, PropertyOffset};
 use nvme::reservation::{AcquireAction, ReservationType};
@@ -116,12 +116,7 @@ fn selected(table: &mut Table) {
 
 fn reserved(table: &mut Table) {
     let mut b = bench();
-    let shared = NamespaceCreate { nmic: Nmic::new().with_shrns(true), ..new_namespace() };
-    let (nsid, _) = b.admin_ok(create_command(), &bytes(&shared));
-    assert_eq!(nsid, 1, "the namespace of the helpers");
-    let hosts = connect_hosts(&mut b, 2);
-    let list = ControllerList::new(hosts.iter().map(|id| id.0));
-    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
+    let (nsid, hosts) = create_shared(&mut b, 2);
     join(&mut b, hosts[0], 77);
     let held = acquire(&mut b, hosts[0], AcquireAction::ACQUIRE, ReservationType::EXCLUSIVE_ACCESS, 77, 0);
     assert!(held.is_success(), "{held}");

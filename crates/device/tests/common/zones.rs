@@ -1,11 +1,13 @@
 //! A drive with zones, and what a host does with them.
 
+use super::reservations::connect_hosts;
 use super::{Bench, bytes, pattern, small};
+use device::ControllerId;
 use ftl::{SetConfig, ZonesConfig, ZrwaLayout};
 use nvme::admin::{
     Identify, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement, NamespaceManagementSelect,
 };
-use nvme::identify::{Cns, ControllerList, NamespaceCreate, ZonedCreate};
+use nvme::identify::{Cns, ControllerList, NamespaceCreate, Nmic, ZonedCreate};
 use nvme::io::{Blocks, appended_lba};
 use nvme::zone::{
     ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction, ZoneReport, ZoneReportFilter,
@@ -44,6 +46,17 @@ pub fn with_changes(changes: &[(&str, &str)], more: ZonesConfig) -> Bench {
     *zones = ZonesConfig { active: 4, buffer_pages: 96, ..more };
     config.ftl.energy_bytes += zones.all_pages() * 4096;
     Bench::new(config)
+}
+
+/// A zoned namespace that is shared by this many hosts, which have it attached: namespace 1, which the helpers of reservations mean.
+pub fn create_shared(b: &mut Bench, hosts: u8) -> (u32, Vec<ControllerId>) {
+    let shared = NamespaceCreate { nmic: Nmic::new().with_shrns(true), ..new_namespace() };
+    let (nsid, _) = b.admin_ok(create_command(), &bytes(&shared));
+    assert_eq!(nsid, 1, "the namespace of the helpers");
+    let hosts = connect_hosts(b, hosts);
+    let list = ControllerList::new(hosts.iter().map(|id| id.0));
+    b.admin_ok(NamespaceAttachment { nsid, sel: NamespaceAttachmentSelect::ATTACH }, &bytes(&list));
+    (nsid, hosts)
 }
 
 pub fn create_command() -> NamespaceManagement {
