@@ -6,7 +6,7 @@ use crate::zone_target::{DEPTH, Of, about_zone, find, look, open, start};
 use crate::{print_json, print_text};
 use anyhow::{Result, bail};
 use clap::Args;
-use host::{Zoned, Zones, view};
+use host::{IoQueue, Queue, Zoned, Zones, view};
 use nvme::zone::{ZoneReportFilter, ZoneSendAction, ZoneState};
 use serde_json::json;
 use store::{Claim, NamespaceZones};
@@ -110,15 +110,8 @@ pub fn manage(action: ZoneSendAction, change: &Action, force: bool, output: Outp
             }),
         };
     }
-    let zones = &change.which.zones;
-    let starts: Vec<u64> = zones.iter().map(|zone| start(&ns, *zone)).collect::<Result<_>>()?;
-    let mut changed = Vec::new();
-    for (zone, start) in zones.iter().zip(starts) {
-        let done = queue.manage_zones(nsid, action, Zones::One(start));
-        about_zone(&mut queue, &ns, *zone, done).map_err(|error| after(&changed, *zone, error))?;
-        changed.push((*zone, look(&mut queue, &ns, start)?.state()));
-    }
-    print_changed(nsid, &changed, output)
+    let change_one = |queue: &mut IoQueue<_>, start| queue.manage_zones(nsid, action, Zones::One(start));
+    change_each(&mut queue, &ns, &change.which.zones, change_one, output)
 }
 
 /// `tranche zone open --zrwa`.
@@ -135,15 +128,26 @@ pub fn open_with_areas(change: &Action, output: Output) -> Result<()> {
             "--zrwa is for zones that are named: all zones are those that are closed, and an area is for one that is empty"
         );
     }
-    let zones = &change.which.zones;
-    let starts: Vec<u64> = zones.iter().map(|zone| start(&ns, *zone)).collect::<Result<_>>()?;
+    let open_one = |queue: &mut IoQueue<_>, start| queue.open_zone_with_zrwa(nsid, start);
+    change_each(&mut queue, &ns, &change.which.zones, open_one, output)
+}
+
+/// Changes zones one after the other, and prints their new states. All of them must be there before the first one changes.
+fn change_each<Q: Queue>(
+    queue: &mut IoQueue<Q>,
+    ns: &Zoned,
+    zones: &[u64],
+    change: impl Fn(&mut IoQueue<Q>, u64) -> Result<(), host::Error>,
+    output: Output,
+) -> Result<()> {
+    let starts: Vec<u64> = zones.iter().map(|zone| start(ns, *zone)).collect::<Result<_>>()?;
     let mut changed = Vec::new();
     for (zone, start) in zones.iter().zip(starts) {
-        let done = queue.open_zone_with_zrwa(nsid, start);
-        about_zone(&mut queue, &ns, *zone, done).map_err(|error| after(&changed, *zone, error))?;
-        changed.push((*zone, look(&mut queue, &ns, start)?.state()));
+        let done = change(queue, start);
+        about_zone(queue, ns, *zone, done).map_err(|error| after(&changed, *zone, error))?;
+        changed.push((*zone, look(queue, ns, start)?.state()));
     }
-    print_changed(nsid, &changed, output)
+    print_changed(ns.namespace.nsid, &changed, output)
 }
 
 /// Adds to the error of a zone which ones had changed before.
