@@ -87,8 +87,7 @@ pub fn read(drive: &str) -> Result<String> {
         return Ok(profile.toml.to_owned());
     }
     let names: Vec<_> = Profile::all().map(|profile| profile.name).collect();
-    let near = units::nearest(drive, names.iter().copied());
-    let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+    let near = units::did_you_mean(drive, names.iter().copied());
     let known = names.join(", ");
     bail!(Misuse(format!("there is no profile {drive:?}: there are {known}; or name a TOML file{near}")))
 }

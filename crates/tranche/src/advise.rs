@@ -89,10 +89,6 @@ fn is_device(path: &Path) -> Result<bool> {
     Ok(about.file_type().is_block_device())
 }
 
-fn usage<T>(words: String) -> Result<T> {
-    Err(host::Error::Usage(words).into())
-}
-
 impl Options {
     /// The configuration, and the device if one is named.
     fn places(&self) -> Result<(PathBuf, Option<PathBuf>)> {
@@ -103,9 +99,11 @@ impl Options {
         }
         match (&files[..], &devices[..]) {
             ([file], devices) => Ok(((*file).clone(), devices.first().map(|device| (*device).clone()))),
-            ([_, other, ..], _) => usage(format!("{} is no block device: one configuration is read", other.display())),
-            ([], _) => usage(
-                "name the server's configuration as well: what a device does tells no copies of pages from pages".into(),
+            ([_, other, ..], _) => {
+                lab::misuse!("{} is no block device: one configuration is read", other.display())
+            }
+            ([], _) => lab::misuse!(
+                "name the server's configuration as well: what a device does tells no copies of pages from pages"
             ),
         }
     }
@@ -115,11 +113,11 @@ impl Options {
             (Some(seconds), Some(device), _) => {
                 Ok(Measure::Sample(device, Duration::from_secs(seconds.max(1).into())))
             }
-            (Some(_), None, _) => usage(
-                "--sample needs the block device that the data is on: tranche advise MY.CNF /dev/nvme0n1 --sample 30s".into(),
+            (Some(_), None, _) => lab::misuse!(
+                "--sample needs the block device that the data is on: tranche advise MY.CNF /dev/nvme0n1 --sample 30s"
             ),
             (None, Some(device), _) => {
-                usage(format!("{}: say for how long it is sampled, with --sample 30s", device.display()))
+                lab::misuse!("{}: say for how long it is sampled, with --sample 30s", device.display())
             }
             (None, None, Some(file)) => Ok(Measure::Recording(file.clone())),
             (None, None, None) => Ok(Measure::None),

@@ -63,10 +63,9 @@ pub fn run(settings: &Settings, load: String, view: &View, output: Output) -> Re
     };
     let runs = lab::sim::planned(settings)?.len();
     if runs != 1 {
-        let why = format!(
+        lab::misuse!(
             "--ui shows one run, and --set asks for {runs}: give each key one value, or make the sweep without --ui"
         );
-        return Err(host::Error::Usage(why).into());
     }
     let listening = LiveView::listen(address, view.ui_token.as_deref(), None)?;
     let control = progress::control()?;

@@ -10,6 +10,11 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (near.0 <= 3.min(word.chars().count() / 2)).then_some(near.1)
 }
 
+/// What a message says of the word that was meant, in brackets behind it; nothing if no known word is near enough.
+pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
+    nearest(word, known).map(|near| format!(" (did you mean {near}?)")).unwrap_or_default()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -19,6 +24,8 @@ mod tests {
         let known = ["spare", "channels", "dies"];
         assert_eq!(nearest("spair", known), Some("spare"));
         assert_eq!(nearest("chanels", known), Some("channels"));
+        assert_eq!(did_you_mean("spair", known), " (did you mean spare?)");
+        assert_eq!(did_you_mean("x", known), "");
         assert_eq!(nearest("x", known), None);
         assert_eq!(nearest("", known), None);
         assert_eq!(nearest(&"ü".repeat(10_000), known), None);

@@ -76,12 +76,8 @@ impl FromStr for Layout {
     fn from_str(text: &str) -> Result<Self, String> {
         let names = || Self::ALL.map(Self::name);
         Self::ALL.into_iter().find(|layout| layout.name() == text).ok_or_else(|| {
-            let near = units::nearest(text, names()).map(|near| format!(" (did you mean {near}?)"));
-            format!(
-                "there is no layout {text:?}: there are {}{}",
-                names().join(", "),
-                near.unwrap_or_default()
-            )
+            let near = units::did_you_mean(text, names());
+            format!("there is no layout {text:?}: there are {}{near}", names().join(", "))
         })
     }
 }

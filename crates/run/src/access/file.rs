@@ -142,8 +142,7 @@ impl Reader<'_> {
             "namespaces",
         ];
         if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(&&**key.get_ref())) {
-            let near = units::nearest(key.get_ref(), KEYS).map(|near| format!(" (did you mean {near}?)"));
-            let near = near.unwrap_or_default();
+            let near = units::did_you_mean(key.get_ref(), KEYS);
             let problem = format!("a host has no '{}'; there are {}{near}", key.get_ref(), KEYS.join(", "));
             return Err(self.error(key.span().start, problem));
         }

@@ -247,8 +247,7 @@ impl Distribution {
 
 /// That a word is none of these, and which of them it may have been.
 pub(super) fn one_of(text: &str, is: &str, names: &[&str]) -> String {
-    let near = units::nearest(text, names.iter().copied());
-    let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+    let near = units::did_you_mean(text, names.iter().copied());
     format!("{text:?} is {is}: {}{near}", names.join(", "))
 }
 
