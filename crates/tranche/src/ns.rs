@@ -278,7 +278,7 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
     }
 }
 
-/// The zones of a new namespace. It is there, whatever the drive says of it now.
+/// The zones of a new namespace. An error of the drive here does not undo the namespace, and is no error of the command.
 fn shape_of(host: &mut Connected, nsid: u32) -> Option<zone_shape::Shape> {
     let ns = host.identify_allocated(nsid).ok()?;
     let zoned = host.zoned_among(&[nsid]).ok()?;
