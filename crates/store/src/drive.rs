@@ -34,8 +34,8 @@ struct Idle<Q> {
     kept: usize,
 }
 
-/// Queues that a namespace should have beside one for each of its callers: appends keep them while they are under way. Four are of data and one is
-/// of the log, and a few are left.
+/// Queues that a namespace should have beside one for each of its callers: appends keep them while they are under way. Up to six are of data and one is
+/// of the store's log.
 pub const APPEND_QUEUES: usize = 8;
 /// Queues that appends leave for other calls.
 const OTHERS: usize = 2;

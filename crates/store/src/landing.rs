@@ -4,8 +4,9 @@
 //! not know. A caller that needs to know where blocks lie lets them land first.
 
 use std::collections::VecDeque;
+use std::sync::Arc;
 
-use crate::device::{DeviceError, Run, ZoneDevice};
+use crate::device::{Append, DeviceError, Run, ZoneDevice};
 use crate::error::Error;
 use crate::placement::Newcomer;
 use crate::record::{Ino, Record};
@@ -41,10 +42,11 @@ impl State {
         durable: bool,
     ) -> Result<(), Error> {
         let block = device.shape().block;
+        while !self.may_begin(ino) {
+            self.land_next(device)?;
+        }
+        // Data that goes to two zones has two appends.
         while !data.is_empty() {
-            while self.under_way.len() >= self.limits.under_way {
-                self.land_next(device)?;
-            }
             let newcomer = self.newcomer(ino, first, first + (data.len() / block) as u64);
             let zone = self.place(device, &newcomer, false)?;
             let piece = &data[..self.room(zone).saturating_mul(block).min(data.len())];
@@ -81,6 +83,20 @@ impl State {
     pub(crate) fn land_all<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         while !self.under_way.is_empty() {
             self.land_next(device)?;
+        }
+        Ok(())
+    }
+
+    /// Waits for these appends, and for what their files began before them, and records where their blocks lie.
+    pub(crate) fn land_those<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        appends: &[Arc<dyn Append>],
+    ) -> Result<(), Error> {
+        for append in appends {
+            while let Some(data) = self.under_way.iter().find(|data| Arc::ptr_eq(&data.append, append)) {
+                self.land_first(device, data.ino)?;
+            }
         }
         Ok(())
     }

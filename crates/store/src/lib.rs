@@ -39,6 +39,8 @@ mod state;
 mod store;
 mod totals;
 mod tree;
+#[cfg(test)]
+mod waiting;
 mod zones;
 
 pub use check::Report;

@@ -32,8 +32,7 @@ impl<D: ZoneDevice> Store<D> {
                     state.is_under_way(ino, read.offset / block as u64, end.div_ceil(block as u64))
                 };
                 if reads.iter().any(under_way) {
-                    state = self.wait_for(state, ino);
-                    state.land(&self.device, ino)?;
+                    state = self.land(state, |data| data.ino == ino)?;
                 }
                 let plan =
                     |read: &Read<'_>| state.plan_read(ino, read.offset, read.buffer.len(), block as u64);

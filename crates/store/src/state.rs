@@ -36,8 +36,10 @@ pub(crate) struct Limits {
     pub(crate) total_patches: u64,
     /// Bytes of records that wait for the log, at most.
     pub(crate) pending: usize,
-    /// Appends of data that are under way at once, at most.
+    /// Data is sent to zones only while fewer appends are under way.
     pub(crate) under_way: usize,
+    /// So many more may be under way for short-lived files, as logs are. Who writes a log need not wait for what others write.
+    pub(crate) under_way_of_logs: usize,
 }
 
 impl Limits {
@@ -55,6 +57,7 @@ impl Limits {
             total_patches: 1 << 20,
             pending: 1 << 20,
             under_way: 4,
+            under_way_of_logs: 2,
         }
     }
 }
@@ -241,6 +244,13 @@ impl State {
         (lifetime, xattr(KeyRange::XATTR).and_then(|value| KeyRange::parse(value)))
     }
 
+    /// Whether data of a file may be sent to zones.
+    pub(crate) fn may_begin(&self, ino: Ino) -> bool {
+        let Limits { under_way, under_way_of_logs, .. } = self.limits;
+        let now = self.under_way.len();
+        now < under_way || now < under_way + under_way_of_logs && self.hints(ino).0 == Lifetime::Short
+    }
+
     fn habits(&self, ino: Ino, replaced: Option<u64>) -> Habits {
         let size = self.tree.get(ino).and_then(|inode| inode.contents()).map_or(0, |contents| contents.size);
         Habits {
@@ -318,9 +328,9 @@ impl State {
                     return Ok(zone);
                 }
                 Choice::Empty(zone) => {
-                    // Zones that become full must have done so, or too many would be open.
-                    self.wait_for_all();
                     if self.space.is_crowded() {
+                        // Zones that become full must have done so, or too many would be open.
+                        self.wait_for_all();
                         self.flush(device)?;
                         self.space.settle_all();
                     }

@@ -8,7 +8,7 @@ use crate::files::Read;
 use crate::open::{self, FormatOptions};
 use crate::placement::Placement;
 use crate::record::{Attributes, Ino};
-use crate::state::{Counters, State};
+use crate::state::{Counters, State, UnderWay};
 
 /// What `stat` tells of a file.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -160,7 +160,8 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// There is no such file, there is no space, or the device failed.
     pub fn write(&self, ino: Ino, offset: u64, data: &[u8], now: u64) -> Result<(), Error> {
-        self.with_room()?.write(&self.device, ino, offset, data, now)
+        let mut state = self.with_room(ino, |_| Ok(offset), data.len())?.0;
+        state.write(&self.device, ino, offset, data, now)
     }
 
     /// Writes bytes at the end of a file, and returns the offset of the first.
@@ -168,38 +169,66 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// As [`write`](Store::write).
     pub fn append(&self, ino: Ino, data: &[u8], now: u64) -> Result<u64, Error> {
-        let mut state = self.with_room()?;
-        let end = state.size(ino)?;
+        let (mut state, end) = self.with_room(ino, |state| state.size(ino), data.len())?;
         state.write(&self.device, ino, end, data, now)?;
         Ok(end)
     }
 
-    /// The state, when one more append of data can begin without waiting.
-    fn with_room(&self) -> Result<MutexGuard<'_, State>, Error> {
+    /// The state, when a write of a file's bytes from an offset on need not wait for appends that are under way; and the offset.
+    fn with_room(
+        &self,
+        ino: Ino,
+        offset: impl Fn(&State) -> Result<u64, Error>,
+        length: usize,
+    ) -> Result<(MutexGuard<'_, State>, u64), Error> {
         let mut state = self.lock();
-        while state.under_way.len() >= state.limits.under_way {
-            let Some(oldest) = state.under_way.front() else { break };
-            let append = Arc::clone(&oldest.append);
-            drop(state);
-            // What came of it is asked for again when it lands.
-            let _ = append.wait();
-            state = self.lock();
-            if state.under_way.front().is_some_and(|data| Arc::ptr_eq(&data.append, &append)) {
-                state.land_next(&self.device)?;
+        loop {
+            let offset = offset(&state)?;
+            let end = offset.saturating_add(length as u64).div_ceil(self.block());
+            if state.is_under_way(ino, offset / self.block(), end) {
+                state = self.land(state, |data| data.ino == ino)?;
+            } else if state.may_begin(ino) {
+                return Ok((state, offset));
+            } else {
+                state = self.make_room(state, ino)?;
             }
+        }
+    }
+
+    /// Waits until data of a file may be sent.
+    fn make_room<'a>(
+        &'a self,
+        mut state: MutexGuard<'a, State>,
+        ino: Ino,
+    ) -> Result<MutexGuard<'a, State>, Error> {
+        while !state.may_begin(ino) {
+            let oldest = state.under_way.front().map(|data| Arc::clone(&data.append));
+            let is_oldest =
+                |data: &UnderWay| oldest.as_ref().is_some_and(|oldest| Arc::ptr_eq(oldest, &data.append));
+            state = self.land(state, is_oldest)?;
         }
         Ok(state)
     }
 
-    /// Waits, without the lock, until the device has carried out what is under way of a file.
-    pub(crate) fn wait_for<'a>(&'a self, state: MutexGuard<'a, State>, ino: Ino) -> MutexGuard<'a, State> {
-        let appends: Vec<_> = state.under_way_of(ino).map(|data| Arc::clone(&data.append)).collect();
+    /// Lets those of the appends land that are under way now and that the caller asks for. Others go on while the device works, and may begin more.
+    pub(crate) fn land<'a>(
+        &'a self,
+        state: MutexGuard<'a, State>,
+        is_asked_for: impl Fn(&UnderWay) -> bool,
+    ) -> Result<MutexGuard<'a, State>, Error> {
+        let asked_for = state.under_way.iter().filter(|data| is_asked_for(data));
+        let appends: Vec<_> = asked_for.map(|data| Arc::clone(&data.append)).collect();
+        if appends.is_empty() {
+            return Ok(state);
+        }
         drop(state);
-        for append in appends {
+        for append in &appends {
             // What came of it is asked for again when it lands.
             let _ = append.wait();
         }
-        self.lock()
+        let mut state = self.lock();
+        state.land_those(&self.device, &appends)?;
+        Ok(state)
     }
 
     /// Gives a file a size.
@@ -207,7 +236,8 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// There is no such file, or it would be too long.
     pub fn truncate(&self, ino: Ino, size: u64, now: u64) -> Result<(), Error> {
-        self.lock().resize(&self.device, ino, size, now)
+        let mut state = self.land(self.lock(), |data| data.ino == ino)?;
+        state.resize(&self.device, ino, size, now)
     }
 
     /// Makes a hole of the bytes from `from` to `to` (exclusive) of a file. They read as zeroes. The size stays.
@@ -215,7 +245,8 @@ impl<D: ZoneDevice> Store<D> {
     /// # Errors
     /// There is no such file, or the device failed.
     pub fn punch(&self, ino: Ino, from: u64, to: u64, now: u64) -> Result<(), Error> {
-        self.lock().punch(&self.device, ino, (from, to), now)
+        let mut state = self.land(self.lock(), |data| data.ino == ino)?;
+        state.punch(&self.device, ino, (from, to), now)
     }
 
     /// Makes a file durable, and with it all changes of names and attributes that were made before.
@@ -225,12 +256,11 @@ impl<D: ZoneDevice> Store<D> {
     pub fn sync(&self, ino: Ino) -> Result<(), Error> {
         let mut state = self.lock();
         state.writable()?;
+        state = self.land(state, |data| data.ino == ino)?;
         if state.active.contains_key(&ino) {
+            state = self.make_room(state, ino)?;
             state.write_out_to_sync(&self.device, ino)?;
-            if state.under_way_of(ino).next().is_some() {
-                state = self.wait_for(state, ino);
-                state.land(&self.device, ino)?;
-            }
+            state = self.land(state, |data| data.ino == ino)?;
         }
         self.make_durable(state)
     }
@@ -252,8 +282,13 @@ impl<D: ZoneDevice> Store<D> {
     pub fn sync_all(&self) -> Result<(), Error> {
         let mut state = self.lock();
         state.writable()?;
-        state.write_out_all(&self.device)?;
-        state.land_all(&self.device)?;
+        state = self.land(state, |_| true)?;
+        let files: Vec<Ino> = state.active.keys().copied().collect();
+        for ino in files {
+            state = self.make_room(state, ino)?;
+            state.write_out(&self.device, ino)?;
+        }
+        state = self.land(state, |_| true)?;
         self.make_durable(state)
     }
 

@@ -122,6 +122,7 @@ impl World {
             total_patches: rng.below(1024),
             pending: 64 + rng.below(2048) as usize,
             under_way: 1 + rng.below(5) as usize,
+            under_way_of_logs: rng.below(3) as usize,
         };
         if self.faults {
             store.device.fail(5_000_000, 500_000);
