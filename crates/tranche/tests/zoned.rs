@@ -90,3 +90,36 @@ fn rocksdb_with_its_plugin_is_compared_with_xfs() {
     assert!(metric(&results, 1, "overwrite_drive_write_amplification") > 1.2, "{results:#}");
     assert!(metric(&results, 0, "fill_usable_MiB") > metric(&results, 1, "fill_usable_MiB"));
 }
+
+/// The model takes the machine's speed from db_bench. How far compactions are behind depends on it, and varies from run to run: so the bounds of what they
+/// read and write are wide.
+#[test]
+fn the_model_of_rocksdb_does_what_rocksdb_does() {
+    if !support::possible("the_model_of_rocksdb_does_what_rocksdb_does", &["db_bench"]) {
+        return;
+    }
+    let out = tempfile::tempdir().unwrap();
+    let run = Command::new(env!("CARGO_BIN_EXE_tranche"))
+        .args(["--output", "json", "study", "zoned", "--quick", "--db-bench", "db_bench", "--out"])
+        .arg(out.path())
+        .output()
+        .unwrap();
+    let (text, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
+    assert!(run.status.success(), "{text}\n{errors}");
+    let results: serde_json::Value = serde_json::from_str(&text).unwrap();
+    schema::check("study", &results);
+    for (name, within) in [
+        ("flush_bytes", 0.05),
+        ("log_bytes", 0.05),
+        ("compaction_read_bytes", 0.25),
+        ("compaction_written_bytes", 0.25),
+        ("engine_write_amplification", 0.2),
+        ("tables", 0.3),
+    ] {
+        let ratio = metric(&results, 1, name) / metric(&results, 0, name);
+        println!("{name}: model over db_bench {ratio:.3}");
+        assert!((ratio - 1.0).abs() <= within, "{name}: model over db_bench {ratio:.3}\n{results:#}");
+    }
+    // Something was compacted, and more than once.
+    assert!(metric(&results, 0, "engine_write_amplification") > 2.0, "{results:#}");
+}

@@ -26,6 +26,8 @@ use crate::{
 
 /// Records of the fill, and of the overwrites.
 const KEYS: u64 = 500_000;
+/// As many, for a look.
+const FEW_KEYS: u64 = 150_000;
 const KEY: u32 = 20;
 const VALUE: u32 = 800;
 const WRITE_BUFFER: u64 = 4 << 20;
@@ -53,6 +55,10 @@ struct Live {
     write_us: f64,
     kilobyte_ns: f64,
     table_record: f64,
+}
+
+fn keys(options: &Options) -> u64 {
+    if options.quick { FEW_KEYS } else { KEYS }
 }
 
 /// Runs both and writes the results.
@@ -88,8 +94,9 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
         variants,
         notes: vec![
             format!(
-                "{KEYS} records of {KEY} and {VALUE} bytes are written at random, and then as many again. The model takes from db_bench how long a write takes, how long \
-                 a compaction takes for a KiB, and the bytes of a record in a table."
+                "{} records of {KEY} and {VALUE} bytes are written at random, and then as many again. The model takes from db_bench how long a write takes, how long \
+                 a compaction takes for a KiB, and the bytes of a record in a table.",
+                keys(options)
             ),
             format!("Figures within {:.0} % of each other agree.", WITHIN * 100.0),
         ],
@@ -168,7 +175,7 @@ fn live(options: &Options, db_bench: &Path, control: &Control) -> Result<Live> {
     let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
     let mut child = Command::new(db_bench)
         .arg("--benchmarks=fillrandom,overwrite,waitforcompaction,stats")
-        .arg(format!("--num={KEYS}"))
+        .arg(format!("--num={}", keys(options)))
         .arg(format!("--key_size={KEY}"))
         .arg(format!("--value_size={VALUE}"))
         .args(["--compression_type=snappy", "--compression_ratio=0.5", "--statistics"])
@@ -199,11 +206,11 @@ fn live(options: &Options, db_bench: &Path, control: &Control) -> Result<Live> {
     if !status.success() {
         bail!("{} failed, see {}", db_bench.display(), log.display());
     }
-    parse(&text).with_context(|| format!("in the output of db_bench, {}", log.display()))
+    parse(&text, keys(options)).with_context(|| format!("in the output of db_bench, {}", log.display()))
 }
 
-/// Figures of db_bench's output.
-fn parse(text: &str) -> Result<Live> {
+/// Figures of db_bench's output, which wrote so many records twice.
+fn parse(text: &str, keys: u64) -> Result<Live> {
     #[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
     let ticker = |name: &str| -> Result<f64> {
         let number = tickers::ticker(text, name).with_context(|| format!("there is no {name}"))?;
@@ -220,7 +227,7 @@ fn parse(text: &str) -> Result<Live> {
     let seconds = after("Sum", 14).and_then(|word| word.parse::<f64>().ok());
     let flush = ticker("rocksdb.flush.write.bytes")?;
     #[expect(clippy::cast_precision_loss, reason = "a small number")]
-    let records = 2.0 * KEYS as f64;
+    let records = 2.0 * keys as f64;
     let (read, written) = (ticker("rocksdb.compact.read.bytes")?, ticker("rocksdb.compact.write.bytes")?);
     let run =
         run_of(flush, read, written, ticker("rocksdb.wal.bytes")?, tables.context("there is no line Sum")?);
@@ -254,7 +261,7 @@ fn model(options: &Options, live: &Live, control: &Control) -> Result<Run> {
         table_record: live.table_record.round() as u32,
         write: (live.write_us * 1e3) as u64,
         kilobyte: live.kilobyte_ns as u64,
-        ..Config::db_bench(KEYS, KEY, VALUE, VALUE / 2, options.seed)
+        ..Config::db_bench(keys(options), KEY, VALUE, VALUE / 2, options.seed)
     };
     let space = Conventional::new(ConventionalConfig {
         blocks: namespace.blocks,
@@ -263,7 +270,7 @@ fn model(options: &Options, live: &Live, control: &Control) -> Result<Run> {
     });
     let mut actors = sim.actors();
     let at = actors.add(&mut host, 1, Engine::new(config, space, namespace.block_size))?;
-    while actors.actor(at).counts().writes < 2 * KEYS {
+    while actors.actor(at).counts().writes < 2 * keys(options) {
         actors.run(Nanos(sim.now().0 + 20_000_000), |_| false);
         control.check()?;
     }
@@ -297,11 +304,11 @@ mod tests {
                     \x20 L0      3/0   40.70 MB   2.5\n\x20Sum    297/30  566.34 MB   0.0      3.4     1.6      1.8       4.0      2.1       0.4   4.7     17.6     20.5    198.83             21.56       612\n\
                     rocksdb.wal.bytes COUNT : 1672000000\nrocksdb.compact.read.bytes COUNT : 3753062840\n\
                     rocksdb.compact.write.bytes COUNT : 3431225344\nrocksdb.flush.write.bytes COUNT : 456000000\n";
-        let live = parse(text).unwrap();
+        let live = parse(text, 500_000).unwrap();
         assert_eq!((live.run.metrics["tables"], live.run.metrics["log_bytes"]), (297.0, 1_672_000_000.0));
         assert!((live.write_us - 42.91).abs() < 0.01 && (live.table_record - 456.0).abs() < 0.01);
         assert!((live.kilobyte_ns - 54_248.0).abs() < 10.0, "{}", live.kilobyte_ns);
         assert!((live.run.metrics["engine_write_amplification"] - 8.52).abs() < 0.01);
-        assert!(parse("nothing").is_err());
+        assert!(parse("nothing", 1).is_err());
     }
 }
