@@ -1,7 +1,6 @@
 #!/bin/sh
 # Builds ZenFS, RocksDB's file system for zones, against the RocksDB that Debian packages: a library that is loaded before db_bench and ldb, and ZenFS's
-# own program. db_stress, which Debian does not package, is built from the sources of the same RocksDB. Nothing is installed on this machine; no root
-# needed.
+# own program. db_stress, which Debian does not package, comes from scripts/db-stress-build.sh. Nothing is installed on this machine; no root needed.
 #
 #   usage: scripts/zenfs-build.sh [-z ZENFS] [-s ROCKSDB] [DIR]      prints DIR, which has db_bench, db_stress, ldb, zenfs, libzenfs.so, tests
 #
@@ -89,7 +88,7 @@ common="-std=c++17 -O2 -w -fPIC $platform -I$sources -I$work/include"
 objects=$work/objects
 mkdir "$objects"
 {
-    printf 'all: zenfs libzenfs.so db_stress\n'
+    printf 'all: zenfs libzenfs.so\n'
     all=
     # rule SOURCE FLAGS...
     rule() {
@@ -108,17 +107,17 @@ mkdir "$objects"
     all=
     rule "$tree/util/zenfs.cc" "$common" -DNDEBUG
     printf 'zenfs:%s libzenfs.so\n\tg++ -o $@%s %s\n' "$all" "$all" "$link"
-    all=
-    for source in "$sources"/db_stress_tool/*.cc; do rule "$source" "$common"; done
-    printf 'db_stress:%s libzenfs.so\n\tg++ -o $@%s %s\n' "$all" "$all" "$link"
 } >"$work/Makefile"
 mkdir "$work/built"
 make -s -j "$(nproc)" -C "$work/built" -f "$work/Makefile" >"$work/log" 2>&1 || { tail -n 30 "$work/log" >&2; fail "the build failed"; }
-for program in db_bench ldb; do
-    printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "'$dir/libzenfs.so'" "$(command -v $program)" >"$work/built/$program"
-    chmod +x "$work/built/$program"
+stress=$("$root/scripts/db-stress-build.sh" -s "$sources" "$work/stress")
+mkdir "$work/built/plain"
+cp "$stress/db_stress" "$work/built/plain/"
+for program in "$(command -v db_bench)" "$(command -v ldb)" "$dir/plain/db_stress"; do
+    printf '#!/bin/sh\nLD_PRELOAD=%s exec %s "$@"\n' "'$dir/libzenfs.so'" "'$program'" >"$work/built/${program##*/}"
+    chmod +x "$work/built/${program##*/}"
 done
-strip "$work/built/libzenfs.so" "$work/built/zenfs" "$work/built/db_stress"
+strip "$work/built/libzenfs.so" "$work/built/zenfs"
 rm -rf "$dir/tests"
 cp -R "$work/built"/* "$tree/tests" "$dir/"
 echo "$this" >"$dir/made-by"

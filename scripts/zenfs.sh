@@ -46,9 +46,10 @@ done
 
 # shellcheck source=scripts/serve.sh
 . "$root/scripts/serve.sh"
+# shellcheck source=scripts/crashes.sh
+. "$root/scripts/crashes.sh"
 work=$(mktemp -d)
 drive=
-load=
 cleanup() {
     [ -z "$load" ] || kill -s KILL "$load" 2>/dev/null || true
     [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
@@ -156,39 +157,5 @@ if [ -d "$tests" ]; then
 fi
 
 format "mkfs after that"
-fresh=1
-for kind in "RocksDB is killed" "the drive's process is killed" "the power is cut"; do
-    for round in $(seq "$rounds"); do
-        stress "$fresh" 100000000 >"$work/load" 2>&1 &
-        load=$!
-        fresh=0
-        sleep $((4 + round % 3))
-        kill -0 "$load" 2>/dev/null || { echo "failed   db_stress ended by itself"; tail -n 20 "$work/load"; exit 1; }
-        case $kind in
-        RocksDB*) ;;
-        *process*)
-            kill -s KILL "$drive"
-            wait "$drive" 2>/dev/null || true
-            ;;
-        *)
-            # It must not see errors: db_stress takes a write that failed as one that is there.
-            kill -s STOP "$load"
-            "$tranche" power-cut >"$work/out" 2>&1 || fail "the power cut: $(cat "$work/out")"
-            ;;
-        esac
-        kill -s KILL "$load" 2>/dev/null || true
-        wait "$load" 2>/dev/null || true
-        load=
-        case $kind in *process*) start ;; esac
-        there
-        (stress 0 500) >"$work/out" 2>&1 || true
-        if grep -q 'Verification successful' "$work/out"; then
-            echo "ok       $kind, round $round: nothing is lost"
-        else
-            echo "failed   $kind, round $round"
-            tail -n 20 "$work/out" | sed 's/^/         /'
-            exit 1
-        fi
-    done
-done
+crashes "$rounds"
 exit "$failed"
