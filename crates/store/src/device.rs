@@ -3,6 +3,8 @@
 use std::fmt::Debug;
 use std::sync::Arc;
 
+use crate::reason::Reason;
+
 /// Where consecutive blocks lie on the device. A run never crosses the border of a zone.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Run {
@@ -74,11 +76,12 @@ pub enum DeviceError {
         /// Which.
         zone: u32,
         /// What the device said.
-        problem: String,
+        #[source]
+        problem: Reason,
     },
     /// The device failed.
-    #[error("{0}")]
-    Failed(String),
+    #[error(transparent)]
+    Failed(Reason),
 }
 
 /// An append that was begun.

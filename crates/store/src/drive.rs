@@ -7,6 +7,7 @@ use nvme::Status;
 use nvme::zone::{ZoneDescriptor, ZoneReportFilter, ZoneSendAction, ZoneState};
 
 use crate::device::{Append, Condition, DeviceError, Run, Shape, Zone, ZoneDevice};
+use crate::reason::Reason;
 
 /// Zones that may be open at once where the namespace sets no limit.
 const OPEN_WITHOUT_LIMIT: u32 = 16;
@@ -120,7 +121,7 @@ impl<Q> NamespaceZones<Q> {
     {
         let zones = Zones::One(self.start(zone));
         let nsid = self.zoned.namespace.nsid;
-        self.with(|queue| queue.manage_zones(nsid, action, zones)).map_err(|error| of_zone(zone, &error))
+        self.with(|queue| queue.manage_zones(nsid, action, zones)).map_err(|error| of_zone(zone, error))
     }
 }
 
@@ -161,7 +162,7 @@ impl Target {
     fn end<Q: Queue>(&self, queue: &mut IoQueue<Q>, mut appends: Appends) -> Ended {
         match queue.end_appends(&mut appends) {
             Ok(lbas) => Ok(self.runs(&lbas)),
-            Err(error) => Err((of_zone(self.zone, &error), appends.into_data())),
+            Err(error) => Err((of_zone(self.zone, error), appends.into_data())),
         }
     }
 
@@ -220,12 +221,12 @@ fn view(zone: &ZoneDescriptor) -> Zone {
     Zone { capacity, written: written.min(capacity), condition }
 }
 
-fn failed(error: &Error) -> DeviceError {
-    DeviceError::Failed(error.to_string())
+fn failed(error: Error) -> DeviceError {
+    DeviceError::Failed(Reason::new(error))
 }
 
 /// What an error says of a zone, if it does not concern all of the device.
-fn of_zone(zone: u32, error: &Error) -> DeviceError {
+fn of_zone(zone: u32, error: Error) -> DeviceError {
     let statuses = [
         Status::ZONE_IS_FULL,
         Status::ZONE_IS_READ_ONLY,
@@ -238,7 +239,7 @@ fn of_zone(zone: u32, error: &Error) -> DeviceError {
         Status::WRITE_FAULT,
     ];
     let about_it = error.status().is_some_and(|status| statuses.iter().any(|one| status.is(*one)));
-    if about_it { DeviceError::Zone { zone, problem: error.to_string() } } else { failed(error) }
+    if about_it { DeviceError::Zone { zone, problem: Reason::new(error) } } else { failed(error) }
 }
 
 impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
@@ -254,33 +255,33 @@ impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
     }
 
     fn zones(&self) -> Result<Vec<Zone>, DeviceError> {
-        self.report(0, usize::MAX).map_err(|error| failed(&error))
+        self.report(0, usize::MAX).map_err(failed)
     }
 
     fn zone(&self, zone: u32) -> Result<Zone, DeviceError> {
-        let zones = self.report(self.start(zone), 1).map_err(|error| failed(&error))?;
-        zones.first().copied().ok_or_else(|| DeviceError::Failed(format!("there is no zone {zone}")))
+        let zones = self.report(self.start(zone), 1).map_err(failed)?;
+        zones.first().copied().ok_or_else(|| DeviceError::Failed(format!("there is no zone {zone}").into()))
     }
 
     fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
-        self.with(|queue| queue.read(&self.zoned.namespace, lba, buffer)).map_err(|error| failed(&error))
+        self.with(|queue| queue.read(&self.zoned.namespace, lba, buffer)).map_err(failed)
     }
 
     fn read_many(&self, places: &mut [(u64, &mut [u8])]) -> Result<(), DeviceError> {
-        self.with(|queue| queue.read_many(&self.zoned.namespace, places)).map_err(|error| failed(&error))
+        self.with(|queue| queue.read_many(&self.zoned.namespace, places)).map_err(failed)
     }
 
     fn begin_append(&self, zone: u32, data: &[u8], durable: bool) -> Arc<dyn Append> {
         let (zoned, start) = (self.zoned, self.start(zone));
         let blocks = (data.len() / (zoned.namespace.block_size as usize).max(1)) as u64;
         let target = Target { zoned, zone, blocks };
-        let failed = |error: &Error| Progress::Ended(Err((of_zone(zone, error), data.to_vec())));
+        let failed = |error| Progress::Ended(Err((of_zone(zone, error), data.to_vec())));
         let progress = match self.pool.keep() {
             Some(mut queue) => match queue.begin_appends(&zoned, start, data, durable) {
                 Ok(appends) => Progress::Sent(queue, appends),
                 Err(error) => {
                     self.pool.give_back(queue);
-                    failed(&error)
+                    failed(error)
                 }
             },
             None => {
@@ -288,7 +289,7 @@ impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
                     let appends = queue.begin_appends(&zoned, start, data, durable)?;
                     Ok(target.end(queue, appends))
                 });
-                ended.map_or_else(|error| failed(&error), Progress::Ended)
+                ended.map_or_else(failed, Progress::Ended)
             }
         };
         Arc::new(QueuedAppend { target, pool: Arc::clone(&self.pool), progress: Mutex::new(progress) })
@@ -303,6 +304,6 @@ impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
     }
 
     fn flush(&self) -> Result<(), DeviceError> {
-        self.with(|queue| queue.flush(self.zoned.namespace.nsid)).map_err(|error| failed(&error))
+        self.with(|queue| queue.flush(self.zoned.namespace.nsid)).map_err(failed)
     }
 }

@@ -1,6 +1,7 @@
 //! What can go wrong.
 
 use crate::device::DeviceError;
+use crate::reason::Reason;
 use crate::tree::Misfit;
 
 /// Why the store did not do something.
@@ -48,7 +49,7 @@ pub enum Error {
     LogFull,
     /// The store stopped, because it could not write what it had to.
     #[error("the store takes no changes since it failed: {0}")]
-    Stopped(String),
+    Stopped(#[source] Reason),
     /// Another program opened the store for writing.
     #[error("another program has opened the store for writing; only one may at a time")]
     Taken,
@@ -88,5 +89,36 @@ pub enum Error {
 impl From<Misfit> for Error {
     fn from(misfit: Misfit) -> Self {
         Self::Damaged(format!("a record of the log does not fit: {misfit}"))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvme::Status;
+    use std::error::Error as _;
+
+    /// Whoever gets an error of the store finds what the drive said, however the store stopped.
+    #[test]
+    fn the_error_of_a_drive_is_found_below_that_of_the_store() {
+        let refused =
+            host::Error::Command { what: "Append".into(), status: Status::NAMESPACE_WRITE_PROTECTED };
+        let words = refused.to_string();
+        let reason = Reason::new(refused);
+        let device = Error::from(DeviceError::Failed(reason.clone()));
+        let zone = Error::from(DeviceError::Zone { zone: 3, problem: reason });
+        let stopped = Error::Stopped(Reason::new(device.clone()));
+        for (error, says) in [
+            (device, words.clone()),
+            (zone, format!("zone 3: {words}")),
+            (stopped, format!("the store takes no changes since it failed: {words}")),
+        ] {
+            assert_eq!(error.to_string(), says);
+            let mut causes = std::iter::successors(error.source(), |cause| (*cause).source());
+            let status = causes.find_map(|cause| cause.downcast_ref::<host::Error>()?.status());
+            assert_eq!(status, Some(Status::NAMESPACE_WRITE_PROTECTED), "{says}");
+        }
+        assert_eq!(Reason::from("it is full"), Reason::from("it is full".to_owned()));
+        assert_ne!(Reason::from("it is full"), Reason::from("it is offline"));
     }
 }

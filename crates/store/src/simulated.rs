@@ -210,7 +210,7 @@ impl Inner {
             return Err(no_power());
         }
         if zone as usize >= state.zones.len() {
-            return Err(DeviceError::Failed(format!("there is no zone {zone}")));
+            return Err(DeviceError::Failed(format!("there is no zone {zone}").into()));
         }
         Ok(())
     }

@@ -10,6 +10,7 @@ use crate::keys::KeyRange;
 use crate::lifetime::Lifetime;
 use crate::log::{FrameUnderWay, Log, Position};
 use crate::placement::{Group, Habits, Newcomer, Placement};
+use crate::reason::Reason;
 use crate::record::{Ino, Record};
 use crate::space::{Choice, Space};
 use crate::totals::Totals;
@@ -134,7 +135,7 @@ pub(crate) struct State {
     /// The store writes nothing.
     pub(crate) read_only: bool,
     /// Why the store takes no changes any more.
-    pub(crate) stopped: Option<String>,
+    pub(crate) stopped: Option<Reason>,
     pub(crate) placement: Placement,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
@@ -167,14 +168,14 @@ impl State {
 
     /// What was to be written is not, or nobody knows. From now on the store takes no changes.
     pub(crate) fn stop(&mut self, error: &Error) {
-        self.stopped.get_or_insert_with(|| error.to_string());
+        self.stopped.get_or_insert_with(|| Reason::new(error.clone()));
     }
 
     /// Changes the tree, and keeps the record for the log.
     pub(crate) fn record(&mut self, record: &Record) -> Result<(), Error> {
         self.tree.apply(record).inspect_err(|misfit| {
             let why = format!("it was about to do what cannot be: {misfit}");
-            self.stopped.get_or_insert(why);
+            self.stopped.get_or_insert(why.into());
         })?;
         record.encode(&mut self.pending);
         self.recorded += 1;

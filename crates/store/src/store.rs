@@ -7,6 +7,7 @@ use crate::error::Error;
 use crate::files::Read;
 use crate::open::{self, FormatOptions};
 use crate::placement::Placement;
+use crate::reason::Reason;
 use crate::record::{Attributes, Ino};
 use crate::state::{Counters, State, UnderWay};
 
@@ -340,7 +341,7 @@ impl<D: ZoneDevice> Store<D> {
     }
 
     /// Why the store takes no changes any more, if it does not.
-    pub fn failure(&self) -> Option<String> {
+    pub fn failure(&self) -> Option<Reason> {
         self.lock().stopped.clone()
     }
 
@@ -423,7 +424,7 @@ mod tests {
         }
         store.create(Ino::ROOT, b"two", NewKind::File, Attributes::default()).unwrap();
         assert_eq!(store.sync_all(), Err(Error::Changed));
-        assert!(store.failure().unwrap().contains("reset"), "{:?}", store.failure());
+        assert!(store.failure().unwrap().to_string().contains("reset"), "{:?}", store.failure());
     }
 
     #[test]

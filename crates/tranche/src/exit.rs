@@ -110,6 +110,13 @@ mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
     use nvme::Status;
+    use store::device::DeviceError;
+
+    /// A store that stopped because of an error of its drive.
+    fn below_a_store(error: host::Error) -> anyhow::Error {
+        let device = DeviceError::Failed(store::Reason::new(error));
+        store::Error::Stopped(store::Reason::new(store::Error::from(device))).into()
+    }
 
     #[test]
     fn kinds_are_told_apart_below_any_context() {
@@ -127,6 +134,9 @@ mod tests {
             (anyhow::Error::from(host::Error::Answer { what: "a".into(), problem: "b".into() }), FAILED),
             (anyhow::Error::from(lab::Misuse("no profile".into())), USAGE),
             (anyhow!("no such value").context(lab::Misuse("--set a=1".into())), USAGE),
+            (below_a_store(host::Error::Transport(TransportError::Closed)), NO_DRIVE),
+            (below_a_store(host::Error::Command { what: "a".into(), status: Status::ACCESS_DENIED }), NVME),
+            (anyhow::Error::from(store::Error::NoStore), FAILED),
             (anyhow::Error::from(FailedCheck("off by 12 %".into())), CHECK),
         ];
         for (error, code) in all {

@@ -49,7 +49,7 @@ Results go to standard output, everything else to standard error. The exit code 
 | code | meaning | `kind` in JSON |
 |---|---|---|
 | 0 | success | |
-| 1 | failure: a file, a program, this machine, work that a signal ended, a namespace of another kind than the command is for, a device below a store | `failed` |
+| 1 | failure: a file, a program, this machine, work that a signal ended, a namespace of another kind than the command is for, a namespace without a store | `failed` |
 | 2 | a command line that makes no sense | `usage` |
 | 3 | no drive can be reached, or none that lets this host in | `no_drive` |
 | 4 | the drive answers a command with an error, or lacks the namespace that is named | `nvme` |

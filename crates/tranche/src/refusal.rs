@@ -23,7 +23,7 @@ pub fn network_refusal(host: &Connected, error: &host::Error) -> Option<&'static
 
 /// What to say of an error beyond its words: that the drive is locked, or does not allow this to this host.
 pub fn hint(error: &anyhow::Error, words: &str) -> Option<&'static str> {
-    // What was below a load or a store is there in words only.
+    // What was below a load is there in words only.
     let denied = Status::ACCESS_DENIED.words().is_some_and(|denied| words.contains(denied));
     if denied { without_its_key(&mut connect::again()?) } else { denial(error) }
 }

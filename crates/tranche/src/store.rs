@@ -7,7 +7,7 @@ use crate::progress;
 use crate::table::table;
 use crate::zone_target::{Of, find};
 use crate::{print_json, print_text};
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use export::MountedFileSystem;
 use host::{Queue, Zoned};
@@ -235,7 +235,8 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
     }
     mounted.stop()?;
     if let Some(why) = store.failure() {
-        bail!("the store stopped: {why}; a new mount goes on from what was synced and is on the zones");
+        let goes_on = "a new mount goes on from what was synced and is on the zones; this one stopped";
+        return Err(anyhow::Error::from(why).context(goes_on));
     }
     store.sync_all().context("what was written last may be lost")
 }

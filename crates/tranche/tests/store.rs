@@ -7,13 +7,21 @@ mod schema;
 mod support;
 
 use common::{Served, TRANCHE, at, text};
+use nvme::Status;
+use nvme::reservation::{
+    AcquireAction, ChangePtpl, RegisterAction, ReservationAcquire, ReservationRegister, ReservationType,
+};
 use rustix::fs::{FallocateFlags, RenameFlags, XattrFlags};
 use serde_json::Value;
 use std::fs::{self, File, OpenOptions};
-use std::io::{BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::io::{self, BufRead, BufReader, Read, Seek, SeekFrom, Write};
+use std::net::Shutdown;
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, symlink};
+use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::thread::JoinHandle;
+use std::time::Duration;
 use support::{is_mounted, possible, wait_for};
 
 /// Zones of 2 MiB, 1.5 MiB of which can be written.
@@ -46,19 +54,30 @@ struct Drive {
 impl Drive {
     /// A drive with an image, with a zoned namespace of 96 MiB and a small conventional one.
     fn start() -> Self {
+        Self::start_as(&[])
+    }
+
+    /// The same with these options.
+    fn start_as(more: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let on = format!("unix://{}", at(dir.path(), "s"));
         fs::write(dir.path().join("drive.toml"), DRIVE).unwrap();
         let mut drive = Self { dir, served: None, on };
-        drive.serve();
+        drive.serve_as(more);
         drive.good(&["ns", "create", "--zoned", "--size", "96MiB", "--attach"]);
         drive
     }
 
     fn serve(&mut self) {
+        self.serve_as(&[]);
+    }
+
+    fn serve_as(&mut self, more: &[&str]) {
         let path = |name| at(self.dir.path(), name);
         let (toml, socket, image) = (path("drive.toml"), path("s"), path("image"));
-        self.served = Some(Served::start(&["--drive", &toml, "--unix", &socket, "--image", &image]));
+        let mut command = Command::new(TRANCHE);
+        command.args(["serve", "--drive", &toml, "--unix", &socket, "--image", &image]).args(more);
+        self.served = Some(Served::run(command.env_remove("TRANCHE_DRIVE_KEY")));
     }
 
     fn run(&self, args: &[&str]) -> Output {
@@ -379,7 +398,7 @@ fn what_was_synced_survives_the_end_of_the_drive() {
     assert!(file.sync_all().is_err());
     drop(file);
     mounted.signal("TERM");
-    assert_eq!(mounted.end(), Some(1), "what was not synced is lost");
+    assert_eq!(mounted.end(), Some(3), "what was not synced is lost");
     drive.serve();
     assert_eq!(drive.json(&["store", "check"])["problems"], Value::Array(Vec::new()));
     let mounted = drive.mount();
@@ -463,4 +482,136 @@ fn what_cannot_be_a_store_is_told() {
     drive.bad(1, &["store", "check"], "there is no store on this namespace");
     drive.good(&["store", "format", "--force"]);
     assert_eq!(drive.json(&["store", "check"])["directories"], 1);
+}
+
+/// The commands that open a store, and those of them that write to it.
+const OPEN: [&[&str]; 3] = [&["store", "ls"], &["store", "stat"], &["store", "check", "--data"]];
+const WRITE: [&[&str]; 2] = [&["store", "format", "--force"], &["store", "mount", "/none"]];
+
+fn connect(on: &str, nqn: &str) -> host::Host<host::SocketTransport> {
+    let identity = host::Identity::new(nqn.parse().unwrap());
+    let transport = host::SocketTransport::new(on.parse().unwrap(), Duration::from_secs(30));
+    host::Host::connect(transport, &identity).unwrap()
+}
+
+/// Another host that alone may write to the first namespace.
+fn reserve(drive: &Drive) -> host::Host<host::SocketTransport> {
+    let nqn = "nqn.2026-11.test:other";
+    let mut host = connect(&drive.on, nqn);
+    drive.good(&["ns", "attach", "1", "--host", nqn]);
+    let mut queue = host.io_queue(2).unwrap();
+    let (none, key) = ([0; 8], 7_u64.to_le_bytes());
+    let action = RegisterAction::REGISTER;
+    let register = ReservationRegister { nsid: 1, action, iekey: false, cptpl: ChangePtpl::NO_CHANGE };
+    let (action, rtype) = (AcquireAction::ACQUIRE, ReservationType::WRITE_EXCLUSIVE);
+    let acquire = ReservationAcquire { nsid: 1, action, iekey: false, rtype };
+    for (command, keys) in [(register.into(), [none, key]), (acquire.into(), [key, none])] {
+        let done = queue.call(command, host::Data::Out(keys.concat())).unwrap();
+        assert_eq!(done.completion.status(), Status::SUCCESS);
+    }
+    host
+}
+
+/// A drive that refuses to write ends commands of the store as it ends all others: with the exit code and the status.
+#[test]
+fn what_the_drive_refuses_has_the_exit_code_of_a_refusal() {
+    let drive = Drive::start();
+    drive.good(&["store", "format"]);
+    let _other = reserve(&drive);
+    for command in WRITE {
+        drive.bad(4, command, "the drive answered: Reservation Conflict");
+        let output = drive.run(&[command, &["--output", "json"]].concat());
+        let said: Value = serde_json::from_str(text(&output.stderr).lines().last().unwrap()).unwrap();
+        let error = &said["error"];
+        assert_eq!((error["kind"].as_str(), &error["exit_code"]), (Some("nvme"), &4.into()), "{said}");
+        assert_eq!((&error["status"]["sct"], &error["status"]["sc"]), (&0.into(), &0x83.into()), "{said}");
+    }
+    for command in OPEN {
+        drive.good(command);
+    }
+}
+
+/// A store on a drive without its key: each command says so, and none says that there is no store.
+#[test]
+fn a_store_on_a_locked_drive_says_that_it_is_locked() {
+    let keys = tempfile::tempdir().unwrap();
+    let key = at(keys.path(), "key");
+    assert!(Command::new(TRANCHE).args(["key", "drive", "--file", &key]).status().unwrap().success());
+    let with_key = ["--drive-key", key.as_str()];
+    let mut drive = Drive::start_as(&with_key);
+    drive.good(&["store", "format"]);
+    let end = |drive: &mut Drive| {
+        let served = drive.served.take().unwrap();
+        served.signal("TERM");
+        assert_eq!(served.end(), Some(0));
+    };
+    end(&mut drive);
+    drive.serve();
+    for command in OPEN.iter().chain(&WRITE) {
+        drive.bad(4, command, "Access Denied");
+        drive.bad(4, command, "the drive is LOCKED");
+    }
+    end(&mut drive);
+    drive.serve_as(&with_key);
+    for command in OPEN {
+        drive.good(command);
+    }
+}
+
+/// A port of a drive that goes away: when the drive has sent so many bytes to an I/O queue, all connections end, and none is taken any more.
+fn port_that_goes_away(drive: PathBuf, port: &str, bytes: u64) -> JoinHandle<()> {
+    let listener = UnixListener::bind(port).unwrap();
+    std::thread::spawn(move || {
+        let mut connections = Vec::new();
+        loop {
+            let (mut host, _) = listener.accept().unwrap();
+            let mut drive = UnixStream::connect(&drive).unwrap();
+            // ICReq and ICResp, then the command Connect: it names the queue.
+            let (mut pdu, mut connect) = ([0; 128], [0; 72]);
+            host.read_exact(&mut pdu).unwrap();
+            drive.write_all(&pdu).unwrap();
+            drive.read_exact(&mut pdu).unwrap();
+            host.write_all(&pdu).unwrap();
+            host.read_exact(&mut connect).unwrap();
+            drive.write_all(&connect).unwrap();
+            connections.push((host.try_clone().unwrap(), drive.try_clone().unwrap()));
+            let (mut from, mut to) = (host.try_clone().unwrap(), drive.try_clone().unwrap());
+            std::thread::spawn(move || io::copy(&mut from, &mut to));
+            let qid = u16::from_le_bytes([connect[8 + 42], connect[8 + 43]]);
+            if qid > 0 {
+                io::copy(&mut drive.take(bytes), &mut host).unwrap();
+                for (host, drive) in connections {
+                    let _ = host.shutdown(Shutdown::Both);
+                    let _ = drive.shutdown(Shutdown::Both);
+                }
+                return;
+            }
+            std::thread::spawn(move || io::copy(&mut drive, &mut host));
+        }
+    })
+}
+
+/// A drive that goes away while a command of the store talks to it: the exit code is that of a drive that cannot be reached.
+#[test]
+fn a_drive_that_goes_away_has_the_exit_code_of_no_drive() {
+    let drive = Drive::start();
+    drive.good(&["store", "format"]);
+    // Those that have one I/O queue.
+    for (number, command) in OPEN.iter().chain(&WRITE[..1]).enumerate() {
+        // The answer to Connect comes through, and the first report of zones in part.
+        let port = at(drive.dir.path(), &format!("port{number}"));
+        let passed_on = port_that_goes_away(drive.dir.path().join("s"), &port, 1_000);
+        let on = format!("unix://{port}");
+        let more = ["--on", on.as_str(), "--output", "json"];
+        let output = drive.run(&[command, more.as_slice()].concat());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(3), "{command:?}: {said}");
+        let said: Value = serde_json::from_str(said.lines().last().unwrap()).unwrap();
+        assert_eq!(said["error"]["kind"], "no_drive", "{said}");
+        passed_on.join().unwrap();
+        drive.bad(3, &[command, &["--on", on.as_str()][..]].concat(), "no drive at unix://");
+    }
+    for command in OPEN {
+        drive.good(command);
+    }
 }

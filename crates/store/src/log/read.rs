@@ -83,9 +83,11 @@ pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<(Vec<Fou
 pub(crate) fn identify<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<[u8; 16], Error> {
     let mut block = vec![0; device.shape().block];
     let written = (0_u32..).zip(zones).filter(|(_, state)| state.written > 0);
+    let mut failed = None;
     for (zone, _) in written {
         // Who has the store open may reset the zone.
-        if device.read(device.shape().start_of(zone), &mut block).is_err() {
+        if let Err(error) = device.read(device.shape().start_of(zone), &mut block) {
+            failed.get_or_insert(error);
             continue;
         }
         if let Some((header, _)) = frame::decode(&block).filter(|(header, _)| header.kind == FrameKind::Start)
@@ -93,7 +95,7 @@ pub(crate) fn identify<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<[u8;
             return Ok(header.id);
         }
     }
-    Err(Error::NoStore)
+    Err(failed.map_or(Error::NoStore, Error::from))
 }
 
 /// The newest epoch of a store of which there is any trace.
