@@ -6,7 +6,7 @@ mod schema;
 #[path = "../../export/tests/support/mod.rs"]
 mod support;
 
-use common::{Served, TRANCHE, at, text};
+use common::{Served, TRANCHE, at, repository, store_library, text};
 use nvme::Status;
 use nvme::reservation::{
     AcquireAction, ChangePtpl, RegisterAction, ReservationAcquire, ReservationRegister, ReservationType,
@@ -22,7 +22,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
 use std::thread::JoinHandle;
 use std::time::Duration;
-use support::{is_mounted, possible, wait_for};
+use support::{is_mounted, possible, skipped, wait_for};
 
 /// Zones of 2 MiB, 1.5 MiB of which can be written.
 const DRIVE: &str = r#"
@@ -614,4 +614,40 @@ fn a_drive_that_goes_away_has_the_exit_code_of_no_drive() {
     for command in OPEN {
         drive.good(command);
     }
+}
+
+/// A program in C says which keys its files hold. Files of near keys share zones, others do not.
+#[test]
+fn a_program_in_c_says_which_keys_its_files_hold() {
+    let test = "a_program_in_c_says_which_keys_its_files_hold";
+    let drive = Drive::start();
+    let store_c = repository().join("crates/store-c");
+    let program = drive.dir.path().join("keys");
+    let mut compiler = Command::new("cc");
+    compiler
+        .args(["-std=c99", "-pedantic", "-Wall", "-Wextra", "-Werror", "-I"])
+        .arg(store_c.join("include"));
+    compiler.arg(store_c.join("tests/keys.c")).arg(store_library()).arg("-o").arg(&program);
+    let output = match compiler.args(["-lssl", "-lcrypto", "-lpthread", "-ldl", "-lm"]).output() {
+        Err(error) if error.kind() == io::ErrorKind::NotFound => {
+            return skipped(test, "needs cc (scripts/setup-debian.sh installs it)");
+        }
+        output => output.unwrap(),
+    };
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    drive.good(&["store", "format"]);
+    let place = format!("tranche://{}?nsid=1", at(drive.dir.path(), "s"));
+    let output = Command::new(&program).arg(place).output().unwrap();
+    assert!(output.status.success(), "{}", text(&output.stderr));
+    // The lengths of the files tell which are in a zone.
+    let zones = drive.json(&["store", "stat", "--zones"]);
+    let has = |zone: &Value| {
+        let number = |key: &str| zone[key].as_u64().unwrap();
+        (number("live_bytes") >> 10, number("files"), zone["levels"].to_string())
+    };
+    let mut found: Vec<_> = zones["zones"].as_array().unwrap().iter().map(has).collect();
+    found.sort();
+    let expected = [(96, 1, "[]"), (64 + 128, 2, "[1]"), (256 + 512, 2, "[1]"), (1024, 1, "[2]")];
+    assert_eq!(found, expected.map(|(kib, files, levels)| (kib, files, levels.to_owned())), "{zones}");
+    assert_eq!(drive.json(&["store", "check", "--data"])["files"], 6);
 }

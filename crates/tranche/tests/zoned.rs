@@ -1,6 +1,7 @@
 //! Short runs of `tranche study zoned --live`. Need root, FUSE, loop devices, MariaDB with its RocksDB plug-in, sysbench, db_bench, and what the plug-in
 //! for RocksDB is built with; say so where they are missing.
 
+mod common;
 #[path = "common/plugins.rs"]
 mod plugins;
 #[path = "common/schema.rs"]

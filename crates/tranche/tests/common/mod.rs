@@ -20,6 +20,19 @@ pub fn repository() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../..").canonicalize().unwrap()
 }
 
+/// The static library of `store-c` that this program was compiled with.
+pub fn store_library() -> PathBuf {
+    // This program is in `target/PROFILE/deps`, as is the library.
+    let program = std::env::current_exe().unwrap();
+    let files = std::fs::read_dir(program.parent().unwrap()).unwrap().map(|entry| entry.unwrap().path());
+    let libraries = files.filter(|file| {
+        let name = file.file_name().unwrap().to_str().unwrap();
+        name.starts_with("libtranche_store-") && name.ends_with(".a")
+    });
+    let written = |file: &PathBuf| std::fs::metadata(file).unwrap().modified().unwrap();
+    libraries.max_by_key(written).expect("the static library of store-c")
+}
+
 /// What a program said.
 pub fn text(bytes: &[u8]) -> String {
     String::from_utf8(bytes.to_vec()).unwrap()

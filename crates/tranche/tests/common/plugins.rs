@@ -1,7 +1,7 @@
 //! RocksDB's plug-in, built from this tree. Needs g++, RocksDB's headers and its tools.
 
+use crate::common::store_library;
 use crate::support::skipped;
-use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
@@ -24,17 +24,9 @@ pub fn can_build(test: &str) -> bool {
 pub fn plugins() -> &'static Path {
     static MADE: OnceLock<PathBuf> = OnceLock::new();
     MADE.get_or_init(|| {
-        // This program is in `target/PROFILE/deps`, as is the library that it was compiled with.
-        let program = std::env::current_exe().unwrap();
-        let deps = program.parent().unwrap();
-        let files = fs::read_dir(deps).unwrap().map(|entry| entry.unwrap().path());
-        let libraries = files.filter(|file| {
-            let name = file.file_name().unwrap().to_str().unwrap();
-            name.starts_with("libtranche_store-") && name.ends_with(".a")
-        });
-        let written = |file: &PathBuf| fs::metadata(file).unwrap().modified().unwrap();
-        let store = libraries.max_by_key(written).expect("the static library of store-c");
-        let out = deps.parent().unwrap().join("test-plugins");
+        let store = store_library();
+        // Beside `deps`, where the library is.
+        let out = store.parent().unwrap().parent().unwrap().join("test-plugins");
         let plugins = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../plugins");
         for (dir, goals) in [("rocksdb", ["all", "tests"].as_slice()), ("hints", &["all"])] {
             let mut make = Command::new("make");
