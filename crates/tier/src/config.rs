@@ -64,7 +64,7 @@ impl PolicyKind {
 
 /// A word that is none of those that are known.
 #[derive(Clone, PartialEq, Eq, Debug, Error)]
-#[error("{word:?} is not one of {known}")]
+#[error("{word:?} is not one of {known}{}", units::did_you_mean(.word, .known.split(", ")))]
 pub struct UnknownWord {
     word: String,
     known: &'static str,
@@ -333,6 +333,12 @@ mod tests {
             assert_eq!(kind.to_string().parse(), Ok(kind));
         }
         let error = "write-back".parse::<Mode>().unwrap_err();
-        assert_eq!(error.to_string(), "\"write-back\" is not one of writeback, writethrough, passthrough");
+        let known = "writeback, writethrough, passthrough";
+        assert_eq!(
+            error.to_string(),
+            format!("\"write-back\" is not one of {known} (did you mean writeback?)")
+        );
+        let error = "lru".parse::<PolicyKind>().unwrap_err();
+        assert_eq!(error.to_string(), "\"lru\" is not one of mq, smq, smq-4.11, cleaner");
     }
 }

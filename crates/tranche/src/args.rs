@@ -712,7 +712,9 @@ fn tcp_port(text: &str) -> Result<TcpPort, String> {
     let mut port = TcpPort::from(address);
     for part in parts {
         let state = part.strip_prefix("ana=").ok_or_else(|| {
-            format!("'{part}' is no setting of a port: expected ADDRESS:PORT or ADDRESS:PORT,ana=STATE")
+            let key = part.split('=').next().unwrap_or_default();
+            let near = units::did_you_mean(key, ["ana"]);
+            format!("'{part}' is no setting of a port: expected ADDRESS:PORT or ADDRESS:PORT,ana=STATE{near}")
         })?;
         port.ana = crate::fault::ana_state(state)?;
     }

@@ -2,6 +2,7 @@
 
 use crate::args::Bench;
 use crate::connect::connect;
+use crate::refusal::must_be_there;
 use anyhow::Result;
 use host::BlockFile;
 use std::io::ErrorKind;
@@ -15,6 +16,7 @@ pub fn bench(bench: &Bench) -> Result<lab::Findings<serde_json::Value>> {
         return on_file(bench, path, &name, &text);
     }
     let mut host = connect(&bench.target)?;
+    must_be_there(&mut host, bench.nsid)?;
     let settings = lab::bench::Settings { nsid: bench.nsid, poll: bench.poll };
     let outcome = lab::bench::run(&name, &text, &mut host, settings, &crate::progress::control()?)?;
     // The results count even if the drive is gone meanwhile.

@@ -132,7 +132,8 @@ pub fn ana_state(text: &str) -> Result<AnaState, String> {
     let found = all.into_iter().find(|state| state.name() == Some(text));
     found.ok_or_else(|| {
         let names: Vec<&str> = all.into_iter().filter_map(AnaState::name).collect();
-        format!("the ANA state '{text}' is none of {}", names.join(", "))
+        let near = units::did_you_mean(text, names.iter().copied());
+        format!("the ANA state '{text}' is none of {}{near}", names.join(", "))
     })
 }
 

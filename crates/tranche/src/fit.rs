@@ -3,6 +3,7 @@
 use crate::args::Fit;
 use crate::connect::connect;
 use crate::progress;
+use crate::refusal::must_be_there;
 use anyhow::{Context, Result, bail};
 use host::BlockFile;
 use lab::Findings;
@@ -58,6 +59,7 @@ fn of_file(options: &Fit, path: &Path) -> Result<Findings<Fitted>> {
 
 fn of_namespace(options: &Fit) -> Result<Findings<Fitted>> {
     let mut host = connect(&options.target)?;
+    must_be_there(&mut host, options.nsid)?;
     let namespace = lab::bench::namespace(&mut host, options.nsid)?;
     let nsid = namespace.nsid;
     if host.has_zones()? && host.command_set(nsid)? == Csi::ZONED {

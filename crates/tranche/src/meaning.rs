@@ -11,6 +11,8 @@ const ENDURANCE_UNIT: u64 = 1_000_000_000;
 const MEMBLAZE_UNIT: u64 = 32 << 20;
 /// Bytes of the smallest memory page of a host that our drives take, in which many limits are told.
 const PAGE_UNIT: u64 = 4096;
+/// Bytes of a unit of Zone Descriptor Extensions.
+const EXTENSION_UNIT: u64 = 64;
 
 /// Which data structure a number is from, where the same name means something else.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -27,8 +29,21 @@ pub enum Page {
     Controller,
     /// Identify Namespace of one whose blocks have so many bytes.
     Namespace(u32),
+    /// Identify Namespace of the Zoned Namespace Command Set.
+    Zones(Zones),
     /// Any other.
     Other,
+}
+
+/// What the numbers of a zoned namespace need to be understood.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct Zones {
+    /// Bytes of a logical block.
+    pub block: u32,
+    /// Index of its LBA format.
+    pub format: u8,
+    /// Zones can have Zone Random Write Areas.
+    pub areas: bool,
 }
 
 /// A number as it is shown: with its unit, or with its meaning.
@@ -39,6 +54,7 @@ pub fn number(page: Page, key: &str, value: u64) -> String {
         Page::Memblaze => memblaze(key, value),
         Page::Controller => controller(last, value),
         Page::Namespace(block) => namespace(last, value, block),
+        Page::Zones(of) => zones(key, value, of),
         _ => None,
     };
     match meaning.or_else(|| of_any(page, last, value)) {
@@ -173,6 +189,22 @@ fn namespace(key: &str, value: u64, block: u32) -> Option<String> {
     }
 }
 
+/// Identify Namespace of the Zoned Namespace Command Set (ZNS 4.1.5.1). Numbers of resources count from 0.
+fn zones(key: &str, value: u64, of: Zones) -> Option<String> {
+    let block = u64::from(of.block);
+    match key {
+        "mar" | "mor" if value == u64::from(u32::MAX) => Some("(no limit)".into()),
+        "mar" | "mor" => Some(format!("({} zones)", value.saturating_add(1))),
+        "numzrwa" if of.areas => Some(format!("({} zones)", value.saturating_add(1))),
+        "zrwafg" | "zrwasz" => bytes(value, block),
+        "rrl" | "rrl1" | "rrl2" | "rrl3" | "frl" | "frl1" | "frl2" | "frl3" if value > 0 => Some("s".into()),
+        _ if key.ends_with(".zdes") => bytes(value, EXTENSION_UNIT),
+        _ if key == format!("lbafe[{}].zsze", of.format) => bytes(value, block),
+        _ if key.ends_with(".zsze") => Some("blocks".into()),
+        _ => None,
+    }
+}
+
 /// Kelvin as they stand in all logs; 0 is none.
 fn celsius(kelvin: u64) -> Option<String> {
     let kelvin = i64::try_from(kelvin).ok().filter(|kelvin| *kelvin > 0)?;
@@ -193,6 +225,29 @@ fn time(nanos: u64) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn numbers_of_zones_come_with_what_they_mean() {
+        let of = Zones { block: 4096, format: 2, areas: true };
+        let without = Zones { areas: false, ..of };
+        for (of, key, value, shown) in [
+            (of, "mar", 13, "13 (14 zones)"),
+            (of, "mor", 0xFFFF_FFFF, "4294967295 (no limit)"),
+            (of, "numzrwa", 13, "13 (14 zones)"),
+            (without, "numzrwa", 0, "0"),
+            (of, "zrwafg", 4, "4 (16.0 KiB)"),
+            (of, "zrwasz", 256, "256 (1.00 MiB)"),
+            (without, "zrwasz", 0, "0"),
+            (of, "rrl1", 86_400, "86400 s"),
+            (of, "frl", 0, "0"),
+            (of, "lbafe[2].zsze", 2048, "2048 (8.00 MiB)"),
+            (of, "lbafe[0].zsze", 0, "0 blocks"),
+            (of, "lbafe[2].zdes", 2, "2 (128 B)"),
+            (of, "zrwacap", 1, "1"),
+        ] {
+            assert_eq!(number(Page::Zones(of), key, value), shown, "{key}");
+        }
+    }
 
     #[test]
     fn numbers_come_with_what_they_mean() {

@@ -51,11 +51,10 @@ fn refuse_attached(host: &mut Connected, nsid: u32) -> Result<()> {
 }
 
 /// Detaching a namespace from a program of this machine that has the store on it open takes --force.
-fn refuse_open_store(of: &Attachment) -> Result<()> {
-    let mut host = connect(&of.target)?;
+fn refuse_open_store(host: &mut Connected, of: &Attachment) -> Result<()> {
     // Of one that is not attached to this host, or has no zones, there is nothing to know.
     match host.zoned_namespace(of.nsid) {
-        Ok(ns) => zone_change::refuse_store_in_use(&mut host, ns, of.target.on()),
+        Ok(ns) => zone_change::refuse_store_in_use(host, ns, of.target.on()),
         Err(_) => Ok(()),
     }
 }
@@ -227,12 +226,13 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
                 }
             }
         }
-        Ns::Attach(a) => attach(a, true, output),
+        Ns::Attach(a) => attach(&mut connect(&a.target)?, a, true, output),
         Ns::Detach { which, force } => {
+            let mut host = connect(&which.target)?;
             if !force {
-                refuse_open_store(which)?;
+                refuse_open_store(&mut host, which)?;
             }
-            attach(which, false, output)
+            attach(&mut host, which, false, output)
         }
         Ns::Delete { nsid, force, target } => {
             let mut host = connect(target)?;
@@ -285,9 +285,8 @@ fn shape_of(host: &mut Connected, nsid: u32) -> Option<zone_shape::Shape> {
     zoned.first().and_then(|(_, zoned)| zone_shape::Shape::of(&ns, zoned))
 }
 
-fn attach(a: &Attachment, attach: bool, output: Output) -> Result<()> {
-    let mut host = connect(&a.target)?;
-    let ids = change(&mut host, a, attach)?;
+fn attach(host: &mut Connected, a: &Attachment, attach: bool, output: Output) -> Result<()> {
+    let ids = change(host, a, attach)?;
     match output {
         Output::Json => print_json(&json!({ "nsid": a.nsid, "controllers": ids })),
         Output::Text => {

@@ -53,6 +53,13 @@ pub fn about<T>(host: &mut Connected, nsid: u32, result: Result<T, host::Error>)
     })
 }
 
+/// Looks at a namespace that was named, so that a command which is not for namespaces alone says of it what all others say.
+pub fn must_be_there(host: &mut Connected, nsid: Option<u32>) -> Result<()> {
+    let Some(nsid) = nsid else { return Ok(()) };
+    let found = host.namespace(nsid);
+    about(host, nsid, found).map(drop)
+}
+
 /// What to say of a namespace that is not there, and which are.
 fn no_namespace(nsid: u32, known: &[u32]) -> String {
     format!("there is no namespace {nsid} (the drive has {})", host::nsid_list(known))

@@ -2,7 +2,7 @@
 
 use crate::args::{Id, IdOf, Smart, SmartOf};
 use crate::connect::{Connected, connect};
-use crate::meaning::{self, Page};
+use crate::meaning::{self, Page, Zones};
 use crate::options::Output;
 use crate::refusal::{LOCKED, about, about_set, absent};
 use crate::{print_json, print_text, zone_shape};
@@ -102,6 +102,11 @@ pub fn id(id: &Id, output: Output) -> Result<()> {
             }
             let zoned = host.zoned_among(&[*nsid])?;
             let (_, zoned) = zoned.first().with_context(|| zone_shape::not_zoned(*nsid))?;
+            page = Page::Zones(Zones {
+                block: namespace.format().data_bytes().unwrap_or(0),
+                format: namespace.flbas.format_index(),
+                areas: zoned.ozcs.zrwasup(),
+            });
             to_value(view::ZnsIdNs::new(zoned, usize::from(namespace.nlbaf_z) + 1))?
         }
         IdOf { sets: true, .. } => to_value(view::NvmSets::new(&host.nvm_sets()?))?,

@@ -141,6 +141,9 @@ fn errors_say_what_and_where() {
         assert!(!output.status.success() && output.stdout.is_empty());
         assert!(text(&output.stderr).contains(said), "{said}: {}", text(&output.stderr));
     }
+    let output = drive.bench("[a]\nsize=1m\n", &["--nsid", "77"]);
+    assert_eq!(output.status.code(), Some(4));
+    assert!(text(&output.stderr).contains("there is no namespace 77 (the drive has 1)"));
     let output = drive.bench("[a]\nsize=1m\n", &["--nsid", "9"]);
     assert!(
         text(&output.stderr)

@@ -237,6 +237,28 @@ fn several_ports_and_what_can_be_done_to_them() {
     assert!(text(&bad.stderr).contains("no setting of a port"), "{}", text(&bad.stderr));
 }
 
+/// Words that are nearly right: the message has the right one.
+#[test]
+fn nearly_right_words_are_told_from_right_ones() {
+    for (command, near) in [
+        ("fault port-ana 1 optimised", "optimized"),
+        ("serve --tcp 127.0.0.1:0,anna=optimized", "ana"),
+        ("serve --tcp 127.0.0.1:0,ana=inaccesible", "inaccessible"),
+        ("cache mode write-back", "writeback"),
+        ("cache create --mode writethru", "writethrough"),
+        ("cache create --policy sqm", "smq"),
+        ("cache serve --mode pass-through", "passthrough"),
+        ("cache policy cleanr", "cleaner"),
+        ("advise my.cnf --server mariabd", "mariadb"),
+        ("advise my.cnf --server postgressql-15", "postgresql"),
+    ] {
+        let output = tranche(&command.split(' ').collect::<Vec<_>>());
+        let said = text(&output.stderr);
+        assert_eq!(output.status.code(), Some(2), "{command}: {said}");
+        assert!(said.contains(&format!("(did you mean {near}?)")), "{command}: {said}");
+    }
+}
+
 #[test]
 fn errors_say_what_was_asked_and_what_to_do() {
     let served = Served::start(&["--tcp", "127.0.0.1:0"]);

@@ -134,8 +134,9 @@ impl FromStr for Server {
             "mariadb" => Kind::MariaDb,
             "postgresql" | "postgres" => Kind::PostgreSql,
             _ => {
+                let near = units::did_you_mean(name, ["mysql", "percona", "mariadb", "postgresql"]);
                 return Err(format!(
-                    "there is no server {name:?}: mysql, percona, mariadb or postgresql, perhaps with a version as in mysql-8.0"
+                    "there is no server {name:?}: mysql, percona, mariadb or postgresql, perhaps with a version as in mysql-8.0{near}"
                 ));
             }
         };
@@ -161,6 +162,7 @@ mod tests {
         assert_eq!(server("postgres").unwrap(), server("postgresql-18.1").unwrap());
         for (text, words) in [
             ("oracle", "there is no server"),
+            ("postgresq-15", "(did you mean postgresql?)"),
             ("mysql-8", "no release series"),
             ("mysql-5.7", "8.0 and later"),
             ("postgresql-12", "13 to 18"),
