@@ -22,15 +22,7 @@ survived() {
     attach "$2"
     attach "$3"
     start_dm_zoned "$2" "$3" "$1"
-    mkdir -p /tmp/mnt
-    mount -t ext4 "/dev/mapper/$1" /tmp/mnt || fail "mount -t ext4 after a crash"
-    python3 "${0%/*}/fsynced.py" check /tmp/mnt "$4" "$5" 42 || fail "what was synced is lost"
-    cp /tmp/data /tmp/mnt/after
-    sync
-    uncached
-    cmp /tmp/data /tmp/mnt/after || fail "a file after a crash"
-    umount /tmp/mnt
-    e2fsck -fn "/dev/mapper/$1" >/tmp/e2fsck 2>&1 || { cat /tmp/e2fsck; fail "e2fsck"; }
+    after_a_crash ext4 "/dev/mapper/$1" "$4" "$5" "e2fsck -fn"
     $in dmsetup remove "$1"
     nvme disconnect -n "$nqn" >/dev/null
 }

@@ -49,14 +49,7 @@ files() {
     cut $writer
     rounds=$(wc -l </tmp/log)
     find_device
-    mount -t "$1" "$over" /tmp/mnt || fail "mount -t $1 after a power cut"
-    python3 "$here/fsynced.py" check /tmp/mnt "$rounds" "$rounds" 42 || fail "what was synced on $1 is lost"
-    cp /tmp/data /tmp/mnt/after
-    sync
-    uncached
-    cmp /tmp/data /tmp/mnt/after || fail "a file of $1 that was written after a power cut"
-    umount /tmp/mnt
-    [ -z "${2-}" ] || $2 "$over" >/tmp/fsck 2>&1 || { cat /tmp/fsck; fail "$2 after a power cut"; }
+    after_a_crash "$1" "$over" "$rounds" "$rounds" "${2-}"
     mount -t "$1" "$over" /tmp/mnt || fail "mount -t $1 again"
     python3 "$here/fsynced.py" check /tmp/mnt "$rounds" "$rounds" 42 || fail "what was synced on $1 is lost later"
     cmp /tmp/data /tmp/mnt/after || fail "a file of $1 after another mount"

@@ -1,5 +1,5 @@
 # shellcheck shell=sh disable=SC2154 # the script that sources it sets address, port, nqn, tranche, on and root
-# What scripts for zones have in common: read by zones.sh and dm-zoned.sh, in the guest.
+# What scripts for zones have in common: read by zones.sh, zone-cuts.sh and dm-zoned.sh, in the guest.
 
 fail() { echo "FAILED: $*"; nvme list; dmesg | tail -30; exit 1; }
 # Waits up to a minute for a command to succeed.
@@ -53,6 +53,19 @@ SUPER
     blkzone finish --offset 0 --length 16384 "$1"
 }
 uncached() { echo 3 >/proc/sys/vm/drop_caches; }
+# after_a_crash TYPE DEVICE DONE LAST [FSCK]: a file system that is not mounted has what fsynced.py synced with seed 42, at least DONE rounds of at most
+# LAST. It takes a copy of /tmp/data as the file `after`, and FSCK finds it whole.
+after_a_crash() {
+    mkdir -p /tmp/mnt
+    mount -t "$1" "$2" /tmp/mnt || fail "mount -t $1 after a crash"
+    python3 "${0%/*}/fsynced.py" check /tmp/mnt "$3" "$4" 42 || fail "what was synced on $1 is lost"
+    cp /tmp/data /tmp/mnt/after
+    sync
+    uncached
+    cmp /tmp/data /tmp/mnt/after || fail "a file of $1 that was written after a crash"
+    umount /tmp/mnt
+    [ -z "${5-}" ] || $5 "$2" >/tmp/fsck 2>&1 || { cat /tmp/fsck; fail "$5 after a crash"; }
+}
 live() { grep -q live "/sys/class/nvme/$(ctrl)/state"; }
 # Cuts the drive's power, and waits until Linux has it again.
 power_cut() {
