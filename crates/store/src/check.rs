@@ -1,12 +1,12 @@
 //! Whether a store contradicts itself.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::device::{Condition, ZoneDevice};
 use crate::error::Error;
 use crate::record::Ino;
 use crate::store::Store;
-use crate::tree::Kind;
+use crate::tree::{Kind, Tree};
 
 /// What [`Store::check`] found.
 #[derive(Clone, PartialEq, Eq, Default, Debug)]
@@ -26,9 +26,30 @@ pub struct Report {
     pub problems: Vec<String>,
 }
 
+/// The paths of files, each by one of its names.
+fn paths(tree: &Tree, files: BTreeSet<Ino>) -> BTreeMap<Ino, String> {
+    let directories = tree.inodes().filter_map(|(ino, inode)| Some((ino, inode.directory()?)));
+    let named =
+        directories.flat_map(|(above, directory)| directory.names.iter().map(move |one| (above, one)));
+    let found: Vec<_> = named.filter(|(_, (_, ino))| files.contains(ino)).collect();
+    let path = |(above, (name, ino)): (Ino, (&Vec<u8>, &Ino))| {
+        let mut parts = vec![name.as_slice()];
+        let mut below = above;
+        while below != Ino::ROOT && parts.len() <= tree.count() {
+            let directory = tree.get(below)?.directory()?;
+            let above = tree.get(directory.parent)?.directory()?;
+            parts.push(above.names.iter().find(|(_, ino)| **ino == below)?.0);
+            below = directory.parent;
+        }
+        let all = parts.iter().rev().map(|part| format!("/{}", String::from_utf8_lossy(part)));
+        Some((*ino, all.collect::<String>()))
+    };
+    found.into_iter().filter_map(path).collect()
+}
+
 impl<D: ZoneDevice> Store<D> {
     /// Looks for contradictions: names of what is not there, files without names, blocks of two files, blocks behind the end of what a zone
-    /// holds. With `data`, reads all blocks.
+    /// holds. Looks for files that have lost blocks, as their zone went offline. With `data`, reads all others.
     ///
     /// # Errors
     /// The device failed.
@@ -40,7 +61,7 @@ impl<D: ZoneDevice> Store<D> {
         let mut problems = Vec::new();
         let mut runs = Vec::new();
         let mut named: BTreeSet<Ino> = BTreeSet::from([Ino::ROOT]);
-        let mut names = std::collections::BTreeMap::<Ino, u32>::from([(Ino::ROOT, 1)]);
+        let mut names = BTreeMap::<Ino, u32>::from([(Ino::ROOT, 1)]);
         for (ino, inode) in state.tree.inodes() {
             match &inode.kind {
                 Kind::File(contents) => {
@@ -78,6 +99,24 @@ impl<D: ZoneDevice> Store<D> {
                 problems.push(format!("directory {} cannot be reached from the top directory", ino.0));
             }
         }
+        let is_offline =
+            |zone: u32| zones.get(zone as usize).is_some_and(|state| state.condition == Condition::Offline);
+        // What files have lost, by file and zone.
+        let mut lost = BTreeMap::<(Ino, u32), u64>::new();
+        for (run, ino) in &runs {
+            let zone = shape.zone_of(run.lba);
+            if is_offline(zone) {
+                *lost.entry((*ino, zone)).or_default() += run.blocks;
+            }
+        }
+        let paths = paths(&state.tree, lost.keys().map(|(ino, _)| *ino).collect());
+        for ((ino, zone), blocks) in lost {
+            let name = paths.get(&ino).map_or_else(|| "a file without a name".to_owned(), Clone::clone);
+            let number = ino.0;
+            problems.push(format!(
+                "{name} (inode {number}) has lost {blocks} blocks: zone {zone} is offline. What it had elsewhere can be read"
+            ));
+        }
         drop(state);
         runs.sort_by_key(|(run, _)| run.lba);
         for pair in runs.windows(2) {
@@ -92,10 +131,10 @@ impl<D: ZoneDevice> Store<D> {
             report.extents += 1;
             let zone = shape.zone_of(run.lba);
             let end = run.lba + run.blocks - shape.start_of(zone);
+            if is_offline(zone) {
+                continue;
+            }
             match zones.get(zone as usize) {
-                Some(state) if state.condition == Condition::Offline => {
-                    problems.push(format!("inode {} has blocks in zone {zone}, which is offline", ino.0));
-                }
                 Some(state) if end <= state.written => {}
                 _ => problems.push(format!("inode {} has blocks behind the end of zone {zone}", ino.0)),
             }
@@ -117,5 +156,109 @@ impl<D: ZoneDevice> Store<D> {
             self.device.read(lba + from, &mut buffer)?;
         }
         Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Shape;
+    use crate::simulated::Simulated;
+    use crate::zones::ZoneState;
+    use crate::{Attributes, FormatOptions, NewKind, Placement};
+
+    fn device() -> Simulated {
+        let shape = Shape { block: 512, zone_blocks: 64, zones: 32, open: 6, append_blocks: 16 };
+        let device = Simulated::new(shape, 48, 1);
+        Store::format(&device, &FormatOptions::default(), [1; 16], 0).unwrap();
+        device
+    }
+
+    fn file(store: &Store<&Simulated>, above: Ino, name: &str) -> Ino {
+        store.create(above, name.as_bytes(), NewKind::File, Attributes::default()).unwrap().ino
+    }
+
+    /// The zone of a file's first block.
+    fn first_zone(store: &Store<&Simulated>, ino: Ino) -> u32 {
+        let state = store.lock();
+        let (_, run) = state.contents(ino).unwrap().extents.iter().next().unwrap();
+        store.device_zone(run.lba)
+    }
+
+    #[test]
+    fn files_that_lost_a_zone_are_named_and_all_else_is_there() {
+        let device = device();
+        let store = Store::open(&device, Placement::None).unwrap();
+        let directory = NewKind::Directory;
+        let above = store.create(Ino::ROOT, b"some", directory.clone(), Attributes::default()).unwrap().ino;
+        let above = store.create(above, b"where", directory, Attributes::default()).unwrap().ino;
+        let (lost, whole) = (file(&store, above, "lost"), file(&store, Ino::ROOT, "whole"));
+        // The first zone has 48 blocks of the file, the second the others.
+        store.write(lost, 0, &[1; 80 * 512], 1).unwrap();
+        store.sync_all().unwrap();
+        store.write(whole, 0, &[2; 40 * 512], 1).unwrap();
+        store.sync_all().unwrap();
+        let zone = first_zone(&store, lost);
+        device.wear_out(zone, Condition::Offline);
+        let is_told = |store: &Store<&Simulated>, read: bool| {
+            let problems = store.check(read).unwrap().problems;
+            let [problem] = problems.as_slice() else { panic!("{problems:?}") };
+            let says =
+                format!("/some/where/lost (inode {}) has lost 48 blocks: zone {zone} is offline", lost.0);
+            assert!(problem.starts_with(&says), "{problem}");
+        };
+        is_told(&store, false);
+        drop(store);
+
+        // It opens, for reading and for writing. What is lost fails, and is not read as zeroes.
+        is_told(&Store::open_read_only(&device).unwrap(), true);
+        let store = Store::open(&device, Placement::None).unwrap();
+        is_told(&store, true);
+        let mut read = vec![9; 512];
+        for block in [0, 47] {
+            assert!(matches!(store.read(lost, block * 512, &mut read), Err(Error::Device(_))), "{block}");
+        }
+        let mut read = vec![9; 33 * 512];
+        assert_eq!(store.read(lost, 48 * 512, &mut read), Ok(32 * 512));
+        assert!(read[..32 * 512] == [1; 32 * 512]);
+        let mut read = vec![9; 40 * 512];
+        assert_eq!(store.read(whole, 0, &mut read), Ok(40 * 512));
+        assert!(read == [2; 40 * 512]);
+        let shown = store.zones().into_iter().find(|found| found.zone == zone).unwrap();
+        assert_eq!((shown.state, shown.written, shown.live), (ZoneState::Broken, 0, 48));
+
+        // What is written anew lies elsewhere.
+        store.write(lost, 0, &[3; 48 * 512], 2).unwrap();
+        store.sync_all().unwrap();
+        assert_eq!(store.check(true).unwrap().problems, Vec::<String>::new());
+    }
+
+    #[test]
+    fn garbage_collection_goes_on_without_a_zone_that_went_offline() {
+        let device = device();
+        let store = Store::open(&device, Placement::None).unwrap();
+        let write = |number: u32| {
+            let ino = file(&store, Ino::ROOT, &number.to_string());
+            store.write(ino, 0, &[1; 20 * 512], 1).and_then(|()| store.sync_all()).map(|()| ino)
+        };
+        let full = (0..).find(|number| write(*number) == Err(Error::NoSpace)).unwrap();
+        let zone = first_zone(&store, store.find(b"/11").unwrap().ino);
+        for number in (0..=full).step_by(2) {
+            store.unlink(Ino::ROOT, number.to_string().as_bytes(), 2).unwrap();
+        }
+        store.sync_all().unwrap();
+        device.wear_out(zone, Condition::Offline);
+        // More than the zones hold that are empty now.
+        for number in 0..full / 2 - 4 {
+            write(1000 + number).unwrap_or_else(|error| panic!("{number} of {full}: {error}"));
+        }
+        let shown = store.zones().into_iter().find(|found| found.zone == zone).unwrap();
+        assert_eq!(shown.state, ZoneState::Broken);
+        assert!(store.counters().moved_blocks > 0);
+        let problems = store.check(true).unwrap().problems;
+        assert!(
+            !problems.is_empty() && problems.iter().all(|one| one.contains("is offline")),
+            "{problems:?}"
+        );
     }
 }

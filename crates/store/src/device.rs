@@ -61,7 +61,7 @@ pub enum Condition {
 pub struct Zone {
     /// Logical blocks that it can hold.
     pub capacity: u64,
-    /// Logical blocks that it holds. All of the capacity if the zone is full.
+    /// Logical blocks that it holds. All of the capacity if the zone is full, none if it is offline.
     pub written: u64,
     /// What can be done with it.
     pub condition: Condition,

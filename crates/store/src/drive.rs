@@ -215,6 +215,7 @@ fn view(zone: &ZoneDescriptor) -> Zone {
     };
     let written = match (zone.write_pointer(), condition) {
         (Some(pointer), Condition::Writable) => pointer.saturating_sub(zone.zslba.get()),
+        (_, Condition::Offline) => 0,
         // Of a read-only zone nobody knows. What the log says is there is taken for there.
         _ => capacity,
     };

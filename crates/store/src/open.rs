@@ -290,6 +290,8 @@ fn replay_one<D: ZoneDevice>(
 ///
 /// A record of an extent can survive a loss of power that its data did not survive. Then it was never durable, and neither was anything
 /// behind it. So the log ends before the first record whose data is not there, unless its zone is freed by a later record that counts.
+///
+/// A zone that is offline has lost what was durable. So it does not end the log: reads of such data fail, and [`check`](crate::Store::check) names the files.
 fn durable_end(shape: &Shape, zones: &[Zone], records: &[Record]) -> Result<(usize, Option<u32>), Error> {
     // From the last record to the first: where each zone is freed next.
     let mut freed: BTreeMap<u32, usize> = BTreeMap::new();

@@ -266,7 +266,11 @@ impl Inner {
     }
 
     fn view(&self, zone: &SimulatedZone) -> Zone {
-        let written = if zone.condition == Condition::Full { self.capacity } else { zone.written };
+        let written = match zone.condition {
+            Condition::Full => self.capacity,
+            Condition::Offline => 0,
+            Condition::Writable | Condition::ReadOnly => zone.written,
+        };
         Zone { capacity: self.capacity, written, condition: zone.condition }
     }
 

@@ -3,7 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
 
-use crate::device::{Append, DeviceError, ZoneDevice};
+use crate::device::{Append, Condition, DeviceError, ZoneDevice};
 use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::keys::KeyRange;
@@ -362,6 +362,16 @@ impl State {
         Ok(())
     }
 
+    /// A zone that was to be emptied cannot be read. If it went offline, files have lost what they had in it, and it is left alone.
+    fn lost<D: ZoneDevice>(&mut self, device: &D, zone: u32, error: DeviceError) -> Result<(), Error> {
+        let state = device.zone(zone)?;
+        if state.condition != Condition::Offline {
+            return Err(error.into());
+        }
+        self.space.close(zone, state);
+        Ok(())
+    }
+
     /// Empties a zone of data: what files have in it is written elsewhere.
     pub(crate) fn collect<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         let victim = self.space.victim(&self.tree, self.totals.written).ok_or(Error::NoSpace)?;
@@ -379,7 +389,9 @@ impl State {
             for from in (0..run.blocks).step_by(step) {
                 let blocks = (step as u64).min(run.blocks - from);
                 let mut data = vec![0; usize::try_from(blocks).unwrap_or(0) * shape.block];
-                device.read(run.lba + from, &mut data)?;
+                if let Err(error) = device.read(run.lba + from, &mut data) {
+                    return self.lost(device, victim, error);
+                }
                 let (mut block, mut data) = (at + from, data.as_slice());
                 while !data.is_empty() {
                     for run in self.put(device, &newcomer, data, true)? {

@@ -356,7 +356,7 @@ fn stat(options: &StatOf, output: Output) -> Result<()> {
 
 /// What zones of data hold, those without data left out.
 fn zones(zones: &[ZoneUse], block: u64, output: Output) -> Result<()> {
-    let used = zones.iter().filter(|zone| zone.written > 0);
+    let used = zones.iter().filter(|zone| zone.written > 0 || zone.live > 0);
     let lifetimes =
         |zone: &ZoneUse| zone.lifetimes.iter().map(|lifetime| lifetime.name()).collect::<Vec<_>>();
     match output {

@@ -7,6 +7,7 @@ mod schema;
 mod support;
 
 use common::{Served, TRANCHE, at, repository, store_library, text};
+use export::MountedFileSystem;
 use nvme::Status;
 use nvme::reservation::{
     AcquireAction, ChangePtpl, RegisterAction, ReservationAcquire, ReservationRegister, ReservationType,
@@ -20,8 +21,15 @@ use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt, PermissionsExt, sy
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
 use std::process::{Command, Output, Stdio};
+use std::sync::Arc;
 use std::thread::JoinHandle;
 use std::time::Duration;
+use store::device::{Condition, Shape};
+use store::simulated::Simulated;
+use store::{
+    Attributes, FileSystem, FormatOptions, Ino, NamespaceZones, NewKind, Placement, Store, ZoneDevice,
+    ZoneUse,
+};
 use support::{is_mounted, possible, skipped, wait_for};
 
 /// Zones of 2 MiB, 1.5 MiB of which can be written.
@@ -650,4 +658,96 @@ fn a_program_in_c_says_which_keys_its_files_hold() {
     let expected = [(96, 1, "[]"), (64 + 128, 2, "[1]"), (256 + 512, 2, "[1]"), (1024, 1, "[2]")];
     assert_eq!(found, expected.map(|(kib, files, levels)| (kib, files, levels.to_owned())), "{zones}");
     assert_eq!(drive.json(&["store", "check", "--data"])["files"], 6);
+}
+
+/// Makes files in a store.
+fn put<D: ZoneDevice>(store: &Store<D>, files: &[(&str, &[u8])]) {
+    for (name, data) in files {
+        let made = store.create(Ino::ROOT, name.as_bytes(), NewKind::File, Attributes::default());
+        store.write(made.unwrap().ino, 0, data, 1).unwrap();
+    }
+    store.sync_all().unwrap();
+}
+
+/// A worn drive, of which a zone goes offline that has a part of a file: the store opens, and a check names the file.
+#[test]
+fn a_file_of_a_zone_that_went_offline_is_named() {
+    let drive = Drive::start();
+    drive.good(&["store", "format"]);
+    let mut host = connect(&drive.on, host::local_nqn().unwrap().as_ref());
+    let zoned = host.zoned_namespace(1).unwrap();
+    let queues = (0..store::APPEND_QUEUES).map(|_| host.io_queue(32).unwrap()).collect();
+    let store = Store::open(NamespaceZones::new(zoned, queues), Placement::default()).unwrap();
+    put(&store, &[("lost", &pattern(1, 2 << 20)[..]), ("whole", &pattern(2, 1 << 18)[..])]);
+    let is_full = |zone: &ZoneUse| zone.live == zone.capacity;
+    let zone = store.zones().iter().find(|zone| is_full(zone)).unwrap().zone;
+    drop((store.close().unwrap(), host));
+
+    drive.good(&["fault", "erase-failure"]);
+    // More than the write buffer holds, so that there is something to erase.
+    fs::write(drive.dir.path().join("data"), pattern(3, 3 << 19)).unwrap();
+    let data = at(drive.dir.path(), "data");
+    let is_worn = || drive.json(&["zone", "report"])["zone_list"][zone as usize]["state"] == "READONLY";
+    for round in 0.. {
+        assert!(round < 100, "the drive does not wear out");
+        let others = ["42", "43", "44", "45", "46", "47"];
+        others.iter().for_each(|zone| drop(drive.run(&["zone", "append", zone, &data])));
+        others.iter().for_each(|zone| drop(drive.run(&["zone", "reset", zone])));
+        if is_worn() {
+            break;
+        }
+    }
+    drive.good(&["fault", "clear"]);
+    drive.good(&["zone", "offline", &zone.to_string()]);
+    let listed = drive.good(&["store", "ls"]);
+    assert!(listed.contains("/lost") && listed.contains("/whole"), "{listed}");
+    for more in [&[][..], &["--data"]] {
+        let output = drive.run(&[&["store", "check"], more].concat());
+        let said = text(&output.stdout);
+        assert_eq!(output.status.code(), Some(5), "{said}{}", text(&output.stderr));
+        assert!(said.starts_with("/lost (inode ") && said.contains("is offline"), "{said}");
+        assert!(said.trim_end().ends_with("; 1 problems"), "{said}");
+    }
+    let zones = drive.json(&["store", "stat", "--zones"]);
+    let mut zones = zones["zones"].as_array().unwrap().iter();
+    let shown = zones.find(|shown| shown["zone"] == zone).unwrap();
+    assert_eq!((&shown["state"], &shown["live_bytes"]), (&"broken".into(), &(3 << 19).into()), "{shown}");
+}
+
+/// Programs get `EIO` for what a file had in a zone that went offline, and all else.
+#[test]
+fn reads_of_a_zone_that_went_offline_fail() {
+    if !possible("reads_of_a_zone_that_went_offline_fail", &[]) {
+        return;
+    }
+    let shape = Shape { block: 4096, zone_blocks: 512, zones: 32, open: 8, append_blocks: 64 };
+    let device = Simulated::new(shape, 384, 1);
+    Store::format(&device, &FormatOptions::default(), [1; 16], 0).unwrap();
+    let store = Store::open(device, Placement::default()).unwrap();
+    let data = pattern(1, 2 << 20);
+    put(&store, &[("lost", &data[..])]);
+    let zone = store.zones().iter().find(|zone| zone.live == zone.capacity).unwrap().zone;
+    let device = store.close().unwrap();
+    device.wear_out(zone, Condition::Offline);
+    let store = Arc::new(Store::open(device, Placement::default()).unwrap());
+    let dir = tempfile::tempdir().unwrap();
+    let mounted = MountedFileSystem::start(FileSystem::new(store), dir.path(), 2).unwrap();
+    let file = File::options().read(true).write(true).open(dir.path().join("lost")).unwrap();
+    let mut block = [0; 4096];
+    for lost in [0, 383] {
+        let error = file.read_at(&mut block, lost * 4096).unwrap_err();
+        assert_eq!(error.raw_os_error(), Some(rustix::io::Errno::IO.raw_os_error()), "block {lost}");
+    }
+    for there in [384, 511] {
+        file.read_exact_at(&mut block, there * 4096).unwrap();
+        let from = there as usize * 4096;
+        assert!(block == data[from..from + 4096], "block {there}");
+    }
+    // Blocks that are written anew can be read.
+    file.write_all_at(&data[..8192], 0).unwrap();
+    file.sync_all().unwrap();
+    file.read_exact_at(&mut block, 4096).unwrap();
+    assert!(block == data[4096..8192]);
+    drop(file);
+    mounted.stop().unwrap();
 }

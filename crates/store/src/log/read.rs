@@ -2,7 +2,7 @@
 
 use std::collections::BTreeMap;
 
-use crate::device::{Zone, ZoneDevice};
+use crate::device::{Condition, Zone, ZoneDevice};
 use crate::error::Error;
 
 use super::frame::{self, FrameHeader, FrameKind, HEADER, Layout, VERSION};
@@ -105,7 +105,10 @@ pub(crate) fn identify<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<[u8;
 pub(super) fn newest_epoch<D: ZoneDevice>(device: &D, id: [u8; 16], log_zones: u32) -> Result<u64, Error> {
     let mut newest = 0;
     let mut block = vec![0; device.shape().block];
-    for zone in 0..log_zones {
+    let zones = device.zones()?;
+    // Zones that are offline hold nothing.
+    let written = (0..log_zones).zip(&zones).filter(|(_, state)| state.written > 0);
+    for (zone, _) in written {
         device.read(device.shape().start_of(zone), &mut block)?;
         match frame::decode(&block) {
             Some((header, _)) if header.id == id => newest = newest.max(header.epoch),
@@ -133,6 +136,14 @@ fn read_epoch<D: ZoneDevice>(
     let (mut next, mut snapshot) = (0, None);
     for (index, start) in starts.iter().enumerate() {
         if start.sequence != next {
+            // A zone is empty before the log goes on in the next one only where it took no frame. One that is offline may have had some.
+            let mut log_zones = (0..first.layout.log_zones).zip(zones);
+            let offline = log_zones.find(|(_, state)| state.condition == Condition::Offline);
+            if let (Some((zone, _)), true) = (offline, start.sequence > next && snapshot.is_some()) {
+                return Err(Error::Damaged(format!(
+                    "frame {next} of the log is missing, and zone {zone}, which may have had it, is offline"
+                )));
+            }
             break;
         }
         // A frame that failed may lie in this zone, and once more in the next.
@@ -187,4 +198,57 @@ fn read_zone<D: ZoneDevice>(device: &D, zone: u32, state: &Zone) -> Result<Vec<u
         lba += (piece.len() / shape.block) as u64;
     }
     Ok(contents)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::device::Shape;
+    use crate::simulated::Simulated;
+    use crate::{Attributes, Change, FormatOptions, Ino, NewKind, Placement, Store};
+
+    /// Zones of the log that are offline: an empty one is not needed. One that held a part of the log is missed.
+    #[test]
+    fn a_log_that_lost_a_zone_is_told_from_one_that_lost_an_empty_zone() {
+        let shape = Shape { block: 512, zone_blocks: 64, zones: 40, open: 6, append_blocks: 16 };
+        let device = Simulated::new(shape, 48, 1);
+        let options = FormatOptions { log_zones: Some(12), ..FormatOptions::default() };
+        Store::format(&device, &options, [1; 16], 0).unwrap();
+        let store = Store::open(&device, Placement::default()).unwrap();
+        // A snapshot of some zones, so that as much may come behind it.
+        let name = |number: u32| format!("{number:0200}").into_bytes();
+        for number in 0..180 {
+            store.create(Ino::ROOT, &name(number), NewKind::File, Attributes::default()).unwrap();
+        }
+        store.sync_all().unwrap();
+        drop(store);
+        let store = Store::open(&device, Placement::default()).unwrap();
+        let snapshot = store.lock().log.chain.len();
+        let file = store.find(&name(7)).unwrap().ino;
+        for mode in 0..110 {
+            let change = Change { mode: Some(mode), ..Change::default() };
+            store.change(file, &change, 1).unwrap();
+            store.sync_all().unwrap();
+        }
+        let chain = store.lock().log.chain.clone();
+        assert!(chain.len() >= snapshot + 2, "{snapshot} and {}", chain.len());
+        drop(store);
+
+        let empty = (0..12).find(|zone| device.zone(*zone).unwrap().written == 0).unwrap();
+        device.wear_out(empty, Condition::Offline);
+        let store = Store::open_read_only(&device).unwrap();
+        assert_eq!(store.stat(file).unwrap().attributes.mode, 109);
+        assert_eq!(store.check(true).unwrap().problems, Vec::<String>::new());
+
+        // The last zone but one has what came between the snapshot and the last changes.
+        let middle = chain[chain.len() - 2];
+        device.wear_out(middle, Condition::Offline);
+        match Store::open_read_only(&device) {
+            Err(Error::Damaged(why)) => assert!(why.contains("is offline"), "{why}"),
+            other => panic!("{:?}", other.map(|_| "it opens")),
+        }
+        device.wear_out(middle, Condition::Full);
+        let store = Store::open(&device, Placement::default()).unwrap();
+        assert_eq!(store.stat(file).unwrap().attributes.mode, 109);
+    }
 }
