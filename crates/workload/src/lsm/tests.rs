@@ -45,6 +45,12 @@ fn zoned(placement: Placement) -> Zoned {
     })
 }
 
+/// Sections are zones, or segments of two writes.
+fn f2fs(zones: bool) -> F2fs {
+    let (sections, size, capacity) = if zones { (80, 256, 160) } else { (320, 32, 32) };
+    F2fs::new(F2fsConfig { sections, size, capacity, spare: 9, reserve: 4, zones })
+}
+
 /// A drive that answers each request after 100 us, which checks what is asked of zones and that nothing is read that was not written.
 struct Drive {
     under_way: BTreeMap<(Nanos, u64), Request>,
@@ -168,6 +174,12 @@ fn levels_hold_and_nothing_is_read_that_is_gone() {
             let counts = engine.counts();
             assert!(counts.writes > 50_000 && counts.reads > 500, "seed {seed}, {placement:?}: {counts:?}");
             assert!(engine.usage().resets > 10, "seed {seed}, {placement:?}: {:?}", engine.usage());
+        }
+        for zones in [false, true] {
+            let (engine, _) = play(f2fs(zones), zones.then_some(256), seed);
+            let counts = engine.counts();
+            assert!(counts.writes > 50_000 && counts.reads > 500, "seed {seed}, f2fs {zones}: {counts:?}");
+            assert_eq!(engine.usage().resets > 10, zones, "seed {seed}: {:?}", engine.usage());
         }
     }
 }

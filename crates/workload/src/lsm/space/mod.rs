@@ -1,11 +1,13 @@
-//! Where files lie: the contract between the engine and a file system, and two of them.
+//! Where files lie: the contract between the engine and a file system, and three of them.
 
 mod conventional;
+mod f2fs;
 #[cfg(test)]
 mod tests;
 mod zoned;
 
 pub use conventional::{Conventional, ConventionalConfig};
+pub use f2fs::{F2fs, F2fsConfig};
 pub use zoned::{Placement, Zoned, ZonedConfig};
 
 use super::config::Lifetime;
@@ -57,7 +59,7 @@ pub struct Usage {
     pub live: u64,
     /// That no new file can have, the blocks of files among them: in zones, what was written or given up since their last reset.
     pub taken: u64,
-    /// Moved so far to empty zones.
+    /// Moved so far to other zones.
     pub moved: u64,
     /// Zones that were reset so far, and that were finished before they were full.
     pub resets: u64,
@@ -116,6 +118,10 @@ pub trait FileSpace {
     fn describe(&self) -> String {
         String::new()
     }
+
+    /// Panics where something does not hold that must at any time.
+    #[cfg(test)]
+    fn check(&self) {}
 }
 
 impl<F: FileSpace + ?Sized> FileSpace for Box<F> {
@@ -172,6 +178,20 @@ fn push(extents: &mut Vec<Extent>, lba: u64, blocks: u64) {
     match extents.last_mut() {
         Some(last) if last.lba + last.blocks == lba => last.blocks += blocks,
         _ => extents.push(Extent { lba, blocks }),
+    }
+}
+
+/// Blocks of a file are moved: they lie in these places, in order.
+fn replace(extents: &mut Vec<Extent>, lba: u64, blocks: u64, places: &[Extent]) {
+    let has = |extent: &Extent| (extent.lba..extent.lba + extent.blocks).contains(&lba);
+    let Some(mut at) = extents.iter().position(has) else { return };
+    let extent = extents.remove(at);
+    let before = lba - extent.lba;
+    let after = extent.blocks - before - blocks;
+    let kept = [Extent { lba: extent.lba, blocks: before }, Extent { lba: lba + blocks, blocks: after }];
+    for part in kept[..1].iter().chain(places).chain(&kept[1..]).filter(|part| part.blocks > 0) {
+        extents.insert(at, *part);
+        at += 1;
     }
 }
 

@@ -1,4 +1,4 @@
-//! Both file systems under random files: nothing is given twice, nothing gets lost, zones are written in order and reset when nothing of files is there.
+//! All file systems under random files: nothing is given twice, nothing gets lost, zones are written in order and reset when nothing of files is there.
 
 use super::*;
 use crate::lsm::config::Lifetime;
@@ -108,6 +108,7 @@ fn play(mut space: impl FileSpace, mut device: Device, room: u64, seed: u64) -> 
             }
         }
         later.extend(device.apply(of, &out, seed));
+        space.check();
         let usage = space.usage();
         assert_eq!(usage.live, live, "seed {seed}, step {step}");
         assert!(
@@ -173,4 +174,110 @@ fn zones_are_written_in_order_and_reset_when_nothing_is_there() {
         assert!(resets > 200, "{placement:?}: {resets} resets");
         assert!(moved > 0, "{placement:?}: nothing was moved");
     }
+}
+
+/// f2fs on 40 sections, of which files may have 30.
+fn f2fs(zones: bool) -> (F2fs, Device) {
+    let (size, capacity) = if zones { (64, 50) } else { (50, 50) };
+    let space = F2fs::new(F2fsConfig { sections: 40, size, capacity, spare: 10, reserve: 3, zones });
+    let pointers = zones.then(|| (size, BTreeMap::new()));
+    (space, Device { owner: BTreeMap::new(), zones: pointers, capacity })
+}
+
+#[test]
+fn logs_give_each_block_once_and_cleaning_loses_nothing() {
+    for zones in [false, true] {
+        let mut of_all = Usage::default();
+        for seed in 0..20 {
+            let (space, device) = f2fs(zones);
+            let usage = play(space, device, 1400, seed);
+            of_all.resets += usage.resets;
+            of_all.moved += usage.moved;
+        }
+        assert_eq!((of_all.resets > 200, of_all.moved > 0), (zones, zones), "{of_all:?}");
+    }
+}
+
+/// Appends all of it, and cleans where that is asked for.
+fn append_all(space: &mut F2fs, device: &mut Device, file: FileId, blocks: u32, seed: u64) {
+    let mut left = blocks;
+    for _ in 0..200 {
+        let mut out = Vec::new();
+        left -= space.append(file, left, &mut out);
+        let mut own = device.apply(file, &out, seed);
+        if let Some(moves) = space.collect(8) {
+            for one in moves {
+                let mut moved = Vec::new();
+                assert_eq!(space.relocate(&one, &mut moved), one.blocks, "seed {seed}: cleaning has room");
+                own.extend(device.apply(one.file, &moved, seed));
+            }
+            let mut out = Vec::new();
+            space.collected(&mut out);
+            own.extend(device.apply(file, &out, seed));
+        }
+        for io in own {
+            space.ended(&io);
+        }
+        space.check();
+        if left == 0 {
+            return;
+        }
+    }
+    panic!("seed {seed}: no room for {left} of {blocks} blocks: {:?}, {}", space.usage(), space.describe());
+}
+
+#[test]
+fn a_log_structured_file_system_has_room_for_all_that_files_may_have() {
+    for (zones, seed) in [false, true].into_iter().flat_map(|zones| (0..10).map(move |seed| (zones, seed))) {
+        let (mut space, mut device) = f2fs(zones);
+        let mut rng = Rng::new(seed);
+        let mut files: Vec<(FileId, u64)> = Vec::new();
+        let (mut live, capacity) = (0, space.usage().capacity);
+        assert_eq!(capacity, 1500);
+        for _ in 0..600 {
+            while live < capacity {
+                let lifetime = [Lifetime::Short, Lifetime::Long, Lifetime::Extreme][rng.below(3) as usize];
+                let file = space.create(Hint { lifetime, table: None, expected: 0 });
+                let blocks = (1 + rng.below(70)).min(capacity - live);
+                append_all(&mut space, &mut device, file, blocks as u32, seed);
+                files.push((file, blocks));
+                live += blocks;
+            }
+            let one = space.create(Hint { lifetime: Lifetime::Short, table: None, expected: 0 });
+            assert_eq!(space.append(one, 1, &mut Vec::new()), 0, "seed {seed}: more than files may have");
+            space.delete(one, &mut Vec::new());
+            let (file, blocks) = files.swap_remove(rng.below(files.len() as u64) as usize);
+            let mut out = Vec::new();
+            space.delete(file, &mut out);
+            for io in device.apply(file, &out, seed) {
+                space.ended(&io);
+            }
+            live -= blocks;
+            let mut reads = Vec::new();
+            for (file, blocks) in &files {
+                space.read(*file, 0, *blocks as u32, &mut reads);
+                let owned =
+                    |io: DeviceIo| (io.lba..io.lba + u64::from(io.blocks)).map(|lba| device.owner[&lba]);
+                assert!(reads.drain(..).flat_map(owned).all(|owner| owner == *file), "seed {seed}");
+            }
+        }
+        assert_eq!(space.usage().moved > 0, zones, "seed {seed}");
+    }
+}
+
+#[test]
+fn files_of_unlike_lives_share_no_section_until_they_must() {
+    let (mut space, mut device) = f2fs(false);
+    for lifetime in [Lifetime::Short, Lifetime::Medium, Lifetime::Extreme].into_iter().cycle().take(12) {
+        let file = space.create(Hint { lifetime, table: None, expected: 0 });
+        append_all(&mut space, &mut device, file, 20, 0);
+    }
+    let mut by_section: BTreeMap<u64, Vec<FileId>> = BTreeMap::new();
+    for (lba, file) in &device.owner {
+        by_section.entry(lba / 50).or_default().push(*file);
+    }
+    // Files were made in turn: those of one life are three apart.
+    let alike = |files: &Vec<FileId>| files.iter().all(|file| file.0 % 3 == files[0].0 % 3);
+    assert!(by_section.values().all(alike), "{by_section:?}");
+    assert_eq!(by_section.len(), 6);
 }

@@ -1,7 +1,7 @@
 //! Files on zones: lists of extents, as ZenFS has them. A zone takes data of one file at a time; files that are expected to die together share zones; a zone without
 //! data of files is reset. Where zones become scarce, the one with the least data is emptied.
 
-use super::{DeviceIo, Extent, FileId, FileSpace, Files, Hint, Move, Usage, push, reads};
+use super::{DeviceIo, Extent, FileId, FileSpace, Files, Hint, Move, Usage, push, reads, replace};
 use crate::lsm::config::Lifetime;
 use crate::{Verb, ZoneAction};
 
@@ -336,9 +336,10 @@ impl FileSpace for Zoned {
 
     fn relocate(&mut self, of: &Move, out: &mut Vec<DeviceIo>) -> u32 {
         let has = |extent: &Extent| (extent.lba..extent.lba + extent.blocks).contains(&of.lba);
-        let Some(file) = self.files.find_mut(of.file) else { return of.blocks };
-        let Some(mut at) = file.extents.iter().position(has) else { return of.blocks };
-        let extent = file.extents[at];
+        // The file may be gone.
+        if !self.files.find_mut(of.file).is_some_and(|file| file.extents.iter().any(has)) {
+            return of.blocks;
+        }
         let mut left = u64::from(of.blocks);
         let mut places = Vec::new();
         while left > 0 {
@@ -355,16 +356,7 @@ impl FileSpace for Zoned {
             return 0;
         }
         self.moved += moved;
-        let file = self.files.get_mut(of.file);
-        file.extents.remove(at);
-        let before = of.lba - extent.lba;
-        let after = extent.blocks - before - moved;
-        let kept =
-            [Extent { lba: extent.lba, blocks: before }, Extent { lba: of.lba + moved, blocks: after }];
-        for part in kept[..1].iter().chain(&places).chain(&kept[1..]).filter(|part| part.blocks > 0) {
-            file.extents.insert(at, *part);
-            at += 1;
-        }
+        replace(&mut self.files.get_mut(of.file).extents, of.lba, moved, &places);
         self.forget(Extent { lba: of.lba, blocks: moved }, out);
         moved as u32
     }
