@@ -56,6 +56,29 @@ fn the_same_seed_gives_the_same_database() {
 }
 
 #[test]
+fn f2fs_moves_data_on_zones_only() {
+    let dir = tempfile::tempdir().unwrap();
+    let options = Options { parts: vec![Part::F2fs], scale: 1024, ..Options::default() };
+    let (results, text) = study(dir.path(), options);
+    let moved = |variant| metric(&results, variant, "file_system_write_amplification");
+    assert_eq!((moved("f2fs-7"), moved("f2fs-28")), (1.0, 1.0), "{text}");
+    assert!(moved("f2fs-zns") > 1.0, "{text}");
+    let drive = |variant| metric(&results, variant, "drive_write_amplification");
+    assert!((0.9..1.01).contains(&drive("f2fs-zns")) && drive("f2fs-7") > 1.0, "{text}");
+    let rows = results["comparisons"].as_array().unwrap();
+    let published = |of: &str| {
+        let row = rows.iter().find(|row| {
+            row["metric"] == "ops_per_second"
+                && row["of"] == of
+                && row["over"] == "f2fs-7"
+                && row["at"] == serde_json::json!({})
+        });
+        row.unwrap()["published"]["value"].as_f64()
+    };
+    assert_eq!((published("f2fs-zns"), published("f2fs-28")), (Some(1.33), Some(1.25)));
+}
+
+#[test]
 fn only_a_log_without_flush_and_without_protection_loses_records() {
     let dir = tempfile::tempdir().unwrap();
     let (results, text) = study(dir.path(), Options { parts: vec![Part::Durability], ..Options::default() });

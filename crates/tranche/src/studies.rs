@@ -361,6 +361,8 @@ enum ZonedPart {
     Reads,
     /// RocksDB's fills and overwrites, and reads beside writes
     Rocksdb,
+    /// The same on f2fs, on conventional namespaces and on zones
+    F2fs,
     /// Which files share zones: any, those of one lifetime, or those whose keys meet
     Placement,
     /// Zones on all dies, and on a few
@@ -375,6 +377,7 @@ impl From<ZonedPart> for zoned::Part {
             ZonedPart::Writes => Self::Writes,
             ZonedPart::Reads => Self::Reads,
             ZonedPart::Rocksdb => Self::Rocksdb,
+            ZonedPart::F2fs => Self::F2fs,
             ZonedPart::Placement => Self::Placement,
             ZonedPart::Dies => Self::Dies,
             ZonedPart::Durability => Self::Durability,
@@ -527,7 +530,7 @@ pub struct Zoned {
     #[arg(
         long,
         value_delimiter = ',',
-        default_value = "writes,reads,rocksdb,placement,dies,durability",
+        default_value = "writes,reads,rocksdb,f2fs,placement,dies,durability",
         value_name = "NAME,…"
     )]
     parts: Vec<ZonedPart>,

@@ -62,6 +62,8 @@ pub enum Part {
     Reads,
     /// RocksDB's fills and overwrites, and reads beside writes.
     Rocksdb,
+    /// The same on f2fs.
+    F2fs,
     /// Which files share zones: none, lifetime, overlap of keys, with the database at two sizes.
     Placement,
     /// Zones on all dies, and on a few.
@@ -72,8 +74,8 @@ pub enum Part {
 
 impl Part {
     /// All of them.
-    pub const ALL: [Self; 6] =
-        [Self::Writes, Self::Reads, Self::Rocksdb, Self::Placement, Self::Dies, Self::Durability];
+    pub const ALL: [Self; 7] =
+        [Self::Writes, Self::Reads, Self::Rocksdb, Self::F2fs, Self::Placement, Self::Dies, Self::Durability];
 }
 
 /// The drive of the published experiment.

@@ -19,11 +19,17 @@ pub const READS: [(u64, f64, f64); 3] = [(50, 0.81, 0.95), (150, 0.55, 0.84), (3
 /// Overwrites with RocksDB on ZenFS over XFS (\[ATC\] figure 6).
 pub const OVERWRITE_ZENFS: f64 = 2.83;
 
-/// Write amplification of the drive under RocksDB on XFS, and on ZenFS (\[ATC\] figure 6).
-pub const DRIVE_AMPLIFICATION: [(&str, f64); 2] = [("xfs-7", 2.0), ("zenfs", 1.0)];
+/// The same of f2fs on zones over XFS, and over f2fs on a conventional drive.
+pub const OVERWRITE_F2FS: (f64, f64) = (1.42, 1.33);
+
+/// Write amplification of the drive under RocksDB on each file system (\[ATC\] figure 6).
+pub const DRIVE_AMPLIFICATION: [(&str, f64); 4] =
+    [("xfs-7", 2.0), ("zenfs", 1.0), ("f2fs-7", 2.4), ("f2fs-zns", 1.0)];
 
 /// Overwrites on XFS with 28 % of spare over those with 7 % (\[ATC\] section 5).
 pub const OVERWRITE_SPARE: f64 = 1.04;
+/// The same on f2fs.
+pub const OVERWRITE_SPARE_F2FS: f64 = 1.25;
 
 /// Threads that read beside writes (\[ATC\] figure 7, \[scripts\]).
 pub const READERS: u32 = 32;
@@ -33,6 +39,8 @@ pub const WRITE_LIMIT: u64 = 20 << 20;
 
 /// 99.9 % of the reads beside limited writes: ZenFS over XFS (\[ATC\] figure 7: "2x lower").
 pub const LIMITED_P999: f64 = 0.5;
+/// The same over f2fs on a conventional drive ("4x lower").
+pub const LIMITED_P999_F2FS: f64 = 0.25;
 
 /// Writes beside reads without a limit, ZenFS over XFS; and 99.99 % of the reads (\[ATC\] figure 7: "2x the writes", "about 10x lower").
 pub const UNLIMITED: (f64, f64) = (2.0, 0.1);
@@ -71,8 +79,12 @@ pub fn ratio(metric: &str, of: &str, over: &str, at: Option<&Point>) -> Option<P
             Some(_) => return None,
         },
         ("ops_per_second", "xfs-28", "xfs-7") if limit.is_none() => OVERWRITE_SPARE,
-        ("drive_write_amplification", "zenfs", "xfs-7") if limit.is_none() => drive(of)? / drive(over)?,
+        ("ops_per_second", "f2fs-28", "f2fs-7") if limit.is_none() => OVERWRITE_SPARE_F2FS,
+        ("ops_per_second", "f2fs-zns", "xfs-7") if limit.is_none() => OVERWRITE_F2FS.0,
+        ("ops_per_second", "f2fs-zns", "f2fs-7") if limit.is_none() => OVERWRITE_F2FS.1,
+        ("drive_write_amplification", ..) if limit.is_none() => drive(of)? / drive(over)?,
         ("read_p999_us", "zenfs", "xfs-7") if limit == Some(WRITE_LIMIT >> 20) => LIMITED_P999,
+        ("read_p999_us", "zenfs", "f2fs-7") if limit == Some(WRITE_LIMIT >> 20) => LIMITED_P999_F2FS,
         ("read_p9999_us", "zenfs", "xfs-7") if limit == Some(0) => UNLIMITED.1,
         _ => return None,
     };
@@ -116,6 +128,26 @@ mod tests {
         assert_eq!(of("ops_per_second", "zenfs", "xfs-7", at("write_limit_MiBps", 0)), Some(200.0));
         assert_eq!(of("ops_per_second", "zenfs", "xfs-28", None), None);
         assert_eq!(of("read_p999_us", "zenfs", "xfs-7", at("write_limit_MiBps", 20)), Some(50.0));
+    }
+
+    #[test]
+    fn ratios_of_f2fs_are_those_of_the_paper() {
+        let at = |name: &str, value| Some(Point::from([(name.to_owned(), value)]));
+        let of = |metric, of, over, at: Option<Point>| {
+            ratio(metric, of, over, at.as_ref()).map(|p| (p.value * 100.0).round())
+        };
+        assert_eq!(of("ops_per_second", "f2fs-zns", "xfs-7", Some(Point::new())), Some(142.0));
+        assert_eq!(of("ops_per_second", "f2fs-zns", "f2fs-7", Some(Point::new())), Some(133.0));
+        assert_eq!(of("ops_per_second", "f2fs-28", "f2fs-7", Some(Point::new())), Some(125.0));
+        assert_eq!(of("ops_per_second", "f2fs-28", "f2fs-7", at("write_limit_MiBps", 20)), None);
+        assert_eq!(of("ops_per_second", "f2fs-7", "xfs-7", Some(Point::new())), None);
+        let amplification = |of_, over| of("drive_write_amplification", of_, over, Some(Point::new()));
+        assert_eq!(amplification("f2fs-7", "xfs-7"), Some(120.0));
+        assert_eq!(amplification("f2fs-zns", "f2fs-7"), Some(42.0));
+        assert_eq!(amplification("zenfs", "f2fs-zns"), Some(100.0));
+        assert_eq!(amplification("f2fs-28", "f2fs-7"), None);
+        assert_eq!(of("read_p999_us", "zenfs", "f2fs-7", at("write_limit_MiBps", 20)), Some(25.0));
+        assert_eq!(of("read_p999_us", "zenfs", "f2fs-7", at("write_limit_MiBps", 0)), None);
     }
 
     #[test]

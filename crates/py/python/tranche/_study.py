@@ -89,7 +89,7 @@ class NamespacesOptions(CommonOptions, total=False):
 class ZonedOptions(CommonOptions, total=False):
     """Options of the study ``zoned``."""
 
-    parts: list[Literal["writes", "reads", "rocksdb", "placement", "dies", "durability"]]
+    parts: list[Literal["writes", "reads", "rocksdb", "f2fs", "placement", "dies", "durability"]]
     """What is done. By default all."""
     scale: int
     """The drives have this fraction of the capacity, by default 256: 1 to 1,024."""

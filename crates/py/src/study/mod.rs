@@ -144,6 +144,7 @@ fn zoned(given: &mut Given<'_>, Common { seed, out }: Common) -> PyResult<zoned:
         ("writes", Part::Writes),
         ("reads", Part::Reads),
         ("rocksdb", Part::Rocksdb),
+        ("f2fs", Part::F2fs),
         ("placement", Part::Placement),
         ("dies", Part::Dies),
         ("durability", Part::Durability),

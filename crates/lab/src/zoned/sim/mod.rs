@@ -14,7 +14,7 @@ use workload::lsm::Placement;
 use self::{
     drive::{Chips, Layout},
     raw::Raw,
-    rocksdb::Database,
+    rocksdb::{Database, FileSystem},
     store::{Model, Overwrites, Space, Tuning},
 };
 use super::{Options, Part, published, report};
@@ -35,8 +35,8 @@ use crate::{
 enum Load {
     /// Nothing but what writes and reads its blocks.
     Raw,
-    /// RocksDB, whose files share zones so, if there are zones.
-    Database(Placement),
+    /// RocksDB on a file system.
+    Database(FileSystem),
     /// A log, until the power is cut.
     Log(durability::Case),
 }
@@ -54,8 +54,8 @@ const fn raw(name: &'static str, about: &'static str, layout: Layout) -> Setup {
     Setup { name, about, layout, load: Load::Raw }
 }
 
-const fn database(name: &'static str, about: &'static str, layout: Layout, placement: Placement) -> Setup {
-    Setup { name, about, layout, load: Load::Database(placement) }
+const fn database(name: &'static str, about: &'static str, layout: Layout, files: FileSystem) -> Setup {
+    Setup { name, about, layout, load: Load::Database(files) }
 }
 
 /// Those without a file system.
@@ -67,30 +67,47 @@ const PLAIN: [Setup; 3] = [
 
 /// RocksDB as published.
 const DATABASES: [Setup; 3] = [
-    database("xfs-7", "RocksDB on extents, as XFS has them, on cns-7.", Layout::Spare7, Placement::None),
-    database("xfs-28", "The same on cns-28.", Layout::Spare28, Placement::None),
+    database("xfs-7", "RocksDB on extents, as XFS has them, on cns-7.", Layout::Spare7, FileSystem::Xfs),
+    database("xfs-28", "The same on cns-28.", Layout::Spare28, FileSystem::Xfs),
     database(
         "zenfs",
         "RocksDB on zones that files of one lifetime share, as ZenFS has them, on zns.",
         Layout::Zones(0),
-        Placement::Lifetime,
+        FileSystem::ZenFs(Placement::Lifetime),
     ),
+];
+
+/// RocksDB on f2fs, as published.
+const F2FS: [Setup; 3] = [
+    database(
+        "f2fs-7",
+        "RocksDB on f2fs, which threads its logs, on cns-7.",
+        Layout::Spare7,
+        FileSystem::F2fs,
+    ),
+    database("f2fs-28", "The same on cns-28.", Layout::Spare28, FileSystem::F2fs),
+    database("f2fs-zns", "RocksDB on f2fs, which cleans zones, on zns.", Layout::Zones(0), FileSystem::F2fs),
 ];
 
 /// Other ways to share zones.
 const PLACEMENTS: [Setup; 3] = [
-    database("zones-none", "RocksDB on zones that any files share.", Layout::Zones(0), Placement::None),
+    database(
+        "zones-none",
+        "RocksDB on zones that any files share.",
+        Layout::Zones(0),
+        FileSystem::ZenFs(Placement::None),
+    ),
     database(
         "zones-lifetime",
         "RocksDB on zones that files of one lifetime share.",
         Layout::Zones(0),
-        Placement::Lifetime,
+        FileSystem::ZenFs(Placement::Lifetime),
     ),
     database(
         "zones-overlap",
         "RocksDB on zones that files share whose keys meet.",
         Layout::Zones(0),
-        Placement::Overlap,
+        FileSystem::ZenFs(Placement::Overlap),
     ),
 ];
 
@@ -100,13 +117,13 @@ const SMALL: [Setup; 2] = [
         "zones-16-dies",
         "RocksDB on zones of 16 of 32 dies, half as large.",
         Layout::Zones(16),
-        Placement::Lifetime,
+        FileSystem::ZenFs(Placement::Lifetime),
     ),
     database(
         "zones-8-dies",
         "RocksDB on zones of 8 of 32 dies, a quarter as large.",
         Layout::Zones(8),
-        Placement::Lifetime,
+        FileSystem::ZenFs(Placement::Lifetime),
     ),
 ];
 
@@ -142,8 +159,10 @@ fn setups(part: Part) -> Vec<(Setup, u32)> {
     match part {
         Part::Writes | Part::Reads => whole(&PLAIN),
         // The published database does not fit 1.60 TB: it is as much smaller there as the drive is.
-        Part::Rocksdb => {
-            DATABASES.iter().map(|setup| (*setup, if setup.name == "xfs-28" { 83 } else { 100 })).collect()
+        Part::Rocksdb | Part::F2fs => {
+            let setups = if part == Part::F2fs { F2FS } else { DATABASES };
+            let filled = |setup: Setup| if setup.layout == Layout::Spare28 { 83 } else { 100 };
+            setups.iter().map(|setup| (*setup, filled(*setup))).collect()
         }
         Part::Placement => {
             FILLS.iter().flat_map(|fill| PLACEMENTS.iter().map(move |setup| (*setup, *fill))).collect()
@@ -255,15 +274,17 @@ pub fn run_store(model: &Model, profiles: &Profiles<'_>, control: &Control) -> R
     options.check()?;
     let toml = profiles(&model.drive)?;
     let chips = AllChips::new(&options, &toml)?;
-    let (layout, placement, chips, about) = match model.space {
-        Space::Spare7 => (Layout::Spare7, Placement::None, &chips.conventional, "a conventional namespace"),
-        Space::Spare28 => (Layout::Spare28, Placement::None, &chips.conventional, "a conventional namespace"),
-        Space::Zones(dies, placement) => (chips.zones.layout(dies)?, placement, &chips.zones, "zones"),
+    let (layout, files, chips, about) = match model.space {
+        Space::Spare7 => (Layout::Spare7, FileSystem::Xfs, &chips.conventional, "a conventional namespace"),
+        Space::Spare28 => (Layout::Spare28, FileSystem::Xfs, &chips.conventional, "a conventional namespace"),
+        Space::Zones(dies, placement) => {
+            (chips.zones.layout(dies)?, FileSystem::ZenFs(placement), &chips.zones, "zones")
+        }
     };
     let mut progress = Progress::new(control, 1 + model.reads.len() as u64);
     progress.begin("filling and overwriting");
     let (compaction, tuning, seed) = (model.compaction_ns, &model.tuning, model.seed);
-    let mut database = Database::new(chips, layout, placement, model.filled(), compaction, tuning, seed, 0)?;
+    let mut database = Database::new(chips, layout, files, model.filled(), compaction, tuning, seed, 0)?;
     let mut runs = vec![database.overwrite(model.overwrites, control)?];
     progress.end("");
     for reads in &model.reads {
@@ -296,6 +317,12 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
         ("zenfs", "xfs-7"),
         ("zenfs", "xfs-28"),
         ("xfs-28", "xfs-7"),
+        ("f2fs-7", "xfs-7"),
+        ("f2fs-28", "f2fs-7"),
+        ("f2fs-zns", "xfs-7"),
+        ("f2fs-zns", "f2fs-7"),
+        ("zenfs", "f2fs-7"),
+        ("zenfs", "f2fs-zns"),
         ("zones-none", "zones-lifetime"),
         ("zones-overlap", "zones-lifetime"),
         ("zones-16-dies", "zenfs"),
@@ -325,7 +352,7 @@ impl Piece {
         let chips = chips.of(&self.of);
         match self.of.load {
             Load::Raw => self.raw(options, chips, cache, control),
-            Load::Database(placement) => self.database(placement, options, chips, control),
+            Load::Database(files) => self.database(files, options, chips, control),
             Load::Log(case) => {
                 let (seed, cuts) = (options.seed(self.repetition), if options.quick { 5 } else { 50 });
                 let run = durability::run(toml, &options.drive, case, cuts, seed, self.repetition, control)?;
@@ -348,7 +375,7 @@ impl Piece {
 
     fn database(
         self,
-        placement: Placement,
+        files: FileSystem,
         options: &Options,
         chips: &Chips,
         control: &Control,
@@ -358,7 +385,7 @@ impl Piece {
         let mut database = Database::new(
             chips,
             self.of.layout,
-            placement,
+            files,
             filled,
             options.compaction_ns,
             &Tuning::default(),
@@ -371,7 +398,7 @@ impl Piece {
             overwrites.at.insert("filled_percent".into(), self.filled.into());
         }
         let mut runs = vec![overwrites];
-        if self.part == Part::Rocksdb {
+        if matches!(self.part, Part::Rocksdb | Part::F2fs) {
             let seconds = if options.quick { 1.0 } else { 20.0 };
             for limit in [0, published::WRITE_LIMIT] {
                 runs.push(database.read(published::READERS, limit, seconds, control)?);
