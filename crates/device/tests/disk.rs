@@ -51,6 +51,15 @@ fn hosts_see_that_the_medium_turns() {
 }
 
 #[test]
+fn hosts_hear_the_speed_of_a_real_disk() {
+    let mut b =
+        Bench::with_namespaces(&[(ON_DISK.0, &ON_DISK.1.replace("rpm = 1000000", "rpm = 15000")), TIMED]);
+    let (status, data) = log(&mut b, 2);
+    let log_page = <RotationalMedia as nvme::zerocopy::FromBytes>::read_from_bytes(&data).unwrap();
+    assert_eq!((status, log_page.endgid.get(), log_page.nrs.get()), (Status::SUCCESS, 2, 15_000));
+}
+
+#[test]
 fn a_power_cut_tears_a_block_on_a_drive_without_protection() {
     let slow = (ON_DISK.0, ON_DISK.1.replace("rpm = 1000000", "rpm = 6000"));
     let protect = |on: bool| format!("write_buffer = \"1MiB\"\npower_loss_protection = {on}");
@@ -125,6 +134,96 @@ fn a_planned_power_cut_comes_once_and_after_its_operations() {
         }
         assert!(b.drive.is_powered());
     }
+}
+
+/// A fault of the disk, from now on for each operation.
+fn fault(b: &mut Bench, kind: FaultKind, param: u32) {
+    let fault = FaultInjection { nsid: 0, kind, nvmsetid: 2, count: 0, one_in: 1, param, lba: None };
+    b.admin_ok(fault, &[]);
+}
+
+fn read(b: &mut Bench, block: u32) -> (Status, Vec<u8>) {
+    b.io(IoCommand::Read(nvme::io::Blocks::new(2, block.into(), 1)), &[])
+}
+
+#[test]
+fn slow_sectors_stay_slow() {
+    let slow = (ON_DISK.0, &*ON_DISK.1.replace("rpm = 1000000", "rpm = 6000"));
+    let mut b = Bench::with_namespaces(&[slow, TIMED]);
+    let data = pattern(3, BLOCK);
+    b.write(2, 7, 1, &data);
+    b.write(2, 20, 1, &data);
+    let takes = |b: &mut Bench, block: u32| {
+        let begin = b.now;
+        assert_eq!(read(b, block), (Status::SUCCESS, data.clone()));
+        b.now - begin
+    };
+    // 3 ms, a revolution of 10 ms at most, and less for the rest.
+    let usual = Nanos(15_000_000);
+    assert!(takes(&mut b, 7) < usual);
+    fault(&mut b, FaultKind::SLOW, 4);
+    let slower = Nanos(33_000_000);
+    assert!(takes(&mut b, 7) >= slower, "three revolutions more");
+    fault(&mut b, FaultKind::CLEAR, 0);
+    assert!(takes(&mut b, 7) >= slower && takes(&mut b, 20) < usual, "its sectors and no others");
+    b.cut(true);
+    b.power_on();
+    assert!(takes(&mut b, 7) >= slower && takes(&mut b, 20) < usual, "power mends nothing");
+}
+
+#[test]
+fn writes_that_get_lost_or_astray_are_reported_good() {
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let (old, new) = (pattern(1, BLOCK), pattern(2, BLOCK));
+    for block in 0..1024 {
+        b.write(2, block, 1, &old);
+    }
+    let unreadable = |b: &mut Bench| {
+        let is_bad = |block: u32| match read(b, block) {
+            (Status::SUCCESS, data) => {
+                assert_eq!(data, old, "block {block}");
+                false
+            }
+            (status, _) => {
+                assert!(status.is(Status::UNRECOVERED_READ_ERROR), "{status:?}");
+                true
+            }
+        };
+        (0..1024).map(is_bad).filter(|bad| *bad).count()
+    };
+    fault(&mut b, FaultKind::LOST_WRITE, 0);
+    b.write(2, 7, 1, &new);
+    fault(&mut b, FaultKind::CLEAR, 0);
+    assert_eq!(unreadable(&mut b), 0, "the old block is there, and nobody else is hurt");
+    // A write goes to any page of the disk, and the namespace is a part of it.
+    fault(&mut b, FaultKind::MISDIRECTED_WRITE, 0);
+    for block in 0..100 {
+        b.write(2, block, 1, &new);
+    }
+    fault(&mut b, FaultKind::CLEAR, 0);
+    let astray = unreadable(&mut b);
+    assert!((5..=100).contains(&astray), "{astray} blocks are others");
+}
+
+#[test]
+fn a_disk_fails_as_a_whole_and_operations_fail_once() {
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let (old, new) = (pattern(1, BLOCK), pattern(2, BLOCK));
+    b.write(2, 7, 1, &old);
+    let once = |kind| FaultInjection { nsid: 0, kind, nvmsetid: 2, count: 1, one_in: 1, param: 0, lba: None };
+    b.admin_ok(once(FaultKind::UNCORRECTABLE), &[]);
+    assert!(read(&mut b, 7).0.is(Status::UNRECOVERED_READ_ERROR));
+    assert_eq!(read(&mut b, 7), (Status::SUCCESS, old.clone()));
+    let write = |b: &mut Bench| b.io(Command::write(2, 7, 1), &new).0;
+    b.admin_ok(once(FaultKind::PROGRAM_FAILURE), &[]);
+    assert!(!write(&mut b).is(Status::SUCCESS));
+    assert_eq!(read(&mut b, 7), (Status::SUCCESS, old.clone()), "it changed nothing");
+    fault(&mut b, FaultKind::STUCK_DIE, 0);
+    assert!(!write(&mut b).is(Status::SUCCESS) && !read(&mut b, 7).0.is(Status::SUCCESS));
+    fault(&mut b, FaultKind::CLEAR, 0);
+    assert_eq!(read(&mut b, 7), (Status::SUCCESS, old));
+    assert!(write(&mut b).is(Status::SUCCESS));
+    assert_eq!(read(&mut b, 7).1, new);
 }
 
 #[test]
