@@ -44,8 +44,12 @@ pub struct Checked {
 /// # Errors
 /// A file cannot be read or is no such file.
 pub fn check(disk: &Path, trace: &Path) -> Result<Findings<Checked>> {
-    let spec = spec::read(disk)?;
-    let requests = trace::read(trace, spec.model.mechanism.geometry.blocks())?;
+    let mut spec = spec::read(disk)?;
+    let mut requests = trace::read(trace, spec.blocks)?;
+    let beyond = trace::move_back(&mut requests, spec.model.mechanism.geometry.blocks());
+    if beyond > 0 {
+        spec.notes.push(format!("{beyond} requests are behind the last zone, and are modelled at its end"));
+    }
     let results = compare(&spec, &requests);
     let text = text(&results);
     Ok(Findings { results, written: None, text, failure: None })

@@ -15,7 +15,7 @@ use super::params::{At, Block, Value};
 pub fn geometry(layout: &Block, surfaces: u32, blocks: u64, notes: &mut Vec<String>) -> Result<Geometry> {
     match layout.kind.as_str() {
         "dm_layout_g1" => zoned(layout, surfaces, notes),
-        "dm_layout_g4" => tree(layout, surfaces, blocks),
+        "dm_layout_g4" => tree(layout, surfaces, blocks, notes),
         other => bail!(
             "{}: layouts of the kind {other} cannot be read: expected dm_layout_g1 or dm_layout_g4",
             layout.at
@@ -29,8 +29,10 @@ fn zoned(layout: &Block, surfaces: u32, notes: &mut Vec<String>) -> Result<Geome
         1 => HeadOrder::SerpentineInZone,
         _ => HeadOrder::Serpentine,
     };
-    let range = layout.required_whole("Rangesize for sparing", 1..=i64::from(MOST_CYLINDERS))?;
     let scheme = layout.required_whole("Sparing scheme used", 0..=10)?;
+    // Only one scheme has ranges, and files of others may say 0.
+    let least = i64::from(scheme == 8);
+    let range = layout.whole("Rangesize for sparing", least..=i64::from(MOST_CYLINDERS))?.unwrap_or(1);
     let sparing = match scheme {
         0 | 7 => Sparing::None,
         1 => Sparing::Tracks,
@@ -66,6 +68,7 @@ fn zoned(layout: &Block, surfaces: u32, notes: &mut Vec<String>) -> Result<Geome
             _ => 1,
         };
         let mut zone = zone(block, surfaces, turns(block, in_turns)?, group)?;
+        leave_out(&mut zone, surfaces, sparing, at, notes);
         // Slips of this scheme use no spares of the zone: they push blocks to the end of the disk.
         if scheme == 10 {
             zone.spares = zone.spares.saturating_add(u32::try_from(zone.slips.len()).unwrap_or(u32::MAX));
@@ -88,8 +91,9 @@ fn zoned(layout: &Block, surfaces: u32, notes: &mut Vec<String>) -> Result<Geome
 }
 
 fn zone(block: &Block, surfaces: u32, in_turns: bool, group_cylinders: u32) -> Result<ZoneConfig> {
+    let small = |value: u64| u32::try_from(value).unwrap_or(u32::MAX);
     let whole = |name: &str, range: std::ops::RangeInclusive<i64>| -> Result<u32> {
-        Ok(u32::try_from(block.required_whole(name, range)?).unwrap_or(u32::MAX))
+        Ok(small(block.required_whole(name, range)?))
     };
     let most = i64::from(MOST_CYLINDERS) - 1;
     let track_sectors = whole("Blocks per track", 1..=1 << 20)?;
@@ -110,12 +114,31 @@ fn zone(block: &Block, surfaces: u32, in_turns: bool, group_cylinders: u32) -> R
         first_cylinder: whole("First cylinder number", 0..=most)?,
         last_cylinder: whole("Last cylinder number", 0..=most)?,
         track_sectors,
-        reserved: block.required_whole("Empty space at zone front", 0..=i64::MAX)?,
-        spares: whole("Number of spares", 0..=i64::from(u32::MAX))?,
+        reserved: block.whole("Empty space at zone front", 0..=i64::MAX)?.unwrap_or(0),
+        spares: block.whole("Number of spares", 0..=i64::from(u32::MAX))?.map_or(0, small),
         skew: Skew::of_switches(origin, track, cylinder, surfaces, group_cylinders),
         slips: block.naturals("slips")?,
         remaps: defects.chunks_exact(2).map(|pair| (pair[0], pair[1])).collect(),
     })
+}
+
+/// Leaves out slips and remaps that lie outside of their zone, which DiskSim takes as well. They concern no block.
+fn leave_out(zone: &mut ZoneConfig, surfaces: u32, sparing: Sparing, at: &At, notes: &mut Vec<String>) {
+    let cylinders = u64::from(zone.last_cylinder.saturating_sub(zone.first_cylinder)) + 1;
+    let tracks = cylinders * u64::from(surfaces);
+    let (end, what) = match sparing {
+        Sparing::Tracks => (tracks, "tracks"),
+        _ => (tracks * u64::from(zone.track_sectors), "sectors"),
+    };
+    let before = zone.slips.len() + zone.remaps.len();
+    zone.slips.retain(|&slip| slip < end);
+    zone.remaps.retain(|&(from, to)| from < end && to < end);
+    let outside = before - zone.slips.len() - zone.remaps.len();
+    if outside > 0 {
+        notes.push(format!(
+            "{at}: {outside} slips or defects are outside of the zone, which has {end} {what}: left out"
+        ));
+    }
 }
 
 /// The angle of a number of turns, whose whole part counts as nothing.
@@ -129,10 +152,10 @@ pub fn turn(turns: f64) -> Angle {
     Angle((fraction * 2f64.powi(64)) as u64)
 }
 
-/// A layout as a tree of patterns.
-fn tree(layout: &Block, surfaces: u32, blocks: u64) -> Result<Geometry> {
+/// A layout as a tree of patterns. If it covers less than `blocks`, the disk has what it covers.
+fn tree(layout: &Block, surfaces: u32, blocks: u64, notes: &mut Vec<String>) -> Result<Geometry> {
     let whole = |name: &str, fields: usize| -> Result<Vec<Vec<i64>>> {
-        let list = layout.list(name)?;
+        let list = layout.optional_list(name)?;
         if !list.len().is_multiple_of(fields) {
             bail!("{}: '{name}' has {} values, and each entry {fields}", layout.place(name), list.len());
         }
@@ -143,7 +166,7 @@ fn tree(layout: &Block, surfaces: u32, blocks: u64) -> Result<Geometry> {
         .iter()
         .map(|t| Track { low: small(t[0]), high: small(t[1]), sectors: small(t[2]) })
         .collect();
-    let slips = layout.list("Slips")?;
+    let slips = layout.optional_list("Slips")?;
     if slips.len() % 2 == 1 {
         bail!("{}: 'Slips' are pairs of a position and a number of blocks", layout.place("Slips"));
     }
@@ -161,15 +184,23 @@ fn tree(layout: &Block, surfaces: u32, blocks: u64) -> Result<Geometry> {
         .collect();
     let nodes: Result<Vec<Vec<Entry>>> = layout.list("IDX")?.iter().map(node).collect();
     let config = TreeConfig { tracks, nodes: nodes?, slips: slips?, remaps };
-    Geometry::of_tree(surfaces, config, blocks).map_err(|e| anyhow::anyhow!("{}: {e}", layout.at))
+    let of = |config: TreeConfig, blocks: u64| {
+        Geometry::of_tree(surfaces, config, blocks).map_err(|e| anyhow::anyhow!("{}: {e}", layout.at))
+    };
+    let covered = of(config.clone(), 0)?;
+    if blocks > covered.blocks() {
+        notes.push(format!("{}: the layout covers {} blocks", layout.at, covered.blocks()));
+        return Ok(covered);
+    }
+    of(config, blocks)
 }
 
 /// A whole number of at least `least`, and small enough to add a few of them.
 fn int((at, value): &(At, Value), least: i64) -> Result<i64> {
-    match value {
-        Value::Int(i) if (least..=1 << 52).contains(i) => Ok(*i),
-        Value::Int(i) => bail!("{at}: {i} is not in {least}..={}", 1u64 << 52),
-        _ => bail!("{at}: expected a whole number"),
+    match value.integral() {
+        Some(i) if (least..=1 << 52).contains(&i) => Ok(i),
+        Some(i) => bail!("{at}: {i} is not in {least}..={}", 1u64 << 52),
+        None => bail!("{at}: expected a whole number"),
     }
 }
 

@@ -3,11 +3,11 @@
 //! ```text
 //! file  = { block }
 //! block = TYPE [NAME] "{" [param] { "," [param] } "}"
-//! param = WORD { WORD } "=" value
+//! param = WORD { WORD } "=" value          the last one of a name counts
 //! value = NUMBER | WORD | block | "[" [value] { "," [value] } "]"
 //! ```
 //!
-//! `source FILE` stands for the tokens of a file beside the one that names it. A `#` where a token may start begins a comment that ends with the
+//! `source FILE` stands for the tokens of a file: that of this path, counted from the file that names it, or one of this name beside it. A `#` where a token may start begins a comment that ends with the
 //! line. Source: the DiskSim 4.0 manual (CMU-PDL-08-101, May 2008), chapter 3.
 
 use std::path::{Path, PathBuf};
@@ -51,6 +51,16 @@ pub enum Value {
 }
 
 impl Value {
+    /// The whole number that it is. Some files write 0 as 0.000000.
+    #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is small")]
+    pub fn integral(&self) -> Option<i64> {
+        match self {
+            Value::Int(int) => Some(*int),
+            Value::Float(f) if f.fract() == 0.0 && f.abs() < 1e15 => Some(*f as i64),
+            _ => None,
+        }
+    }
+
     fn kind(&self) -> &'static str {
         match self {
             Value::Int(_) => "a whole number",
@@ -101,6 +111,16 @@ fn read_tokens(path: &Path, depth: usize, tokens: &mut Vec<(At, Token)>) -> Resu
     split(&text, &Rc::from(path), depth, tokens)
 }
 
+/// The file that another one names by a path. Files move without the directories that they were in, so one of that name beside it will do.
+fn named(by: &Path, path: &str) -> PathBuf {
+    let directory = by.parent().unwrap_or(Path::new(""));
+    let there = directory.join(path);
+    match Path::new(path).file_name() {
+        Some(name) if !there.exists() => directory.join(name),
+        _ => there,
+    }
+}
+
 fn split(text: &str, file: &Rc<Path>, depth: usize, tokens: &mut Vec<(At, Token)>) -> Result<()> {
     const SIGNS: &[char] = &['{', '}', '[', ']', ',', '=', ';', ':', '?'];
     let mut sourcing = false;
@@ -121,8 +141,7 @@ fn split(text: &str, file: &Rc<Path>, depth: usize, tokens: &mut Vec<(At, Token)
                 if depth + 1 >= DEEPEST {
                     bail!("{at}: files source each other more than {DEEPEST} deep");
                 }
-                let beside = file.parent().unwrap_or(Path::new("")).join(word);
-                read_tokens(&beside, depth + 1, tokens)
+                read_tokens(&named(file, word), depth + 1, tokens)
                     .with_context(|| format!("{at}: cannot source {word}"))?;
             } else if word == "source" {
                 sourcing = true;
@@ -142,7 +161,10 @@ fn parse(tokens: &[(At, Token)], path: &Path) -> Result<Vec<(String, Block)>> {
     let mut blocks = Vec::new();
     while !parser.at_end() {
         let (at, kind) = parser.word("a block: TYPE NAME {")?;
-        let (_, name) = parser.word("the name of the block")?;
+        let name = match parser.peek(0) {
+            Some(Token::Sign('{')) => String::new(),
+            _ => parser.word("the name of the block, or '{'")?.1,
+        };
         parser.sign('{')?;
         blocks.push((name, parser.block(kind, at, 1)?));
     }
@@ -225,9 +247,6 @@ impl Parser<'_> {
                 return self.expected(&format!("'=' behind '{name}'"));
             }
             let (_, value) = self.value(depth + 1)?;
-            if block.params.iter().any(|p| p.0 == name) {
-                bail!("{at}: '{name}' is given twice in one block");
-            }
             block.params.push((name, at, value));
             if !matches!(self.peek(0), Some(Token::Sign(',' | '}'))) {
                 return self.expected("',' or '}'");
@@ -278,7 +297,7 @@ impl Parser<'_> {
 }
 
 fn number(word: &str) -> Option<Value> {
-    if !word.starts_with(|c: char| c.is_ascii_digit() || c == '-') {
+    if !word.starts_with(|c: char| c.is_ascii_digit() || ['-', '+', '.'].contains(&c)) {
         return None;
     }
     if let Ok(int) = word.parse() {
@@ -292,7 +311,29 @@ fn number(word: &str) -> Option<Value> {
 
 impl Block {
     fn find(&self, name: &str) -> Option<(&At, &Value)> {
-        self.params.iter().find(|p| p.0 == name).map(|p| (&p.1, &p.2))
+        self.params.iter().rfind(|p| p.0 == name).map(|p| (&p.1, &p.2))
+    }
+
+    /// Places of parameters that another one of the same name in the same block replaces, here and in blocks within.
+    pub fn replaced(&self) -> Vec<(&At, &str)> {
+        let mut all = Vec::new();
+        for (i, (name, at, value)) in self.params.iter().enumerate() {
+            if self.params[i + 1..].iter().any(|p| p.0 == *name) {
+                all.push((at, name.as_str()));
+            }
+            match value {
+                Value::Block(block) => all.extend(block.replaced()),
+                Value::List(list) => {
+                    let blocks = list.iter().filter_map(|(_, value)| match value {
+                        Value::Block(block) => Some(block),
+                        _ => None,
+                    });
+                    all.extend(blocks.flat_map(Block::replaced));
+                }
+                _ => {}
+            }
+        }
+        all
     }
 
     /// Where a parameter stands, or the block if it has none of that name.
@@ -331,16 +372,12 @@ impl Block {
     /// # Errors
     /// It is something else, or outside.
     pub fn whole(&self, name: &str, range: std::ops::RangeInclusive<i64>) -> Result<Option<u64>> {
-        let int = match self.find(name) {
-            None => return Ok(None),
-            Some((_, Value::Int(i))) => *i,
-            // Some files write 0 as 0.000000.
-            #[expect(clippy::cast_possible_truncation, reason = "it has no fraction and is small")]
-            Some((_, Value::Float(f))) if f.fract() == 0.0 && f.abs() < 1e15 => *f as i64,
-            Some((at, other)) => bail!("{at}: '{name}' is a whole number, not {}", other.kind()),
+        let Some((at, value)) = self.find(name) else { return Ok(None) };
+        let Some(int) = value.integral() else {
+            bail!("{at}: '{name}' is a whole number, not {}", value.kind());
         };
         if !range.contains(&int) {
-            bail!("{}: '{name}' is {int}, not in {}..={}", self.place(name), range.start(), range.end());
+            bail!("{at}: '{name}' is {int}, not in {}..={}", range.start(), range.end());
         }
         Ok(Some(int.unsigned_abs()))
     }
@@ -394,17 +431,17 @@ impl Block {
         }
     }
 
-    /// A list of numbers that are not negative.
+    /// A list of whole numbers that are not negative; empty if there is none of that name.
     ///
     /// # Errors
-    /// It is missing, or has something else in it.
+    /// It is something else, or has something else in it.
     pub fn naturals(&self, name: &str) -> Result<Vec<u64>> {
-        let natural = |(at, value): &(At, Value)| match value {
-            Value::Int(i) if *i >= 0 => Ok(i.unsigned_abs()),
-            Value::Int(i) => bail!("{at}: '{name}' has {i}, and must not be negative"),
-            other => bail!("{at}: '{name}' has whole numbers, not {}", other.kind()),
+        let natural = |(at, value): &(At, Value)| match value.integral() {
+            Some(i) if i >= 0 => Ok(i.unsigned_abs()),
+            Some(i) => bail!("{at}: '{name}' has {i}, and must not be negative"),
+            None => bail!("{at}: '{name}' has whole numbers, not {}", value.kind()),
         };
-        self.list(name)?.iter().map(natural).collect()
+        self.optional_list(name)?.iter().map(natural).collect()
     }
 
     /// A list of numbers.
@@ -421,12 +458,20 @@ impl Block {
         self.list(name)?.iter().map(number).collect()
     }
 
-    /// The path of a file that a parameter names: it lies beside the file that has the parameter.
+    /// A list, or an empty one if there is none of that name.
+    ///
+    /// # Errors
+    /// It is something else.
+    pub fn optional_list(&self, name: &str) -> Result<&[(At, Value)]> {
+        if self.has(name) { self.list(name) } else { Ok(&[]) }
+    }
+
+    /// The path of a file that a parameter names: counted from the file that has the parameter, or of that name beside it.
     ///
     /// # Errors
     /// As for [`word`](Self::word).
     pub fn file(&self, name: &str) -> Result<PathBuf> {
         let word = self.word(name)?;
-        Ok(self.place(name).file.parent().unwrap_or(Path::new("")).join(word))
+        Ok(named(&self.place(name).file, word))
     }
 }

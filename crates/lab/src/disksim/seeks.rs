@@ -14,7 +14,7 @@ const LONGEST: f64 = 1000.0;
 ///
 /// # Errors
 /// A parameter is missing or impossible, or the file of the curve cannot be read.
-pub fn times(mech: &Block, cylinders: u32) -> Result<Vec<f64>> {
+pub fn times(mech: &Block, cylinders: u32, notes: &mut Vec<String>) -> Result<Vec<f64>> {
     let kind = mech.word("Seek type")?;
     let of = |time: &dyn Fn(f64) -> f64| -> Vec<f64> {
         (0..cylinders).map(|d| if d == 0 { 0.0 } else { time(f64::from(d)) }).collect()
@@ -59,7 +59,7 @@ pub fn times(mech: &Block, cylinders: u32) -> Result<Vec<f64>> {
         }
         "extracted" => {
             let file = mech.file("Full seek curve")?;
-            let curve = read_curve(&file)?;
+            let curve = read_curve(&file, notes)?;
             of(&|d| interpolate(&curve, d))
         }
         other => bail!(
@@ -117,41 +117,50 @@ fn hpl(mech: &Block) -> Result<Hpl> {
     }
 }
 
-/// Reads a curve: lines of a distance in cylinders, a time in milliseconds and perhaps its deviation.
+/// Reads a curve: lines of a distance in cylinders and a time in milliseconds. What else stands on a line, such as a deviation, is left out. The
+/// first line may say how many follow. As in DiskSim, other lines say nothing: `notes` has the first of them.
 ///
 /// # Errors
-/// It cannot be read, a line is something else, or distances do not grow.
-pub fn read_curve(path: &Path) -> Result<Vec<(f64, f64)>> {
-    parse_curve(&input::read_text(path)?, path)
-}
-
-fn parse_curve(text: &str, path: &Path) -> Result<Vec<(f64, f64)>> {
+/// It cannot be read, has fewer times than it says, or none.
+fn read_curve(path: &Path, notes: &mut Vec<String>) -> Result<Vec<(f64, f64)>> {
+    let text = input::read_text(path)?;
     let mut curve: Vec<(f64, f64)> = Vec::new();
+    let (mut stated, mut other, mut lines) = (0, None, 0usize);
     for (i, line) in text.lines().enumerate() {
         let line = line.trim();
-        // The first line says how many follow.
-        if line.is_empty() || (i == 0 && line.starts_with("Seek distances measured")) {
+        if let Some(count) = line.strip_prefix("Seek distances measured:") {
+            stated = count.trim().parse().unwrap_or(0);
             continue;
         }
-        let at = || format!("{}:{}", path.display(), i + 1);
-        let mut fields = line.split(',').map(str::trim);
+        if line.is_empty() || line.starts_with('#') {
+            continue;
+        }
+        let mut fields = line.split(|c: char| c == ',' || c.is_whitespace()).filter(|f| !f.is_empty());
         let distance = fields.next().and_then(|f| f.parse::<u32>().ok());
         let time = fields.next().and_then(|f| f.parse::<f64>().ok()).filter(|t| (0.0..=LONGEST).contains(t));
-        let deviation = fields.next().is_none_or(|f| f.parse::<f64>().is_ok());
-        let (Some(distance), Some(time), true, None) = (distance, time, deviation, fields.next()) else {
-            bail!("{}: expected CYLINDERS, MILLISECONDS [, DEVIATION], found '{line}'", at());
+        let (Some(distance), Some(time)) = (distance, time) else {
+            other = other.or(Some((i + 1, line.to_owned())));
+            continue;
         };
-        let distance = f64::from(distance);
-        if curve.last().is_some_and(|last| last.0 >= distance) {
-            bail!("{}: distances must grow, and {distance} does not", at());
+        lines += 1;
+        if distance > 0 {
+            curve.push((f64::from(distance), time));
         }
-        if distance > 0.0 {
-            curve.push((distance, time));
-        }
+    }
+    if let Some((line, text)) = other {
+        notes.push(format!(
+            "{}:{line}: '{text}' is no seek time (CYLINDERS, MILLISECONDS): left out",
+            path.display()
+        ));
+    }
+    if lines < stated {
+        bail!("{}: {lines} seek times of the {stated} that its first line states", path.display());
     }
     if curve.is_empty() {
-        bail!("{}: no seek time in it", path.display());
+        bail!("{}: no seek time in it: expected lines of CYLINDERS, MILLISECONDS", path.display());
     }
+    curve.sort_by(|a, b| a.0.total_cmp(&b.0));
+    curve.dedup_by_key(|point| point.0);
     Ok(curve)
 }
 

@@ -20,6 +20,8 @@ pub struct Spec {
     pub name: String,
     /// The model.
     pub model: Model,
+    /// Blocks that a trace may name: as many as the files state, or as many as the zones have, if that is more.
+    pub blocks: u64,
     /// The firmware of its buffer.
     pub cache: CacheConfig,
     /// The files state the time of a block on the bus. Those of some disks leave it to the host's adapter.
@@ -52,17 +54,29 @@ pub fn of_block(name: &str, disk: &Block) -> Result<Spec> {
     let surfaces = model.required_whole("Number of data surfaces", 1..=1024)?;
     let surfaces = u32::try_from(surfaces).unwrap_or(u32::MAX);
     let mut notes = Vec::new();
-    let stated = model.required_whole("Block count", 0..=i64::MAX)?;
+    for (at, name) in disk.replaced() {
+        notes.push(format!("{at}: '{name}' is given again in the same block, and the last one counts"));
+    }
+    for name in ["Immediate buffer read", "Immediate buffer write"] {
+        if disk.number(name)?.is_some_and(|value| value != 0.0) {
+            let at = disk.place(name);
+            notes.push(format!("{at}: '{name}' is not modelled: blocks are read and written in their order"));
+        }
+    }
+    let stated = model.whole("Block count", 0..=i64::MAX)?.unwrap_or(0);
     let geometry = layout::geometry(model.block("Layout Model")?, surfaces, stated, &mut notes)?;
-    if stated != geometry.blocks() {
+    if ![0, geometry.blocks()].contains(&stated) {
         notes.push(format!("the files state {stated} blocks, and the zones have {}", geometry.blocks()));
     }
     let mech = model.block("Mechanical Model")?;
     let mechanism = mechanism(mech, geometry, &mut notes)?;
     let block_time = time(disk, "Bulk sector transfer time")?;
-    let model = Model { mechanism, overheads: overheads(disk, block_time)?, write_cache: fast_writes(disk)? };
+    let overheads = overheads(disk, block_time, &mut notes)?;
+    let model = Model { mechanism, overheads, write_cache: fast_writes(disk)? };
     let cache = cache(disk)?;
-    Ok(Spec { name: name.to_owned(), model, cache, bus_stated: block_time > Nanos::ZERO, notes })
+    let name = if name.is_empty() { "without a name" } else { name }.to_owned();
+    let blocks = stated.max(model.mechanism.geometry.blocks());
+    Ok(Spec { name, model, blocks, cache, bus_stated: block_time > Nanos::ZERO, notes })
 }
 
 /// A time in milliseconds, not negative; 0 if it is not there.
@@ -82,13 +96,17 @@ fn fast_writes(disk: &Block) -> Result<bool> {
     Ok(disk.whole("Fast write level", 0..=2)?.unwrap_or(0) > 0)
 }
 
-fn overheads(disk: &Block, block: Nanos) -> Result<Overheads> {
+fn overheads(disk: &Block, block: Nanos, notes: &mut Vec<String>) -> Result<Overheads> {
     let scale = disk.number("Time scale for overheads")?.unwrap_or(1.0);
     let each = disk.number("Per-request overhead time")?.unwrap_or(0.0);
-    let of = |name: &str, each: f64| -> Result<Nanos> {
-        nanos(disk, name, (disk.number(name)?.unwrap_or(0.0) + each) * scale)
+    let mut of = |name: &str, each: f64| -> Result<Nanos> {
+        let stated = (disk.number(name)?.unwrap_or(0.0) + each) * scale;
+        if (-1000.0..0.0).contains(&stated) {
+            notes.push(format!("{}: '{name}' makes {stated} ms, and 0 is taken", disk.place(name)));
+        }
+        nanos(disk, name, if stated < -1000.0 { stated } else { stated.max(0.0) })
     };
-    let command = |op: &str, found: &str| -> Result<[Nanos; 2]> {
+    let mut command = |op: &str, found: &str| -> Result<[Nanos; 2]> {
         Ok([
             of(&format!("{op} {found} over. after read"), each)?,
             of(&format!("{op} {found} over. after write"), each)?,
@@ -139,8 +157,14 @@ fn mechanism(mech: &Block, geometry: Geometry, notes: &mut Vec<String>) -> Resul
         bail!("{}: the mechanical model is dm_mech_g1, not {}", mech.at, mech.kind);
     }
     let cylinders = geometry.cylinders();
-    let rpm = mech.required_whole("Rotation speed (in rpms)", 60..=1_000_000)?;
-    let spindle = Spindle::new(rpm * 1_000_000);
+    let rpm = mech.required_number("Rotation speed (in rpms)")?;
+    if !(60.0..=1e6).contains(&rpm) {
+        bail!(
+            "{}: a rotation speed of {rpm} rpm is not in 60..=1000000",
+            mech.place("Rotation speed (in rpms)")
+        );
+    }
+    let spindle = Spindle::new(to_nanos(rpm).0);
     let mut reads = match mech.word("Access time type")? {
         "constant" => {
             let half = spindle.revolution().0 as f64 / 2e6;
@@ -154,7 +178,7 @@ fn mechanism(mech: &Block, geometry: Geometry, notes: &mut Vec<String>) -> Resul
             if kind == "averageRotation" {
                 notes.push("averageRotation: the model keeps the phase of the platters all the same".into());
             }
-            seeks::times(mech, cylinders)?
+            seeks::times(mech, cylinders, notes)?
         }
         other => bail!(
             "{}: access time type '{other}' is not known: expected constant, averageRotation or \
@@ -163,11 +187,11 @@ fn mechanism(mech: &Block, geometry: Geometry, notes: &mut Vec<String>) -> Resul
         ),
     };
     reads[0] = 0.0;
-    let settle = mech.required_number("Add. write settling delay")?;
+    let settle = mech.number("Add. write settling delay")?.unwrap_or(0.0);
     if !(-1000.0..=1000.0).contains(&settle) {
         bail!("{}: a settling delay of {settle} ms", mech.place("Add. write settling delay"));
     }
-    let switch = mech.required_number("Head switch time")?;
+    let switch = mech.number("Head switch time")?.unwrap_or(0.0);
     let switches = [nanos(mech, "Head switch time", switch)?, to_nanos((switch + settle).max(0.0))];
     // The settle belongs to writes after a movement. It is negative where seeks were measured up to a read.
     let writes = reads.iter().map(|&t| if t > 0.0 { (t + settle).max(0.0) } else { 0.0 });

@@ -23,15 +23,32 @@ pub struct Measured {
     pub think: Nanos,
 }
 
+/// Bytes of the largest trace that is read: 20 million requests.
+const LARGEST: u64 = 1 << 30;
 /// Longest time of a line, in microseconds: an hour.
 const LONGEST: f64 = 3.6e9;
 
 /// Reads a trace: lines of `R|W`, a word, first block, blocks, response time and think time in microseconds.
 ///
 /// # Errors
-/// It cannot be read, has no request, or a line is something else or names blocks that the disk (of `blocks`) does not have.
+/// It cannot be read, is longer than 1 GiB, has no request, or a line is something else or names blocks that the disk (of `blocks`) does not have.
 pub fn read(path: &Path, blocks: u64) -> Result<Vec<Measured>> {
-    parse(&input::read_text(path)?, path, blocks)
+    let text = String::from_utf8(input::read_bytes(path, LARGEST)?);
+    let text = text.map_err(|_| anyhow::anyhow!("{} is no text: it must be UTF-8", path.display()))?;
+    parse(&text, path, blocks)
+}
+
+/// Lets requests that go beyond `blocks` end with the last block, and counts them.
+pub fn move_back(requests: &mut [Measured], blocks: u64) -> usize {
+    let mut moved = 0;
+    for request in requests {
+        request.count = request.count.min(u32::try_from(blocks).unwrap_or(u32::MAX));
+        let first = blocks.saturating_sub(request.count.into());
+        if request.block > first {
+            (request.block, moved) = (first, moved + 1);
+        }
+    }
+    moved
 }
 
 fn parse(text: &str, path: &Path, blocks: u64) -> Result<Vec<Measured>> {

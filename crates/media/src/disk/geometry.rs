@@ -182,8 +182,8 @@ pub struct Geometry {
 
 /// The most sectors of a track, so that a zone's sectors fit into 64 bits.
 const MOST_TRACK_SECTORS: u32 = 1 << 20;
-/// The most zones of a tree.
-const MOST_ZONES: usize = 256;
+/// The most zones of a tree. Heads of one cylinder may have tracks of different lengths, so that runs are short.
+const MOST_ZONES: usize = 1 << 16;
 
 impl Geometry {
     /// The arithmetic of a disk of this shape.

@@ -28,9 +28,11 @@ use super::trace::Measured;
 
 /// Requests of which the buffer's firmware is taken as stated, and that only say how fast the bus is.
 const FIRST: usize = 250;
+/// Requests after which the stated angles are first held against the requests: few are needed for that.
+const LOOK: usize = 48;
 /// Requests after which what is not followed request by request is searched anew: then each time there are a third more.
 const SEARCH: usize = 400;
-/// Requests after which times of positioning are set anew.
+/// Requests after which times of positioning and the speed are set anew.
 const SETTLE: usize = 50;
 /// The bus of a disk that does not state it, until it is known: SCSI's 5 MB/s.
 const BUS: f64 = 102_400.0;
@@ -100,7 +102,7 @@ impl Calibrated {
             pause: 0,
             before: State::new(spec.cache).before,
             requests: 0,
-            next_search: SEARCH,
+            next_search: LOOK,
             writes: (0.0, if model.write_cache { 1.0 } else { 0.0 }),
             answers: Vec::new(),
             overheads: stated_overheads(&model),
@@ -271,13 +273,22 @@ impl Calibrated {
 
     fn search(&mut self) {
         if self.requests.is_multiple_of(SETTLE) {
+            self.phase.follow_speed();
             self.model.mechanism.positioning = self.positions.positioning(self.phase.period());
         }
         if self.requests < self.next_search {
             return;
         }
-        self.next_search = self.requests * 4 / 3;
-        self.phase.search(&self.model.mechanism.geometry);
+        let next = self.requests * 4 / 3;
+        // The large search has its own time, whenever the small ones were.
+        self.next_search = if self.requests < SEARCH { next.min(SEARCH) } else { next };
+        let geometry = &self.model.mechanism.geometry;
+        if self.phase.pause().is_none() {
+            self.phase.search_stated(geometry);
+        }
+        if self.requests >= SEARCH {
+            self.phase.search(geometry);
+        }
         if self.phase.pause().is_some() && self.phase_after.is_none() {
             self.phase_after = Some(self.requests);
         }

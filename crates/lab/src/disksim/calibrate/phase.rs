@@ -4,12 +4,14 @@
 //! known is the true speed of the spindle, and the true angle between tracks: parameter files round them to sectors. Both follow from sums of unit
 //! vectors. For each observation the vector at the turns of the spindle less the angle of its sector points into one direction if both are right.
 //!
-//! First the speed is found roughly, from requests that follow each other on one track, where no angle between tracks matters. Then
+//! Some files state all angles right. Then only the speed and one angle for the whole disk are to be found, which takes few observations. For others
+//! the speed is found roughly at first, from requests that follow each other on one track, where no angle between tracks matters. Then
 //! a search finds the speed and the angles of the zone with the most observations together, and the angles of the other zones. From then on each
 //! observation moves the phase a little (a phase-locked loop), so that slow changes of the speed are followed.
 
 use media::disk::Op;
 use media::disk::geometry::{Geometry, Skew};
+use media::disk::spindle::Angle;
 
 use super::fourier::{Complex, Transform, solve, wrapped};
 use crate::disksim::layout::turn;
@@ -66,6 +68,8 @@ const HEAD_SKEW: f64 = 5.0;
 const FEWEST: usize = 14;
 /// Time of the last observations that the first search looks at, in nanoseconds. Over a longer time the speed may change.
 const WINDOW: f64 = 40e9;
+/// Nanoseconds between two observations that say how fast the spindle turns, at least.
+const LEVER: f64 = 4e9;
 /// The part of an observation's distance that moves the phase.
 const GAIN: f64 = 0.08;
 /// An observation that is further off, in turns, is none of the phase.
@@ -188,6 +192,64 @@ impl Phase {
                     }
                 }
             }
+        }
+    }
+
+    /// The speed follows from how the phase went: what few requests said at first is rough, and a spindle may change.
+    pub fn follow_speed(&mut self) {
+        let Some(&last) = self.followed.last() else { return };
+        // The first two are no observations.
+        let first = self.followed.partition_point(|f| f.0 < last.0 - WINDOW).max(2);
+        if let Some(&first) = self.followed.get(first).filter(|first| last.0 - first.0 > LEVER) {
+            self.period = (last.0 - first.0) / (last.1 - first.1);
+        }
+    }
+
+    /// Looks whether the stated angles are right but for the speed, and for one angle of the whole disk.
+    pub fn search_stated(&mut self, geometry: &Geometry) {
+        for pause in [Pause::After, Pause::Before] {
+            if self.pause.is_none() {
+                self.search_stated_for(geometry, pause);
+            }
+        }
+    }
+
+    fn search_stated_for(&mut self, geometry: &Geometry, pause: Pause) {
+        let at = |p: &Passage| p.at[pause as usize];
+        let end = self.passages.last().map_or(0.0, at);
+        let leading = self.leading();
+        let recent = self.passages.iter().filter(|p| p.op == leading && at(p) > end - WINDOW);
+        let seen: Vec<(f64, f64)> = recent.map(|p| (at(p), p.stated)).collect();
+        if seen.len() < FEWEST {
+            return;
+        }
+        // Over the window of the search, no observation is off by more than a twentieth of a turn.
+        let step = 0.1 * self.stated_period / WINDOW * 1e6;
+        let tried = (2.0 * RANGE / step) as usize;
+        let (mut best, mut found) = (Complex::default(), self.stated_period);
+        for i in 0..=tried {
+            let period = self.stated_period * (1.0 + (i as f64 * step - RANGE) * 1e-6);
+            let sum =
+                seen.iter().fold(Complex::default(), |s, (at, angle)| s + Complex::turn(at / period - angle));
+            if sum.square() > best.square() {
+                (best, found) = (sum, period);
+            }
+        }
+        if !is_no_accident(best.square(), seen.len(), tried) {
+            return;
+        }
+        (self.pause, self.period) = (Some(pause), found);
+        self.followed = vec![(0.0, 0.0), (end, end / found)];
+        let turns = |angle: Angle| angle.0 as f64 / 2f64.powi(64);
+        for (zone, angles) in self.zones.iter_mut().enumerate() {
+            let skew = geometry.skew(zone);
+            *angles = Some(Angles {
+                origin: turns(skew.origin) + best.direction(),
+                head: turns(skew.head),
+                cylinder: turns(skew.cylinder),
+                group: turns(skew.group),
+                found_from: 0,
+            });
         }
     }
 
@@ -333,10 +395,7 @@ impl Phase {
                 }
             }
         }
-        // The length of a sum of n unit vectors at random angles: exp(-n r^2) is the chance of an agreement above r.
-        let agreement = best.0.sqrt() / seen.len() as f64;
-        let accident = tried as f64 * (-(seen.len() as f64) * agreement * agreement).exp();
-        (agreement >= AGREES && accident < ACCIDENT).then_some((best.1, best.2))
+        is_no_accident(best.0, seen.len(), tried).then_some((best.1, best.2))
     }
 
     /// Angles that fit best close to those that were found: least squares, a few times.
@@ -385,6 +444,14 @@ impl Phase {
         }
         angles
     }
+}
+
+/// Whether a sum of unit vectors, of which `square` is the squared length, agrees more than the best of so many that were tried does by accident.
+fn is_no_accident(square: f64, vectors: usize, tried: usize) -> bool {
+    // The length of a sum of n unit vectors at random angles: exp(-n r^2) is the chance of an agreement above r.
+    let agreement = square.sqrt() / vectors as f64;
+    let accident = tried as f64 * (-(vectors as f64) * agreement * agreement).exp();
+    agreement >= AGREES && accident < ACCIDENT
 }
 
 impl Angles {
