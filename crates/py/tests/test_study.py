@@ -115,6 +115,7 @@ def test_what_cannot_be_is_an_exception() -> None:
         ("zoned", {"drive": "tlc-3.84"}, tranche.Error, "did you mean tlc-3.84t"),
         ("namespaces", {"counts": [33]}, tranche.Error, "33"),
         ("cache", {"submission": 2.0}, ValueError, "submission is 2"),
+        ("filesystem", {"sas_rate": 0}, ValueError, "sas_rate is 0"),
         ("oltp", {"controller": "h999"}, ValueError, "h330"),
         ("quota", {"repeat": 0}, ValueError, "1 to 1000"),
     ]

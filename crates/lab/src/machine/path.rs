@@ -19,6 +19,8 @@ pub struct HostPath {
     pub lock: u64,
     /// Requests that a SCSI device's request queue holds.
     pub requests: usize,
+    /// Bytes per second of a SAS device's lane, each way: what 8b/10b leaves of 12 Gb/s or of 6 Gb/s.
+    pub sas_rate: NonZeroU64,
 }
 
 impl HostPath {
@@ -29,6 +31,8 @@ impl HostPath {
         completion: 2_000, // an assumption, as above
         lock: 2_000,       // an assumption: 250,000 requests per second of one device
         requests: 128,     // nr_requests of the kernel (BLKDEV_MAX_RQ in include/linux/blkdev.h)
+        // 12 Gb/s with 8b/10b: the published facts of SAS.
+        sas_rate: NonZeroU64::new(1_200_000_000).expect("it is not 0"),
     };
 
     /// The processors, for a block layer.
@@ -39,7 +43,8 @@ impl HostPath {
 
     /// The way to a drive on a storage controller: request queue, controller, its write cache, SAS.
     pub(super) fn over_sas(&self, controller: Controller, device: SimDevice) -> MachineDevice {
-        let link = Hop::new(SAS, device);
+        let rate = Some(self.sas_rate);
+        let link = Hop::new(HopConfig { down: rate, up: rate, ..SAS }, device);
         let queue = HopConfig {
             submission: self.lock,
             completion: self.lock,
@@ -62,15 +67,9 @@ fn queued<D: BlockDevice<Error = std::convert::Infallible> + 'static>(
     Box::new(Hop::new(queue, device))
 }
 
-/// One lane of SAS with 12 Gb/s: 8b/10b leaves 1.2 GB/s each way. The queue of a device holds 254 commands (both: the published facts of SAS).
-/// A command's frames take 5 microseconds: an assumption.
-const SAS: HopConfig = HopConfig {
-    latency: 5_000,
-    down: NonZeroU64::new(1_200_000_000),
-    up: NonZeroU64::new(1_200_000_000),
-    depth: 254,
-    ..HopConfig::NONE
-};
+/// SAS, but for its rate. The queue of a device holds 254 commands (the published facts of SAS). A command's frames take 5 microseconds: an
+/// assumption.
+const SAS: HopConfig = HopConfig { latency: 5_000, depth: 254, ..HopConfig::NONE };
 
 /// A storage controller.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]

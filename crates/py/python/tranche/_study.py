@@ -41,6 +41,8 @@ class PathOptions(TypedDict, total=False):
     """Time of the lock of a SCSI device's request queue; 0 is a queue for each processor."""
     requests: int
     """Requests that a SCSI device's request queue holds: 1 to 65,536."""
+    sas_rate: int
+    """Bytes per second of a SAS device's lane, each way: by default 1,200,000,000, of 12 Gb/s; 600,000,000 of 6 Gb/s."""
 
 
 class DoublewriteOptions(CommonOptions, total=False):

@@ -1,6 +1,6 @@
 //! Options of a study, as Python gives them.
 
-use std::{collections::HashMap, fmt::Display, ops::RangeInclusive, path::PathBuf};
+use std::{collections::HashMap, fmt::Display, num::NonZeroU64, ops::RangeInclusive, path::PathBuf};
 
 use lab::machine::{Controller, HostPath};
 use pyo3::{
@@ -164,7 +164,11 @@ impl<'py> Given<'py> {
         self.nanos("submission", &mut path.submission)?;
         self.nanos("completion", &mut path.completion)?;
         self.nanos("lock", &mut path.lock)?;
-        self.number("requests", 1..=65_536, &mut path.requests)
+        self.number("requests", 1..=65_536, &mut path.requests)?;
+        let mut rate = path.sas_rate.get();
+        self.number("sas_rate", 1..=u64::MAX, &mut rate)?;
+        path.sas_rate = NonZeroU64::new(rate).unwrap_or(path.sas_rate);
+        Ok(())
     }
 
     /// Takes a storage controller.

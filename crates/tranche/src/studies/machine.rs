@@ -4,6 +4,7 @@ use crate::options::{Overwrite, all};
 use clap::{Args, ValueEnum};
 use lab::machine::{Controller, HostPath};
 use lab::{cache, filesystem, oltp};
+use std::num::NonZeroU64;
 use std::path::PathBuf;
 
 /// What the host takes for a request.
@@ -24,6 +25,14 @@ struct Path {
     /// Requests that a SCSI device's request queue holds
     #[arg(long, default_value_t = HostPath::PUBLISHED.requests as u32, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=65536))]
     requests: u32,
+    /// Rate of a SAS device's lane, each way: 1.2GB/s of 12 Gb/s, 600MB/s of 6 Gb/s
+    #[arg(long, default_value = "1.2GB/s", value_name = "RATE", value_parser = rate)]
+    sas_rate: NonZeroU64,
+}
+
+fn rate(text: &str) -> Result<NonZeroU64, String> {
+    let rate = units::parse_rate(text).map_err(|wrong| wrong.to_string())?;
+    NonZeroU64::new(rate).ok_or_else(|| "a rate is more than 0".into())
 }
 
 impl From<Path> for HostPath {
@@ -34,6 +43,7 @@ impl From<Path> for HostPath {
             completion: path.completion,
             lock: path.lock,
             requests: path.requests as usize,
+            sas_rate: path.sas_rate,
         }
     }
 }
