@@ -46,6 +46,13 @@ pub enum Request {
     },
     /// Write everything dirty back.
     Flush,
+    /// Take chunks out of the cache, which must be in passthrough mode.
+    Invalidate {
+        /// The first place in the cache: 0 if none is given.
+        begin: Option<u32>,
+        /// One past the last: the end of the cache if none is given.
+        end: Option<u32>,
+    },
 }
 
 /// What the tier answers.
@@ -158,6 +165,11 @@ fn answer(tier: &LiveTier, request: &Request) -> Answer {
         },
         Request::Set { key, value } => tier.set(key, value).map_err(|error| error.to_string()),
         Request::Flush => tier.change(Control::WriteBack).map_err(|error| error.to_string()),
+        Request::Invalidate { begin, end } => {
+            let begin = begin.unwrap_or(0);
+            let end = end.unwrap_or_else(|| tier.report().status.cache_blocks.1);
+            tier.change(Control::Invalidate { begin, end }).map_err(|error| error.to_string())
+        }
     };
     match done {
         Ok(()) => Answer::Status(Box::new(Status::of(tier))),

@@ -61,6 +61,14 @@ pub enum Cache {
     },
     /// Write everything dirty back to the origin; it stays in the cache
     Flush(Reach),
+    /// Take chunks out of the cache, in passthrough mode only: what somebody wrote to the origin is read from then on
+    Invalidate {
+        /// Places in the cache, as BEGIN-END, the end not included [default: all]
+        #[arg(value_name = "BEGIN-END", value_parser = places)]
+        places: Option<(u32, u32)>,
+        #[command(flatten)]
+        reach: Reach,
+    },
     /// Write everything dirty back and remove the tier, so that the origin alone is complete. Nobody serves it meanwhile
     Remove(Remove),
 }
@@ -181,6 +189,12 @@ fn key_value(text: &str) -> Result<(String, String), String> {
     Ok((key.to_owned(), value.to_owned()))
 }
 
+fn places(text: &str) -> Result<(u32, u32), String> {
+    let (begin, end) = text.split_once('-').ok_or("write BEGIN-END")?;
+    let number = |text: &str| text.parse().map_err(|_| format!("'{text}' is no place: write BEGIN-END"));
+    Ok((number(begin)?, number(end)?))
+}
+
 /// Carries out the command.
 pub fn cache(command: &Cache, output: Output) -> Result<()> {
     match command {
@@ -195,6 +209,10 @@ pub fn cache(command: &Cache, output: Output) -> Result<()> {
             change(reach, &Request::Set { key: key.clone(), value: value.clone() }, output)
         }
         Cache::Flush(reach) => change(reach, &Request::Flush, output),
+        Cache::Invalidate { places, reach } => {
+            let (begin, end) = places.unzip();
+            change(reach, &Request::Invalidate { begin, end }, output)
+        }
         Cache::Remove(options) => remove(options, output),
     }
 }

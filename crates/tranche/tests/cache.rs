@@ -298,7 +298,12 @@ fn a_tier_is_made_served_changed_and_removed() {
         }
         assert_eq!(tier.ask(&["mode", "writethrough"])["mode"], "writethrough");
         assert_eq!(tier.ask(&["flush"])["dirty"], 0);
+        bad(&tier.try_ask(&["invalidate"]), "in passthrough mode only");
         assert_eq!(tier.ask(&["mode", "passthrough"])["mode"], "passthrough");
+        bad(&tier.try_ask(&["invalidate", "7-1000000"]), "the cache has chunks 0 to");
+        bad(&tier.try_ask(&["invalidate", "7"]), "BEGIN-END");
+        tier.ask(&["invalidate", "0-4"]);
+        assert_eq!(tier.ask(&["invalidate"])["cached"], 0);
         assert_eq!(tier.ask(&["mode", "writeback"])["mode"], "writeback");
         let set = tier.ask(&["set", "migration_threshold", "8192"]);
         assert_eq!(set["tunables"]["migration_threshold"], 8192);
