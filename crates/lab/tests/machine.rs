@@ -124,6 +124,25 @@ fn a_warm_cache_is_as_fast_as_its_drive_and_its_mode_decides_on_writes() {
     }
 }
 
+/// A link with 12 Gb/s carries what the SAS SSD reads, 900 MB/s, and one with 6 Gb/s 600 MB/s. The NVMe drive has none.
+#[test]
+fn a_slower_sas_link_limits_large_reads() {
+    let warm = |rate: u64| {
+        let dir = tempfile::tempdir().unwrap();
+        let path = HostPath { sas_rate: std::num::NonZeroU64::new(rate).unwrap(), ..HostPath::PUBLISHED };
+        let options =
+            cache::Options { parts: vec![cache::Part::Modes], file: 16 << 20, path, ..Default::default() };
+        let (results, text) = cache(dir.path(), options);
+        let of = |variant: &str| {
+            metric(&results, variant, &serde_json::json!({}), "read_64k_qd32_iops") * 65_536.0 / 1e6
+        };
+        (of("sas-writeback"), of("nvme-writeback"), text)
+    };
+    let ((fast, nvme, text), (slow, same, _)) = (warm(1_200_000_000), warm(600_000_000));
+    assert!((850.0..910.0).contains(&fast) && (550.0..605.0).contains(&slow), "{fast}, {slow} MB/s: {text}");
+    assert!((nvme / same - 1.0).abs() < 0.01 && nvme > 2_000.0, "{nvme}, {same} MB/s: {text}");
+}
+
 #[test]
 fn the_same_seed_warms_the_same_way() {
     let (first, second) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
@@ -156,6 +175,11 @@ fn a_database_is_as_fast_as_its_drive_lets_it() {
     assert!((1_800.0..2_223.0).contains(&of("nvme", "tps")), "{text}");
     assert!(of("nvme", "tps") > 3.0 * of("hdd", "tps"), "{text}");
     assert!(of("hdd", "read_wait_ms") > of("hdd", "processor_ms"), "{text}");
+    // A database on a disk hardly feels the doublewrite buffer, though each page is written twice.
+    let twice = |drive: &str, name: &str| of(&format!("{drive}-doublewrite"), name) / of(drive, name);
+    assert!((0.8..1.02).contains(&twice("hdd", "tps")), "{}: {text}", twice("hdd", "tps"));
+    let written = twice("nvme", "page_writes_per_second");
+    assert!((0.8..1.25).contains(&written), "pages, each counted once: {written}: {text}");
     // The log is written and pages are, but no cache was asked to promote much in so short a time.
     assert!(of("nvme", "page_writes_per_second") > 100.0, "{text}");
     assert!(of("cache-writeback", "hit_percent") < 50.0, "{text}");

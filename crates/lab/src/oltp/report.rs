@@ -210,8 +210,9 @@ fn answer(results: &Results) -> String {
     match (of("nvme"), of("nvme-cold"), of("cache-writeback"), of("cache-second"), of("cache-full")) {
         (Some(nvme), Some(cold), Some(empty), Some(second), Some(full)) => format!(
             "The NVMe drive does {nvme:.1} times the disk's transactions with a warm buffer pool and {cold:.1} times from an empty one. A cache that begins \
-             empty does {empty:.1} times, in a second run {second:.1}, and {full:.1} when it holds the whole database. Published: {} for the drive and {} for \
-             the cache, whose state is not said.",
+             empty does {empty:.1} times, in a second run {second:.1}, and {full:.1} when it holds the whole database. So a cache that the database fits into \
+             gives less than its drive for one reason: reads of what was not promoted yet still wait for the disk. Published: {} for the drive and {} for the \
+             cache, whose state is not said.",
             published::NVME,
             published::CACHE
         ),
