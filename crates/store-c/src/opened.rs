@@ -247,10 +247,13 @@ impl Inner {
             let appenders = self.appenders.read().unwrap_or_else(PoisonError::into_inner);
             appenders.values().filter_map(Weak::upgrade).collect()
         };
-        for appender in all {
-            locked(&appender).drain(&self.store, now())?;
-        }
-        Ok(self.store.sync_all()?)
+        // A file that cannot be written keeps no other from being durable.
+        let drained = all.iter().map(|appender| locked(appender).drain(&self.store, now()));
+        let failed = drained
+            .filter_map(Result::err)
+            .fold(None, |first: Option<store::Error>, error| first.or(Some(error)));
+        self.store.sync_all()?;
+        failed.map_or(Ok(()), |error| Err(error.into()))
     }
 }
 

@@ -98,7 +98,7 @@ mod tests {
     use nvme::Status;
     use std::error::Error as _;
 
-    /// Whoever gets an error of the store finds what the drive said, however the store stopped.
+    /// Below an error of the store a caller finds what the drive said, however the store stopped.
     #[test]
     fn the_error_of_a_drive_is_found_below_that_of_the_store() {
         let refused =

@@ -39,7 +39,7 @@ pub(crate) struct Limits {
     pub(crate) pending: usize,
     /// Data is sent to zones only while fewer appends are under way.
     pub(crate) under_way: usize,
-    /// So many more may be under way for short-lived files, as logs are. Who writes a log need not wait for what others write.
+    /// So many more may be under way for short-lived files, as logs are. The writer of a log need not wait for what others write.
     pub(crate) under_way_of_logs: usize,
 }
 

@@ -285,12 +285,15 @@ impl<D: ZoneDevice> Store<D> {
         state.writable()?;
         state = self.land(state, |_| true)?;
         let files: Vec<Ino> = state.active.keys().copied().collect();
+        let mut failed = None;
         for ino in files {
             state = self.make_room(state, ino)?;
-            state.write_out(&self.device, ino)?;
+            // A file that lost a zone keeps no other from being durable.
+            failed = failed.or(state.write_out(&self.device, ino).err());
         }
         state = self.land(state, |_| true)?;
-        self.make_durable(state)
+        self.make_durable(state)?;
+        failed.map_or(Ok(()), Err)
     }
 
     /// Makes all records durable that the tree has now, and the data that they refer to. Others go on while the device works.
@@ -383,7 +386,7 @@ impl<D: ZoneDevice> Store<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Shape;
+    use crate::device::{Condition, Shape};
     use crate::record::NewKind;
     use crate::simulated::Simulated;
 
@@ -441,6 +444,33 @@ mod tests {
         assert!(matches!(store.write(file.ino, 0, b"more", 1), Err(Error::Stopped(_))));
         let mut read = [0; 4];
         assert_eq!(store.read(file.ino, 0, &mut read), Ok(4));
+    }
+
+    #[test]
+    fn a_file_that_cannot_be_written_keeps_no_other_from_being_durable() {
+        let device = device();
+        let store = Store::open(&device, Placement::default()).unwrap();
+        let file =
+            |name: &[u8]| store.create(Ino::ROOT, name, NewKind::File, Attributes::default()).unwrap().ino;
+        let (lost, other) = (file(b"lost"), file(b"other"));
+        store.write(lost, 0, &[1; 8 * 512], 1).unwrap();
+        store.sync_all().unwrap();
+        let zone = {
+            let mut state = store.lock();
+            // A part of a block is written with the rest of it, which has to be read.
+            state.limits.file_patches = 0;
+            device.shape().zone_of(state.contents(lost).unwrap().extents.iter().next().unwrap().1.lba)
+        };
+        device.wear_out(zone, Condition::Offline);
+        store.write(lost, 10, b"part", 2).unwrap();
+        store.write(other, 0, b"whole", 2).unwrap();
+        assert!(matches!(store.sync_all(), Err(Error::Device(_))));
+        // What was not synced is gone.
+        let _ = store.abandon();
+        let store = Store::open(&device, Placement::default()).unwrap();
+        let mut read = [0; 5];
+        assert_eq!(store.read(other, 0, &mut read), Ok(5));
+        assert_eq!(&read, b"whole");
     }
 
     #[test]
