@@ -1,13 +1,22 @@
 # shellcheck shell=sh disable=SC2154 # the script that sources it sets the variables
 # Crashes under db_stress, for scripts that test a file system of RocksDB. They have sourced serve.sh and have:
 #
-# - `work`, a directory for files; `tranche`, the program; `drive`, the process of the drive, which TRANCHE_ON names;
+# - `tranche`, the program; TRANCHE_ON, which names the drive;
 # - `start`, a function that starts the drive again on its image, and `there`, one that waits until the file system can be used;
 # - `stress FRESH OPERATIONS`, a function that becomes db_stress: each of its threads does so many operations, on a new database (1) or not (0). What an
 #   earlier run has written is checked first.
 
-# The process that db_stress has, while it has one; for the trap of the script.
+# A directory for files, the process of the drive, and that of db_stress, while they are there.
+work=$(mktemp -d)
+drive=
 load=
+cleanup() {
+    [ -z "$load" ] || kill -s KILL "$load" 2>/dev/null || true
+    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
+    rm -rf "$work"
+}
+trap cleanup EXIT
+trap 'exit 130' INT TERM
 
 # crashes ROUNDS: so many of each kind: RocksDB is killed, the drive's process is killed, the power is cut. One line for each. Ends the script if anything that
 # was synced is lost.

@@ -33,10 +33,8 @@ has() { [ -e "/usr/include/$1" ]; }
 if ! command -v g++ >/dev/null || ! has gflags/gflags.h || ! has rocksdb/version.h; then
     fail "needs Debian's packages g++, libgflags-dev and librocksdb-dev: apt-get install g++ libgflags-dev librocksdb-dev"
 fi
-# Of the headers, which the library is of, too.
-number() { awk -v name="ROCKSDB_$2" '$2 == name { print $3 }' "$1"; }
-version_of() { echo "$(number "$1" MAJOR).$(number "$1" MINOR).$(number "$1" PATCH)"; }
-version=$(version_of /usr/include/rocksdb/version.h)
+# shellcheck source=scripts/rocksdb-sources.sh
+. "$root/scripts/rocksdb-sources.sh"
 
 # Other sources, and another version of this script, make another one.
 this="$(cksum <"$0") $version $sources"
@@ -49,15 +47,7 @@ trap 'rm -rf "$work"' EXIT
 trap 'exit 130' INT TERM
 rm -f "$dir/made-by"
 
-if [ -z "$sources" ]; then
-    suite=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
-    "$root/scripts/debian-packages.sh" -s "${suite:-bookworm}" "$work/package" rocksdb || exit $?
-    mkdir "$work/rocksdb"
-    tar -xf "$work/package"/*.orig.tar.* -C "$work/rocksdb" --strip-components=1
-    sources=$work/rocksdb
-fi
-found=$(version_of "$sources/include/rocksdb/version.h")
-[ "$found" = "$version" ] || fail "the sources are of RocksDB $found, and librocksdb-dev is $version"
+find_sources
 
 # As Debian builds its library, with assertions: they are part of the layout of RocksDB's own types.
 flags='-std=c++17 -O2 -w -DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX -DOS_LINUX -DGFLAGS=1 -DSNAPPY -DZLIB -DBZIP2 -DLZ4 -DZSTD'

@@ -47,15 +47,6 @@ fi
 . "$root/scripts/serve.sh"
 # shellcheck source=scripts/crashes.sh
 . "$root/scripts/crashes.sh"
-work=$(mktemp -d)
-drive=
-cleanup() {
-    [ -z "$load" ] || kill -s KILL "$load" 2>/dev/null || true
-    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
-    rm -rf "$work"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
 
 # A power cut takes what was not flushed.
 {

@@ -41,10 +41,8 @@ has() { [ -e "/usr/include/$1" ]; }
 if ! { command -v g++ && command -v git && command -v db_bench; } >/dev/null || ! has gflags/gflags.h || ! has libzbd/zbd.h || ! has rocksdb/version.h; then
     fail "needs Debian's packages $needed: apt-get install $needed"
 fi
-# Of the headers, which the library is of, too.
-number() { awk -v name="ROCKSDB_$2" '$2 == name { print $3 }' "$1"; }
-version_of() { echo "$(number "$1" MAJOR).$(number "$1" MINOR).$(number "$1" PATCH)"; }
-version=$(version_of /usr/include/rocksdb/version.h)
+# shellcheck source=scripts/rocksdb-sources.sh
+. "$root/scripts/rocksdb-sources.sh"
 
 # Other sources, and another version of this script, make another one.
 this="$(cksum <"$0") $version $zenfs $sources"
@@ -72,15 +70,7 @@ else
 fi
 printf '#pragma once\n#define ZENFS_VERSION "%s"\n' "$name" >"$tree/fs/version.h"
 
-if [ -z "$sources" ]; then
-    suite=$(. /etc/os-release && echo "${VERSION_CODENAME-}")
-    "$root/scripts/debian-packages.sh" -s "${suite:-bookworm}" "$work/package" rocksdb || exit $?
-    mkdir "$work/rocksdb"
-    tar -xf "$work/package"/*.orig.tar.* -C "$work/rocksdb" --strip-components=1
-    sources=$work/rocksdb
-fi
-found=$(version_of "$sources/include/rocksdb/version.h")
-[ "$found" = "$version" ] || fail "the sources are of RocksDB $found, and librocksdb-dev is $version"
+find_sources
 
 # As Debian builds its library, with assertions: they are part of the layout of RocksDB's own types. ZenFS is built without, as its makers do.
 platform='-DROCKSDB_PLATFORM_POSIX -DROCKSDB_LIB_IO_POSIX -DOS_LINUX -DGFLAGS=1 -DSNAPPY -DZLIB -DBZIP2 -DLZ4 -DZSTD'

@@ -48,15 +48,6 @@ done
 . "$root/scripts/serve.sh"
 # shellcheck source=scripts/crashes.sh
 . "$root/scripts/crashes.sh"
-work=$(mktemp -d)
-drive=
-cleanup() {
-    [ -z "$load" ] || kill -s KILL "$load" 2>/dev/null || true
-    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
-    rm -rf "$work"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
 
 # Zones of 48 MiB. 20 may be active; ZenFS assumes 14, because it finds no limits where there is no kernel driver.
 cat >"$work/drive.toml" <<DRIVE
