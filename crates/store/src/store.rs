@@ -292,12 +292,13 @@ impl<D: ZoneDevice> Store<D> {
             failed = failed.or(state.write_out(&self.device, ino).err());
         }
         state = self.land(state, |_| true)?;
-        self.make_durable(state)?;
-        failed.map_or(Ok(()), Err)
+        let durable = self.make_durable(state);
+        failed.map_or(durable, Err)
     }
 
     /// Makes all records durable that the tree has now, and the data that they refer to. Others go on while the device works.
     fn make_durable<'a>(&'a self, mut state: MutexGuard<'a, State>) -> Result<(), Error> {
+        state.writable()?;
         let (records, appends) = (state.recorded, state.appends);
         while state.logged < records {
             let Some(writing) = &state.writing else {
