@@ -248,10 +248,10 @@ impl Inner {
             appenders.values().filter_map(Weak::upgrade).collect()
         };
         // A file that cannot be written keeps no other from being durable.
-        let drained = all.iter().map(|appender| locked(appender).drain(&self.store, now()));
-        let failed = drained
-            .filter_map(Result::err)
-            .fold(None, |first: Option<store::Error>, error| first.or(Some(error)));
+        let mut failed = None;
+        for appender in all {
+            failed = failed.or(locked(&appender).drain(&self.store, now()).err());
+        }
         self.store.sync_all()?;
         failed.map_or(Ok(()), |error| Err(error.into()))
     }

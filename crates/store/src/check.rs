@@ -162,17 +162,9 @@ impl<D: ZoneDevice> Store<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::Shape;
     use crate::simulated::Simulated;
     use crate::zones::ZoneState;
-    use crate::{Attributes, FormatOptions, NewKind, Placement};
-
-    fn device() -> Simulated {
-        let shape = Shape { block: 512, zone_blocks: 64, zones: 32, open: 6, append_blocks: 16 };
-        let device = Simulated::new(shape, 48, 1);
-        Store::format(&device, &FormatOptions::default(), [1; 16], 0).unwrap();
-        device
-    }
+    use crate::{Attributes, NewKind, Placement};
 
     fn file(store: &Store<&Simulated>, above: Ino, name: &str) -> Ino {
         store.create(above, name.as_bytes(), NewKind::File, Attributes::default()).unwrap().ino
@@ -187,7 +179,7 @@ mod tests {
 
     #[test]
     fn files_that_lost_a_zone_are_named_and_all_else_is_there() {
-        let device = device();
+        let device = Simulated::formatted();
         let store = Store::open(&device, Placement::None).unwrap();
         let directory = NewKind::Directory;
         let above = store.create(Ino::ROOT, b"some", directory.clone(), Attributes::default()).unwrap().ino;
@@ -235,7 +227,7 @@ mod tests {
 
     #[test]
     fn garbage_collection_goes_on_without_a_zone_that_went_offline() {
-        let device = device();
+        let device = Simulated::formatted();
         let store = Store::open(&device, Placement::None).unwrap();
         let write = |number: u32| {
             let ino = file(&store, Ino::ROOT, &number.to_string());

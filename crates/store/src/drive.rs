@@ -35,8 +35,8 @@ struct Idle<Q> {
     kept: usize,
 }
 
-/// Queues that a namespace should have beside one for each of its callers: appends keep them while they are under way. Up to six are of data and one is
-/// of the store's log.
+/// Queues that a namespace should have beside one for each of its callers: appends keep them while they are under way. Up to six pieces of
+/// data have one each, or two where they cross zones, and the store's log has one.
 pub const APPEND_QUEUES: usize = 8;
 /// Queues that appends leave for other calls.
 const OTHERS: usize = 2;

@@ -104,6 +104,15 @@ impl Simulated {
         self.inner.state()
     }
 
+    /// A small one, with 32 zones of 48 blocks, that has an empty store.
+    #[cfg(test)]
+    pub(crate) fn formatted() -> Self {
+        let shape = Shape { block: 512, zone_blocks: 64, zones: 32, open: 6, append_blocks: 16 };
+        let device = Self::new(shape, 48, 1);
+        crate::Store::format(&device, &crate::FormatOptions::default(), [1; 16], 0).unwrap();
+        device
+    }
+
     /// The power fails within the call after so many more that change something.
     pub fn lose_power_after(&self, calls: u64) {
         self.state().calls_left = Some(calls);

@@ -387,20 +387,13 @@ impl<D: ZoneDevice> Store<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::device::{Condition, Shape};
+    use crate::device::Condition;
     use crate::record::NewKind;
     use crate::simulated::Simulated;
 
-    fn device() -> Simulated {
-        let shape = Shape { block: 512, zone_blocks: 64, zones: 32, open: 6, append_blocks: 16 };
-        let device = Simulated::new(shape, 48, 1);
-        Store::format(&device, &FormatOptions::default(), [1; 16], 0).unwrap();
-        device
-    }
-
     #[test]
     fn who_opens_the_store_second_keeps_it() {
-        let device = device();
+        let device = Simulated::formatted();
         let first = Store::open(&device, Placement::default()).unwrap();
         first.create(Ino::ROOT, b"one", NewKind::File, Attributes::default()).unwrap();
         first.sync_all().unwrap();
@@ -419,7 +412,7 @@ mod tests {
 
     #[test]
     fn zones_that_others_reset_are_told_from_a_store_that_others_opened() {
-        let device = device();
+        let device = Simulated::formatted();
         let store = Store::open(&device, Placement::default()).unwrap();
         store.create(Ino::ROOT, b"one", NewKind::File, Attributes::default()).unwrap();
         store.sync_all().unwrap();
@@ -433,7 +426,7 @@ mod tests {
 
     #[test]
     fn a_failed_flush_is_not_forgotten() {
-        let device = device();
+        let device = Simulated::formatted();
         let store = Store::open(&device, Placement::default()).unwrap();
         let file = store.create(Ino::ROOT, b"file", NewKind::File, Attributes::default()).unwrap();
         // Whole blocks go to a zone of data. Together with others they need a Flush.
@@ -449,7 +442,7 @@ mod tests {
 
     #[test]
     fn a_file_that_cannot_be_written_keeps_no_other_from_being_durable() {
-        let device = device();
+        let device = Simulated::formatted();
         let store = Store::open(&device, Placement::default()).unwrap();
         let file =
             |name: &[u8]| store.create(Ino::ROOT, name, NewKind::File, Attributes::default()).unwrap().ino;
@@ -476,7 +469,7 @@ mod tests {
 
     #[test]
     fn a_damaged_log_is_told() {
-        let device = device();
+        let device = Simulated::formatted();
         let store = Store::open(&device, Placement::default()).unwrap();
         for number in 0..20 {
             let name = format!("file {number}");

@@ -31,7 +31,7 @@ const LONGEST: f64 = 3.6e9;
 /// Reads a trace: lines of `R|W`, a word, first block, blocks, response time and think time in microseconds.
 ///
 /// # Errors
-/// It cannot be read, is longer than 1 GiB, has no request, or a line is something else or names blocks that the disk (of `blocks`) does not have.
+/// It cannot be read, is longer than 1 GiB, or has no request. A line is something else, or names blocks that the disk (of `blocks`) does not have.
 pub fn read(path: &Path, blocks: u64) -> Result<Vec<Measured>> {
     let text = String::from_utf8(input::read_bytes(path, LARGEST)?);
     let text = text.map_err(|_| anyhow::anyhow!("{} is no text: it must be UTF-8", path.display()))?;

@@ -7,8 +7,8 @@
 //! Keys are numbers; each write takes one at random. A table is a range of keys and a count, as if its keys were spread evenly over the range: merging two is arithmetic on the
 //! expected number of keys that both have. So no key is kept, but files, their sizes, lives, requests and times are what they would be.
 //!
-//! Files lie where a [`FileSpace`] puts them: extents on a [`Conventional`] namespace, on zones ([`Zoned`]), which it shares among files by their expected lives, or in the logs of a
-//! log-structured file system ([`F2fs`]) on either.
+//! Files lie where a [`FileSpace`] puts them. [`Conventional`] has extents on a conventional namespace. [`Zoned`] has zones, which files share by their expected lives. [`F2fs`] has the
+//! logs of a log-structured file system, on either kind.
 //!
 //! Not modelled: deletions, merges and ranges; column families; the manifest; caches of tables' indexes, which count as there; the operating system's cache of pages,
 //! but as a cache of blocks.
