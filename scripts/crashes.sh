@@ -6,13 +6,15 @@
 # - `stress FRESH OPERATIONS`, a function that becomes db_stress: each of its threads does so many operations, on a new database (1) or not (0). What an
 #   earlier run has written is checked first.
 
-# A directory for files, the process of the drive, and that of db_stress, while they are there.
+# A directory for files, which stays after a failure; the process of the drive and of db_stress.
 work=$(mktemp -d)
 drive=
 load=
 cleanup() {
+    status=$?
     [ -z "$load" ] || kill -s KILL "$load" 2>/dev/null || true
     [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
+    [ "$status" -ne 1 ] || { echo "the files of the failure are in $work" >&2; return; }
     rm -rf "$work"
 }
 trap cleanup EXIT

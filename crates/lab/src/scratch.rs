@@ -112,6 +112,14 @@ impl Scratch {
         Err(error.context(format!("the logs of drive and database are kept in {}", directory.display())))
     }
 
+    /// Copies a log from a mounted file system, for [`keep_logs`](Self::keep_logs), which looks at none.
+    pub fn keep_log(&self, log: &Path) {
+        let name = log.file_name().unwrap_or_default().to_string_lossy();
+        if let Err(error) = fs::copy(log, self.path.join(format!("{name}.log"))) {
+            tracing::warn!("copying {}: {error}", log.display());
+        }
+    }
+
     /// Where processes started for this run are noted.
     pub(crate) fn registry(&self) -> PathBuf {
         self.path.join(PROCESSES)

@@ -1,5 +1,7 @@
 //! Short runs of `tranche study filesystem --live` and `oltp --live`. Need root, FUSE, loop devices, fio, MariaDB and sysbench; say so where they are missing.
 
+#[path = "common/evidence.rs"]
+mod evidence;
 #[path = "common/schema.rs"]
 mod schema;
 #[path = "../../export/tests/support/mod.rs"]
@@ -10,9 +12,9 @@ use std::process::Command;
 
 use serde_json::Value;
 
-/// A live run of a study with these arguments: its results, and its report. It leaves nothing behind.
+/// A live run of a study with these arguments: its results, and its report. If it succeeds, it leaves nothing behind.
 fn study(name: &str, args: &[&str]) -> (Value, String) {
-    let out = tempfile::tempdir().unwrap();
+    let out = evidence::Evidence::new();
     let scratch = tempfile::tempdir_in(if cfg!(target_os = "linux") { "/dev/shm" } else { "/tmp" }).unwrap();
     let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
     command.args(["--output", "json", "study", name, "--live", "--quick", "--out"]).arg(out.path());

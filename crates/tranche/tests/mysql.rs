@@ -5,6 +5,8 @@
 #[allow(dead_code)]
 mod support;
 
+#[path = "common/evidence.rs"]
+mod evidence;
 #[path = "../../../tests/mysql.rs"]
 mod mysql;
 #[path = "common/schema.rs"]
@@ -13,6 +15,7 @@ mod schema;
 use std::path::Path;
 use std::process::Command;
 
+use evidence::Evidence;
 use serde_json::Value;
 
 /// The server's path; none where the test cannot run.
@@ -62,7 +65,7 @@ fn written(results: &Value, variant: &str, medium: &str) -> u64 {
 fn the_doublewrite_files_of_mysql_are_on_the_dram_namespace_and_mariadb_is_beside_it() {
     let test = "the_doublewrite_files_of_mysql_are_on_the_dram_namespace_and_mariadb_is_beside_it";
     let Some(server) = possible(test, &["mariadbd", "mariadb-install-db"]) else { return };
-    let out = tempfile::tempdir().unwrap();
+    let out = Evidence::new();
     let mariadb = support::run("sh", &["-c", "PATH=$PATH:/usr/sbin; command -v mariadbd"]);
     let both = ["doublewrite", "--mysqld", &server, "--mysqld", mariadb.trim(), "--variants", "nand,dram"];
     let found = study(&[&both[..], &SHORT].concat(), out.path());
@@ -90,7 +93,7 @@ fn the_doublewrite_files_of_mysql_are_on_the_dram_namespace_and_mariadb_is_besid
 #[test]
 fn nothing_that_mysql_acknowledged_is_lost() {
     let Some(server) = possible("nothing_that_mysql_acknowledged_is_lost", &[]) else { return };
-    let out = tempfile::tempdir().unwrap();
+    let out = Evidence::new();
     let cuts = ["powercut", "--mysqld", &server, "--rounds", "1", "--variants", "nand,dram"];
     let campaign = study(&cuts, out.path());
     assert!(campaign["server"].as_str().unwrap().starts_with("MySQL "), "{campaign}");

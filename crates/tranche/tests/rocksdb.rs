@@ -2,12 +2,15 @@
 //! where they are missing.
 
 mod common;
+#[path = "common/evidence.rs"]
+mod evidence;
 #[path = "common/plugins.rs"]
 mod plugins;
 #[path = "../../export/tests/support/mod.rs"]
 mod support;
 
 use common::{Served, TRANCHE, at, text};
+use evidence::Evidence;
 use plugins::{can_build, plugins};
 use rng::Rng;
 use std::fs::{self, File};
@@ -42,7 +45,7 @@ zone = { active = 14 }
 
 /// A drive in memory, with a store on a zoned namespace.
 struct Drive {
-    dir: tempfile::TempDir,
+    dir: Evidence,
     _served: Served,
     on: String,
     /// As RocksDB names the store.
@@ -51,7 +54,7 @@ struct Drive {
 
 impl Drive {
     fn start() -> Self {
-        let dir = tempfile::tempdir().unwrap();
+        let dir = Evidence::new();
         let socket = at(dir.path(), "s");
         fs::write(dir.path().join("drive.toml"), DRIVE).unwrap();
         let toml = at(dir.path(), "drive.toml");

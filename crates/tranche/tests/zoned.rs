@@ -2,6 +2,8 @@
 //! for RocksDB is built with; say so where they are missing.
 
 mod common;
+#[path = "common/evidence.rs"]
+mod evidence;
 #[path = "common/plugins.rs"]
 mod plugins;
 #[path = "common/schema.rs"]
@@ -13,11 +15,10 @@ mod support;
 use std::process::Command;
 
 /// A run of the study with these arguments: its results, and its report.
-fn study(name: &str, args: &[&str]) -> (serde_json::Value, String) {
-    let out = std::env::temp_dir().join(format!("tranche-zoned-{name}-{}", std::process::id()));
-    let run = command(args).arg("--out").arg(&out).output().unwrap();
-    let report = std::fs::read_to_string(out.join("report.html"));
-    let _ = std::fs::remove_dir_all(&out);
+fn study(args: &[&str]) -> (serde_json::Value, String) {
+    let out = evidence::Evidence::new();
+    let run = command(args).arg("--out").arg(out.path()).output().unwrap();
+    let report = std::fs::read_to_string(out.path().join("report.html"));
     let (text, errors) = (String::from_utf8_lossy(&run.stdout), String::from_utf8_lossy(&run.stderr));
     assert!(run.status.success(), "{text}\n{errors}");
     let results: serde_json::Value = serde_json::from_str(&text).unwrap();
@@ -46,7 +47,7 @@ fn myrocks_on_zones_is_compared_with_xfs() {
     }
     let loads = ["--loads", "write-only", "--rows", "20000", "--connections", "4"];
     let short = ["--variants", "myrocks-zones,myrocks-7", "--seconds", "4s", "--warmup", "2s"];
-    let (results, report) = study("myrocks", &[&short[..], &loads].concat());
+    let (results, report) = study(&[&short[..], &loads].concat());
     assert!(report.contains("oltp_write_only"));
     let of = |variant, name: &str| metric(&results, variant, &format!("write_only_{name}"));
     assert!(of(0, "tps") > 0.0 && of(1, "tps") > 0.0);
@@ -69,8 +70,7 @@ fn rocksdb_with_its_plugin_is_compared_with_xfs() {
 
     let plugin = plugins::plugins().join("libtranche_rocksdb.so");
     let short = ["--keys", "100000", "--connections", "2", "--seconds", "3s", "--warmup", "1s"];
-    let (results, report) =
-        study("rocksdb", &[&variants[..], &short, &["--plugin", plugin.to_str().unwrap()]].concat());
+    let (results, report) = study(&[&variants[..], &short, &["--plugin", plugin.to_str().unwrap()]].concat());
     assert!(report.contains("fillrandom, 1 threads") && report.contains("Usable capacity"));
     for variant in 0..2 {
         for load in ["fill", "overwrite", "read_while_writing", "read_while_limited"] {

@@ -146,6 +146,17 @@ impl Drive {
         }
     }
 
+    /// How often the drive was powered on; 0 for plain files.
+    ///
+    /// # Errors
+    /// When it does not answer.
+    pub fn power_cycles(&mut self) -> Result<u128> {
+        match &mut self.inner {
+            Inner::Served(served) => served.power_cycles(),
+            Inner::Plain(_) => Ok(0),
+        }
+    }
+
     /// Whether the drive has power.
     ///
     /// # Errors

@@ -12,7 +12,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use host::{Host, Identity, SocketTransport, Transport, namespace_create};
+use host::{Host, Identity, SocketTransport, Transport, TransportError, namespace_create};
 use nvme::{Csi, NSID_ALL, admin::PowerCut, identify::ZonedCreate};
 use rustix::fs::OFlags;
 
@@ -222,11 +222,18 @@ impl Served {
         Ok(result?)
     }
 
-    /// Whether the drive takes a connection right now.
+    /// How often the drive was powered on (SMART log).
+    pub(super) fn power_cycles(&mut self) -> Result<u128> {
+        let smart = self.host()?.smart().context("reading how often the drive was powered on")?;
+        Ok(smart.power_cycles.get())
+    }
+
+    /// Whether the drive takes connections. A busy machine may answer late: only a refusal means that there is no power.
     pub(super) fn powered(&mut self) -> Result<bool> {
         self.process.check()?;
         self.host = None;
-        Ok(self.connect(Duration::from_millis(200))?.is_ok())
+        let late = |error| matches!(error, host::Error::Transport(TransportError::Timeout(_)));
+        Ok(self.connect(Duration::from_millis(200))?.map_or_else(late, |_| true))
     }
 
     fn connect(&self, timeout: Duration) -> Result<Result<Host<SocketTransport>, host::Error>> {

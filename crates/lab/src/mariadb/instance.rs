@@ -44,7 +44,7 @@ pub struct Files {
 }
 
 impl Files {
-    fn tables(&self) -> PathBuf {
+    pub(super) fn tables(&self) -> PathBuf {
         self.data.join("tables")
     }
 

@@ -4,7 +4,7 @@ mod instance;
 mod rocksdb;
 mod server;
 
-pub use self::rocksdb::rocksdb_options;
+pub use self::rocksdb::{rocksdb_logs, rocksdb_options};
 pub use self::{
     instance::{Files, SystemTablespace, Tuning, check_pages, connect, install, start},
     server::{Server, Vendor},

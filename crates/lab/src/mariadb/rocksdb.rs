@@ -1,4 +1,8 @@
-//! Options of MyRocks.
+//! Options of MyRocks, and its logs.
+
+use std::{fs, path::PathBuf};
+
+use super::Files;
 
 /// Options of a server that has RocksDB's storage engine. `cache` is its block cache in MiB. Its sizes are those of the published people's scripts (zbdbench),
 /// scaled as the drives of the laboratory are: a file is about as large as a zone.
@@ -19,4 +23,12 @@ pub fn rocksdb_options(cache: u64) -> Vec<String> {
         )
         .into(),
     ]
+}
+
+/// What RocksDB logged in the data directory: `LOG`, and those of earlier starts.
+pub fn rocksdb_logs(files: &Files) -> Vec<PathBuf> {
+    let Ok(entries) = fs::read_dir(files.tables().join("#rocksdb")) else { return Vec::new() };
+    let is_log =
+        |path: &PathBuf| path.file_name().is_some_and(|name| name.to_string_lossy().starts_with("LOG"));
+    entries.flatten().map(|entry| entry.path()).filter(is_log).collect()
 }

@@ -1,6 +1,6 @@
 //! What a campaign asks of a database server of any kind.
 
-use std::path::Path;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
 
@@ -61,6 +61,11 @@ pub(super) trait Placed: Sync {
     /// # Errors
     /// Says what is wrong with which.
     fn check_tables(&self, socket: &Path) -> Result<()>;
+
+    /// The server's own logs that lie on the drive.
+    fn logs(&self) -> Vec<PathBuf> {
+        Vec::new()
+    }
 
     /// Checks all pages of the stopped server.
     ///

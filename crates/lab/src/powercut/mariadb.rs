@@ -1,6 +1,9 @@
 //! MariaDB and MySQL: InnoDB with a layout of its doublewrite buffer, or MyRocks on zones.
 
-use std::{path::Path, time::Duration};
+use std::{
+    path::{Path, PathBuf},
+    time::Duration,
+};
 
 use anyhow::{Context, Result, bail};
 use mysql::{Conn, prelude::Queryable};
@@ -15,7 +18,10 @@ use crate::{
     database::Instance,
     doublewrite,
     layout::Layout,
-    mariadb::{self, Files, Server, SystemTablespace, Tuning, Vendor, check_pages, connect, rocksdb_options},
+    mariadb::{
+        self, Files, Server, SystemTablespace, Tuning, Vendor, check_pages, connect, rocksdb_logs,
+        rocksdb_options,
+    },
     mounted_drive::MountedDrive,
     profile,
     scratch::Scratch,
@@ -139,6 +145,13 @@ impl Placed for OnDrive<'_> {
 
     fn check_tables(&self, socket: &Path) -> Result<()> {
         check_tables(socket)
+    }
+
+    fn logs(&self) -> Vec<PathBuf> {
+        match self.database.engine {
+            Engine::InnoDb(_) => Vec::new(),
+            Engine::Rocks => rocksdb_logs(&self.files),
+        }
     }
 
     fn check_files(&self) -> Result<()> {

@@ -351,6 +351,7 @@ impl Field<'_> {
             without_protection: false,
         };
         let socket = instance.socket().to_owned();
+        let before = mounted.drive()?.power_cycles()?;
         let (histories, in_time) = thread::scope(|scope| {
             let load = scope.spawn(|| {
                 ledger::run(&|| place.session(&socket), self.options.connections, seed, &stop, &commits)
@@ -361,13 +362,14 @@ impl Field<'_> {
             let in_time = result?;
             Ok::<_, anyhow::Error>((histories?, in_time))
         })?;
-        if !in_time {
+        mounted.power_is_back()?;
+        // A cut that is still to come would meet the recovery, and look like damage.
+        if !in_time || mounted.drive()?.power_cycles()? == before {
             mounted.close()?;
             discard(self.scratch, NAME)?;
             return Ok(false);
         }
         counts.rounds += 1;
-        mounted.power_is_back()?;
         mounted.mount(self.scratch, base.layout()).context("mounting after the power cut")?;
         let torn = place.torn_pages()?;
         counts.torn_pages += torn;
@@ -431,8 +433,16 @@ impl Field<'_> {
         Ok(gone && start.elapsed() < OFF)
     }
 
-    /// Starts the server, which recovers, and checks everything.
+    /// Starts the server, which recovers, and checks everything. Of a failure, what the server logged on the drive is kept, too.
     fn recover(&self, place: &dyn Placed, histories: &[ledger::History]) -> Result<ledger::Verdict> {
+        let verdict = self.recovered(place, histories);
+        if verdict.is_err() {
+            place.logs().iter().for_each(|log| self.scratch.keep_log(log));
+        }
+        verdict
+    }
+
+    fn recovered(&self, place: &dyn Placed, histories: &[ledger::History]) -> Result<ledger::Verdict> {
         let instance = place.start(self.scratch).context("the server did not recover")?;
         let verdict = ledger::verify(&mut *place.session(instance.socket())?, histories)?;
         place.check_tables(instance.socket())?;
