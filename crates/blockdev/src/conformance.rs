@@ -1,6 +1,6 @@
 //! What every block device must do, as a check that any implementation can be put through, and a device in memory.
 
-use crate::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload, Status, Verb};
+use crate::{BlockDevice, Completed, Flushes, Geometry, Namespace, Nanos, Operation, Payload, Status, Verb};
 use nvme::IoCommand;
 use nvme::copy::CopySource;
 use nvme::io::{Blocks, DsmRange};
@@ -62,6 +62,39 @@ where
         }
         model.apply(&operation, n);
         assert_eq!(device.next_event(), Nanos::MAX, "nothing is outstanding");
+    }
+}
+
+/// Puts a device through a flush that fails. `fail` makes the next flush fail that reaches what is below, once. The device's own flushes fail from
+/// then on, with new writes and without.
+///
+/// # Panics
+/// The device breaks the contract.
+pub fn check_failed_flush<D>(device: &mut D, fail: impl FnOnce(&mut D), mut wait: impl FnMut(&mut D) -> Nanos)
+where
+    D: BlockDevice<Error: Debug>,
+{
+    let block = device.block_size() as usize;
+    let mut now = wait(device);
+    let mut run = |device: &mut D, verb: Verb| {
+        let blocks = u32::from(verb == Verb::Write);
+        let data = vec![7; blocks as usize * block];
+        device.submit(now, 0, &Operation { verb, lba: 0, blocks }, data).expect("a device that works");
+        loop {
+            if let Some(done) = device.poll(now).expect("a device that works") {
+                return done.status;
+            }
+            now = wait(device);
+        }
+    };
+    for verb in [Verb::Write, Verb::Flush, Verb::Write] {
+        assert_eq!(run(device, verb), Status::SUCCESS, "{verb:?} before anything fails");
+    }
+    fail(device);
+    // Writes may be refused from now on.
+    for verb in [Verb::Flush, Verb::Flush, Verb::Write, Verb::Flush] {
+        let status = run(device, verb);
+        assert!(verb == Verb::Write || !status.is_success(), "a flush succeeds after one that failed");
     }
 }
 
@@ -164,6 +197,7 @@ pub struct Memory {
     submitted: u64,
     /// The most parts that were under way together.
     deepest: usize,
+    flushes: Flushes,
 }
 
 struct UnderWay {
@@ -190,10 +224,11 @@ impl Memory {
             fails: Vec::new(),
             submitted: 0,
             deepest: 0,
+            flushes: Flushes::default(),
         }
     }
 
-    /// The part that is submitted as the so-many-th from now on, counted from 0, fails.
+    /// The part that is submitted as the so-many-th from now on, counted from 0, fails. With a flush, all later ones do.
     pub fn fail(&mut self, part: u64) {
         self.fails.push(self.submitted + part);
     }
@@ -285,6 +320,7 @@ impl BlockDevice for Memory {
         let status = if failed { Status::INTERNAL_ERROR } else { Status::SUCCESS };
         let ends = now + 1 + self.rng.below(SLOWEST);
         self.under_way.push(UnderWay { tag, ends, part: *part, data, status });
+        self.flushes.submitted(tag, part.verb);
         self.submitted += 1;
         self.deepest = self.deepest.max(self.under_way.len());
         Ok(())
@@ -297,7 +333,9 @@ impl BlockDevice for Memory {
         if status.is_success() {
             self.execute(&part, &mut data);
         }
-        Ok(Some(Completed { tag, status, data }))
+        let mut done = Completed { tag, status, data };
+        self.flushes.ended(&mut done);
+        Ok(Some(done))
     }
 
     fn next_event(&self) -> Nanos {
@@ -332,5 +370,15 @@ mod tests {
             });
             assert_eq!(device.deepest(), 1 + seed as usize);
         }
+    }
+
+    #[test]
+    fn memory_keeps_a_failed_flush_in_mind() {
+        let mut device = Memory::new(Namespace::plain(1, 8, 512), 1, 3);
+        check_failed_flush(
+            &mut device,
+            |device| device.fail(0),
+            |device| if device.next_event() < Nanos::MAX { device.next_event() } else { 0 },
+        );
     }
 }

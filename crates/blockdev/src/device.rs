@@ -27,6 +27,11 @@ pub struct Geometry {
 /// A device with logical blocks: a namespace, a file, or what is made of several of them.
 ///
 /// It is a state machine. Its caller says what time it is, of whichever clock, and asks again when something may have happened.
+///
+/// **Durability.** A successful flush makes every part durable that ended before the flush was submitted. After a failed flush, everything since the last
+/// good one is in doubt, for good: it may be lost, and reads may find what was there before. So every later flush fails, too, until the
+/// device is opened anew ([`Flushes`](crate::Flushes) keeps count). A caller that relied on the data passes the failure on. A part with Force Unit Access
+/// vouches for its own blocks only, and its failure puts only these in doubt.
 pub trait BlockDevice {
     /// Why it is of no more use, where that can happen. What is outstanding then may or may not have been done.
     type Error;

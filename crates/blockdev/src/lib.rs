@@ -6,6 +6,7 @@
 //! - [`Namespace`] is the encoder: it turns a part into one command, with protection information, Force Unit Access and
 //!   the ranges that are the data of Copy and of Dataset Management.
 //!
+//! - [`Flushes`] lets no flush of a device succeed after one that failed.
 //! - [`conformance`] holds every implementation to the contract, and has a device in memory to test what is built over one.
 //!
 //! Nothing here does I/O, reads a clock or allocates per command.
@@ -21,12 +22,14 @@
 
 pub mod conformance;
 mod device;
+mod flushes;
 mod limits;
 mod namespace;
 mod operation;
 mod verb;
 
 pub use device::{BlockDevice, Completed, Geometry};
+pub use flushes::Flushes;
 pub use limits::{ControllerLimits, Limits};
 pub use namespace::{Namespace, Payload, Ranges, Unusable};
 pub use nvme::Status;

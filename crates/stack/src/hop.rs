@@ -247,6 +247,19 @@ mod tests {
         }
     }
 
+    #[test]
+    fn a_failed_flush_passes() {
+        let mut now = 0;
+        conformance::check_failed_flush(
+            &mut Hop::new(SAS, memory(4)),
+            |hop| hop.device_mut().fail(0),
+            |hop| {
+                now = if hop.next_event() < Nanos::MAX { now.max(hop.next_event()) } else { now };
+                now
+            },
+        );
+    }
+
     /// Ends at once.
     struct Instant {
         done: VecDeque<Completed>,

@@ -182,4 +182,22 @@ mod tests {
             assert_eq!((device.contents()[10 * 512], device.contents()[60 * 512]), (1, 2));
         });
     }
+
+    #[test]
+    fn a_failed_flush_of_one_fails_those_of_all() {
+        let shared = Shared::new(Memory::new(Namespace::plain(1, 100, 512), 8, 5));
+        let mut parts = [shared.partition(0, 50).unwrap(), shared.partition(50, 50).unwrap()];
+        let mut now = 0;
+        let mut wait = |part: &mut Partition<Memory>| {
+            now = if part.next_event() < Nanos::MAX { now.max(part.next_event()) } else { now };
+            now
+        };
+        conformance::check_failed_flush(&mut parts[0], |_| shared.with(|device| device.fail(0)), &mut wait);
+        let flush = Operation { verb: Verb::Flush, lba: 0, blocks: 0 };
+        let now = wait(&mut parts[1]);
+        let Ok(()) = parts[1].submit(now, 7, &flush, Vec::new());
+        let now = wait(&mut parts[1]);
+        let Ok(done) = parts[1].poll(now);
+        assert!(done.is_some_and(|done| !done.status.is_success()));
+    }
 }

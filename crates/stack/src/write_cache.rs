@@ -73,7 +73,8 @@ struct Waiting {
 /// A write cache that a battery or capacitors protect, before a device. A write ends when the cache has it, a Flush at once: what the cache has
 /// is as safe as on the device. Reads see it. It goes to the device in the order of its places, from where the last write went.
 ///
-/// A loss of power takes nothing of the cache: it keeps it until the device is there again. So a power cut is nothing that happens to it.
+/// A loss of power takes nothing of the cache: it keeps it until the device is there again. So a power cut is nothing that happens to it. It flushes no
+/// device: a write that the device has ended must be durable there, as with a disk whose own cache is off.
 pub struct WriteCache<D> {
     config: WriteCacheConfig,
     device: D,
