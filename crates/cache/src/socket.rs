@@ -59,10 +59,10 @@ impl BlockDevice for SocketDevice {
     }
 
     fn poll(&mut self, now: Nanos) -> Result<Option<Completed>, TransportError> {
-        let mut done = self.device.queue().arrived();
+        let mut done = self.device.arrived();
         if done.is_none() {
             self.queue().exchange_all()?;
-            done = self.device.queue().arrived();
+            done = self.device.arrived();
         }
         if done.is_some() {
             self.heard = now;

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use blockdev::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload};
+use blockdev::{BlockDevice, Completed, Flushes, Geometry, Namespace, Nanos, Operation, Payload};
 
 use crate::TransportError;
 use crate::queue::{CompletedCommand, Data, Queue};
@@ -109,17 +109,40 @@ impl<Q: Queue> OperationQueue<Q> {
 pub struct NamespaceDevice<Q> {
     queue: OperationQueue<Q>,
     namespace: Namespace,
+    flushes: Flushes,
 }
 
 impl<Q: Queue> NamespaceDevice<Q> {
     /// A namespace that is attached to the queue's host. Nothing is outstanding on the queue.
     pub fn new(queue: Q, namespace: Namespace) -> Self {
-        Self { queue: OperationQueue::new(queue), namespace }
+        Self { queue: OperationQueue::new(queue), namespace, flushes: Flushes::default() }
     }
 
-    /// Its queue: to wait for what ends, instead of [polling](BlockDevice::poll).
+    /// Its queue.
     pub fn queue(&mut self) -> &mut OperationQueue<Q> {
         &mut self.queue
+    }
+
+    /// The next part that ends: waits until `timeout` has passed, as [`OperationQueue::next`] does.
+    ///
+    /// # Errors
+    /// The transport is broken.
+    pub fn next(&mut self, timeout: Option<Duration>) -> Result<Option<Completed>, TransportError> {
+        let done = self.queue.next(timeout)?;
+        Ok(self.judged(done))
+    }
+
+    /// A part whose end has arrived already, as [`OperationQueue::arrived`] does.
+    pub fn arrived(&mut self) -> Option<Completed> {
+        let done = self.queue.arrived();
+        self.judged(done)
+    }
+
+    fn judged(&mut self, mut done: Option<Completed>) -> Option<Completed> {
+        if let Some(done) = &mut done {
+            self.flushes.ended(done);
+        }
+        done
     }
 
     /// The namespace.
@@ -146,11 +169,12 @@ impl<Q: Queue> BlockDevice for NamespaceDevice<Q> {
         part: &Operation,
         data: Vec<u8>,
     ) -> Result<(), TransportError> {
+        self.flushes.submitted(tag, part.verb);
         self.queue.submit(&self.namespace, tag, part, data)
     }
 
     fn poll(&mut self, _now: Nanos) -> Result<Option<Completed>, TransportError> {
-        self.queue.next(Some(Duration::ZERO))
+        self.next(Some(Duration::ZERO))
     }
 
     fn next_event(&self) -> Nanos {

@@ -6,11 +6,12 @@ use std::fs::{File, OpenOptions};
 use std::io::{self, ErrorKind, IoSlice, Seek, SeekFrom};
 use std::os::unix::fs::{FileExt, FileTypeExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, mpsc};
 use std::time::Duration;
 
 use blockdev::{BlockDevice, Completed, Geometry, Limits, Nanos, Operation, Status, Verb};
-use rustix::fs::{FallocateFlags, OFlags, fallocate, ioctl_blksszget};
+use rustix::fs::{Advice, FallocateFlags, OFlags, fadvise, fallocate, ioctl_blksszget};
 use rustix::io::{Errno, ReadWriteFlags, pwritev2};
 
 /// Logical blocks of a regular file.
@@ -23,9 +24,14 @@ const ALIGNMENT: usize = 4096;
 /// A regular file or a block device that is open to be read and written. Its size stays as it is.
 ///
 /// The page cache is not used where the file system has direct I/O.
+///
+/// The system reports a write that it lost to one sync, and forgets it. So after a sync that failed every later one fails, on every device of
+/// this file, until the file is opened anew.
 #[derive(Clone, Debug)]
 pub struct BlockFile {
     file: Arc<File>,
+    /// A sync has failed: what was not synced before it is in doubt.
+    in_doubt: Arc<AtomicBool>,
     path: PathBuf,
     block_size: u32,
     blocks: u64,
@@ -78,7 +84,8 @@ impl BlockFile {
                 format!("it is smaller than {block_size} bytes"),
             ));
         }
-        Ok(Self { file: Arc::new(file), path: path.to_owned(), block_size, blocks, direct })
+        let (file, in_doubt) = (Arc::new(file), Arc::default());
+        Ok(Self { file, in_doubt, path: path.to_owned(), block_size, blocks, direct })
     }
 
     /// Whether reads and writes pass the page cache by.
@@ -162,7 +169,7 @@ impl BlockFile {
         match part.verb {
             Verb::Read => self.read(data, at, buffer),
             Verb::ReadFua => {
-                self.file.sync_data()?;
+                self.sync()?;
                 self.read(data, at, buffer)
             }
             Verb::Write | Verb::WriteFua => {
@@ -175,7 +182,7 @@ impl BlockFile {
                 Err(Errno::OPNOTSUPP) => Ok(()),
                 result => Ok(result?),
             },
-            Verb::Flush => self.file.sync_data(),
+            Verb::Flush => self.sync(),
             // It has no zones.
             Verb::Append | Verb::Zone(_) => Err(ErrorKind::Unsupported.into()),
             Verb::Copy { from, fua } => {
@@ -204,13 +211,37 @@ impl BlockFile {
         Ok(())
     }
 
+    fn sync(&self) -> io::Result<()> {
+        self.judge(self.file.sync_data())?;
+        // Another thread may have been told of a loss that this sync should have reported.
+        match self.in_doubt.load(Ordering::SeqCst) {
+            true => Err(io::Error::other("an earlier sync failed")),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps in mind that a sync failed.
+    fn judge<T, E>(&self, synced: Result<T, E>) -> Result<T, E> {
+        if synced.is_err() {
+            self.in_doubt.store(true, Ordering::SeqCst);
+            // The page cache may still show what was lost. Later reads are to find what the disk has.
+            let _ = fadvise(&*self.file, 0, None, Advice::DontNeed);
+        }
+        synced
+    }
+
     fn write(&self, mut data: &[u8], mut at: u64, durable: bool) -> io::Result<()> {
         let flags = if durable { ReadWriteFlags::DSYNC } else { ReadWriteFlags::empty() };
         while !data.is_empty() {
-            match pwritev2(&*self.file, &[IoSlice::new(data)], at, flags) {
+            let written = match pwritev2(&*self.file, &[IoSlice::new(data)], at, flags) {
+                Err(Errno::INTR) => continue,
+                // It syncs, and so may be told of what other writes lost.
+                written if durable => self.judge(written),
+                written => written,
+            };
+            match written {
                 Ok(0) => return Err(ErrorKind::WriteZero.into()),
                 Ok(written) => (data, at) = (&data[written..], at + written as u64),
-                Err(Errno::INTR) => {}
                 Err(error) => return Err(error.into()),
             }
         }
@@ -425,15 +456,47 @@ mod tests {
     #[test]
     fn a_device_that_is_full_says_so() {
         // Every write to it fails for lack of space.
-        let full = BlockFile {
+        let mut device = full().device(1).unwrap();
+        assert_eq!(run(&mut device, Verb::Write, 0, 1, vec![1; 512]).status, Status::CAPACITY_EXCEEDED);
+    }
+
+    /// A file that can be neither written nor synced.
+    fn full() -> BlockFile {
+        BlockFile {
             file: Arc::new(OpenOptions::new().read(true).write(true).open("/dev/full").unwrap()),
+            in_doubt: Arc::default(),
             path: "/dev/full".into(),
             block_size: 512,
             blocks: 100,
             direct: false,
-        };
-        let mut device = full.device(1).unwrap();
-        assert_eq!(run(&mut device, Verb::Write, 0, 1, vec![1; 512]).status, Status::CAPACITY_EXCEEDED);
+        }
+    }
+
+    #[test]
+    fn a_sync_that_failed_is_not_forgotten() {
+        let dir = tempfile::tempdir().unwrap();
+        let path = file(&dir, 1 << 16);
+        let healthy = BlockFile::open(&path).unwrap();
+        for verb in [Verb::Flush, Verb::WriteFua, Verb::ReadFua] {
+            let failing = full();
+            let blocks = u32::from(verb != Verb::Flush);
+            let data = vec![1; 512 * blocks as usize];
+            assert!(!run(&mut failing.device(1).unwrap(), verb, 0, blocks, data).status.is_success());
+            // The same file, whose system has reported the loss and has no more to say.
+            let after = BlockFile { in_doubt: failing.in_doubt.clone(), ..healthy.clone() };
+            let mut devices = [after.device(1).unwrap(), after.device(1).unwrap()];
+            for device in &mut devices {
+                assert!(run(device, Verb::Write, 0, 1, vec![2; 512]).status.is_success());
+                assert_eq!(
+                    run(device, Verb::Flush, 0, 0, Vec::new()).status,
+                    Status::WRITE_FAULT,
+                    "{verb:?}"
+                );
+                assert!(!run(device, Verb::ReadFua, 0, 1, vec![0; 512]).status.is_success());
+            }
+        }
+        let mut anew = BlockFile::open(&path).unwrap().device(1).unwrap();
+        assert!(run(&mut anew, Verb::Flush, 0, 0, Vec::new()).status.is_success());
     }
 
     #[test]

@@ -86,7 +86,7 @@ fn in_this_process_and_far_away() {
             NamespaceDevice::new(far.io_queue(8).unwrap().into_raw(), far.namespace(nsid).unwrap());
         for part in all.parts(&device.limits()) {
             BlockDevice::submit(&mut device, 0, 1, &part, Vec::new()).unwrap();
-            assert_eq!(device.queue().next(None).unwrap().unwrap().status, Status::SUCCESS);
+            assert_eq!(device.next(None).unwrap().unwrap().status, Status::SUCCESS);
         }
         conformance::check(&mut device, 2, 60, |_| breathe());
     }

@@ -39,11 +39,11 @@ impl<Q: Queue> JobDevice for NamespaceDevice<Q> {
     }
 
     fn wait(&mut self, timeout: Duration) -> Result<Option<Completed>, Self::Error> {
-        self.queue().next(Some(timeout))
+        self.next(Some(timeout))
     }
 
     fn arrived(&mut self) -> Option<Completed> {
-        self.queue().arrived()
+        NamespaceDevice::arrived(self)
     }
 
     fn abandon(&mut self) {

@@ -5,7 +5,7 @@ use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::store::DataBuffer;
 use crate::virtual_queues::{VirtualCompletion, VirtualQueues};
-use blockdev::{BlockDevice, Completed, Geometry, Namespace, Operation, Parts, Payload, Verb};
+use blockdev::{BlockDevice, Completed, Flushes, Geometry, Namespace, Operation, Parts, Payload, Verb};
 use host::Host;
 use media::Nanos;
 use nvme::Nsid;
@@ -122,6 +122,7 @@ pub struct SimDevice {
     queue: SimQueue,
     namespace: Namespace,
     outstanding: usize,
+    flushes: Flushes,
 }
 
 impl SimDevice {
@@ -132,7 +133,7 @@ impl SimDevice {
     pub fn new(host: &mut Host<SimTransport>, nsid: Nsid) -> Result<Self, host::Error> {
         let namespace = host.namespace(nsid)?;
         let queue = host.io_queue(u16::MAX)?.into_raw();
-        Ok(SimDevice { queue, namespace, outstanding: 0 })
+        Ok(SimDevice { queue, namespace, outstanding: 0, flushes: Flushes::default() })
     }
 }
 
@@ -152,6 +153,7 @@ impl BlockDevice for SimDevice {
         let engine = &mut self.queue.association.world.borrow_mut().drives[self.queue.association.drive];
         let data = engine.store.keeps().then_some(data);
         self.queue.submit_part(Nanos(now), &self.namespace, tag, part, data, engine);
+        self.flushes.submitted(tag, part.verb);
         self.outstanding += 1;
         Ok(())
     }
@@ -164,7 +166,9 @@ impl BlockDevice for SimDevice {
             return Ok(None);
         };
         self.outstanding -= 1;
-        Ok(Some(world.arrived.remove(at).done.into()))
+        let mut done = world.arrived.remove(at).done.into();
+        self.flushes.ended(&mut done);
+        Ok(Some(done))
     }
 
     fn next_event(&self) -> u64 {
