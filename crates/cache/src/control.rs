@@ -119,7 +119,7 @@ pub struct Status {
 impl Status {
     /// Of a tier that runs.
     pub fn of(tier: &LiveTier) -> Self {
-        let Report { status, counters, health: _, origin_failed: _, troubles } = tier.report();
+        let Report { status, counters, health: _, troubles } = tier.report();
         let geometry = tier.geometry();
         let mut tunables = BTreeMap::from([("migration_threshold".to_owned(), status.migration_threshold)]);
         tunables.extend(status.policy_arguments.iter().map(|(name, value)| ((*name).to_owned(), *value)));

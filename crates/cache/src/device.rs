@@ -2,7 +2,7 @@
 
 use crate::own::{OwnDevice, OwnError};
 use crate::socket::SocketDevice;
-use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation, Status};
+use blockdev::{BlockDevice, Completed, Flushes, Geometry, Nanos, Operation, Status};
 use host::FileDevice;
 use std::io;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -37,6 +37,9 @@ pub enum DeviceError {
     /// A request alone.
     #[error("{0}")]
     Status(Status),
+    /// A flush.
+    #[error("a flush failed ({0}): what was written since the last one may be lost")]
+    Flush(Status),
     /// The connecting program says why.
     #[error("{0}")]
     Other(String),
@@ -47,6 +50,7 @@ pub struct Backing {
     kind: Kind,
     shown: String,
     trouble: Trouble,
+    flushes: Flushes,
 }
 
 /// Why a device is of no more use, once it is.
@@ -63,7 +67,7 @@ impl Trouble {
 impl Backing {
     /// A device that messages call so.
     pub fn new(kind: Kind, shown: String) -> Self {
-        Backing { kind, shown, trouble: Trouble::default() }
+        Backing { kind, shown, trouble: Trouble::default(), flushes: Flushes::default() }
     }
 
     /// What is behind it.
@@ -109,6 +113,7 @@ impl BlockDevice for Backing {
     }
 
     fn submit(&mut self, now: Nanos, tag: u32, part: &Operation, data: Vec<u8>) -> Result<(), DeviceError> {
+        self.flushes.submitted(tag, part.verb);
         let result = match &mut self.kind {
             Kind::Socket(device) => device.submit(now, tag, part, data).map_err(DeviceError::from),
             Kind::Own(device) => device.submit(now, tag, part, data).map_err(DeviceError::from),
@@ -123,7 +128,13 @@ impl BlockDevice for Backing {
             Kind::Own(device) => device.poll(now).map_err(DeviceError::from),
             Kind::File(device) => device.poll(now).map_err(DeviceError::from),
         };
-        self.noted(result)
+        let mut done = self.noted(result)?;
+        if let Some(done) = &mut done
+            && self.flushes.ended(done)
+        {
+            let _ = self.noted::<()>(Err(DeviceError::Flush(done.status)));
+        }
+        Ok(done)
     }
 
     fn next_event(&self) -> Nanos {

@@ -17,7 +17,7 @@ use std::cell::{Cell, RefCell};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError, Weak, mpsc};
 use std::time::{Duration, Instant};
-use tier::{Config, Control, ControlError, Counters, Device, Health, Mode, OpenError, Start, TierDevice};
+use tier::{Config, Control, ControlError, Counters, Health, Mode, OpenError, Start, TierDevice};
 
 /// How long the tier's own thread sleeps at most. It also notices then that a drive is silent.
 const NAP: Duration = Duration::from_millis(250);
@@ -86,8 +86,6 @@ pub struct Report {
     pub counters: Counters,
     /// What has failed.
     pub health: Health,
-    /// Whether the origin has failed.
-    pub origin_failed: bool,
     /// Why devices are of no more use.
     pub troubles: Vec<String>,
 }
@@ -314,25 +312,23 @@ impl LiveTier {
             status: tier.core().status(),
             counters: *tier.core().counters(),
             health: tier.core().health(),
-            origin_failed: tier.has_failed(Device::Origin),
             troubles,
         })
     }
 
     /// Why the tier can take no more writes, if it cannot. What was flushed is on its devices.
     pub fn failure(&self) -> Option<String> {
-        let (health, origin, mode) = self
-            .with(|tier| (tier.core().health(), tier.has_failed(Device::Origin), tier.core().config().mode));
+        let (health, mode) = self.with(|tier| (tier.core().health(), tier.core().config().mode));
         let what = match health {
-            _ if origin => "the origin has failed",
+            Health { origin_failed: true, .. } => "the origin has failed",
             Health { cache_failed: true, .. } if mode == Mode::Writeback => "the cache device has failed",
             Health { metadata_failed: true, .. } if mode == Mode::Writeback => {
                 "an operation of metadata has failed"
             }
             _ => return None,
         };
-        let reasons: Vec<String> = self.troubles.iter().filter_map(Trouble::words).collect();
-        let reasons = if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) };
+        let troubles: Vec<String> = self.troubles.iter().filter_map(Trouble::words).collect();
+        let reasons = in_brackets(&troubles);
         Some(format!(
             "the cache tier {} takes no more writes: {what}{reasons}; what was flushed is on its devices, start it again when they are back",
             self.name
@@ -351,8 +347,9 @@ impl LiveTier {
             _ => return None,
         };
         Some(format!(
-            "the cache tier {}: {what} has failed, and the tier goes on with the origin alone",
-            self.name
+            "the cache tier {}: {what} has failed{}, and the tier goes on with the origin alone",
+            self.name,
+            in_brackets(&report.troubles)
         ))
     }
 
@@ -384,6 +381,10 @@ impl LiveTier {
         self.over.store(true, Ordering::SeqCst);
         closed
     }
+}
+
+fn in_brackets(reasons: &[String]) -> String {
+    if reasons.is_empty() { String::new() } else { format!(" ({})", reasons.join("; ")) }
 }
 
 impl Ring for LiveTier {

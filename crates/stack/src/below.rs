@@ -1,9 +1,10 @@
 //! What a block device that is made of others has to do with each of them.
 //!
 //! A state machine without I/O ([`Above`]) says what it wants of its devices ([`Sub`]). For each device it has a [`Below`]. That hands over what the device
-//! has room for, and brings back what it has ended. If the device is of no more use, it fails everything.
+//! has room for, and brings back what it has ended. If the device is of no more use, it fails everything. After a failed flush the device is of
+//! no more use: reads may find what was there before, and the state machine above relied on what the flush should have made durable.
 
-use blockdev::{BlockDevice, Completed, Nanos, Operation, Status};
+use blockdev::{BlockDevice, Completed, Flushes, Nanos, Operation, Status};
 use std::collections::VecDeque;
 
 /// What a state machine wants of one of its devices, which `N` names.
@@ -48,12 +49,14 @@ pub struct Below<D, N> {
     failed: bool,
     waiting: VecDeque<Sub<N>>,
     under_way: Vec<u32>,
+    flushes: Flushes,
 }
 
 impl<D, N> Below<D, N> {
     /// A device on which nothing is outstanding.
-    pub const fn new(device: D, name: N) -> Self {
-        Self { device, name, failed: false, waiting: VecDeque::new(), under_way: Vec::new() }
+    pub fn new(device: D, name: N) -> Self {
+        let (waiting, under_way) = (VecDeque::new(), Vec::new());
+        Self { device, name, failed: false, waiting, under_way, flushes: Flushes::default() }
     }
 
     /// What it is called.
@@ -75,7 +78,7 @@ impl<D, N> Below<D, N> {
         self.device
     }
 
-    /// Whether it is of no more use: it failed as a whole, and not a request of it.
+    /// Whether it is of no more use: it failed as a whole, or a flush of it did, and not another request.
     pub const fn has_failed(&self) -> bool {
         self.failed
     }
@@ -101,6 +104,7 @@ impl<D: BlockDevice, N: Copy> Below<D, N> {
     /// Hands over one. False if the device is of no more use.
     fn hand(&mut self, now: Nanos, Sub { id, operation, data, .. }: Sub<N>) -> bool {
         self.under_way.push(id);
+        self.flushes.submitted(id, operation.verb);
         self.device.submit(now, id, &operation, data).is_ok()
     }
 
@@ -152,11 +156,19 @@ impl<D: BlockDevice, N: Copy> Below<D, N> {
         let mut news = false;
         while !self.failed && self.device.next_work() <= now {
             match self.device.poll(now) {
-                Ok(Some(Completed { tag, status, data })) => {
-                    if let Some(at) = self.under_way.iter().position(|id| *id == tag) {
+                Ok(Some(mut done)) => {
+                    if let Some(at) = self.under_way.iter().position(|id| *id == done.tag) {
                         self.under_way.swap_remove(at);
                     }
+                    self.failed = self.flushes.ended(&mut done);
+                    if self.failed {
+                        above.device_failed(now, self.name);
+                    }
+                    let Completed { tag, status, data } = done;
                     above.complete(now, tag, status, data, self.name);
+                    if self.failed {
+                        self.fail(above, now);
+                    }
                 }
                 Ok(None) => break,
                 Err(_) => self.fail(above, now),

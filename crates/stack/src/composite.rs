@@ -218,7 +218,7 @@ impl<M: Machine, D: Devices<M::Device>> Composite<M, D> {
         &mut self.core
     }
 
-    /// Whether a device is of no more use: it failed as a whole, and not a request of it.
+    /// Whether a device is of no more use: it failed as a whole, or a flush of it did, and not another request.
     pub fn has_failed(&self, device: M::Device) -> bool {
         self.devices.has_failed(device)
     }

@@ -5,6 +5,7 @@
 //! then a superblock that names this copy. Nothing that holds is ever overwritten.
 
 use crate::chunk::Cblock;
+use crate::config::Mode;
 use crate::metadata::superblock::{State, Superblock};
 use crate::metadata::table::{self, ENTRIES, Entry, RECORDS, Record};
 use crate::shape::Device;
@@ -275,18 +276,16 @@ impl Core {
     }
 
     fn fail_commit(&mut self, now: Nanos, device: Device, status: Status) {
-        match device {
-            Device::Origin | Device::Cache => {
-                // Nothing was written: the changes wait for the next commit.
-                let mut changes = std::mem::take(&mut self.commit.writing);
-                changes.append(&mut self.commit.pending);
-                self.commit.pending = changes;
+        // A device has failed: no change can be recorded any more.
+        self.commit.writing.clear();
+        self.commit.pending.clear();
+        if device == Device::Metadata {
+            let uncertain = matches!(self.commit.step, Step::Super | Step::SuperFlush);
+            if let Some(Goal { mode: Mode::Writeback, .. }) = self.commit.goal.filter(|_| uncertain) {
+                // The superblock may name this mode, in which the next opening takes what the cache has for newest.
+                self.config.mode = Mode::Writeback;
             }
-            Device::Metadata => {
-                self.commit.writing.clear();
-                self.commit.pending.clear();
-                self.fail_metadata();
-            }
+            self.fail_metadata();
         }
         if device != Device::Origin && self.health.is_bad() {
             self.wait_again();
@@ -322,10 +321,13 @@ impl Core {
         self.emit(Owner::NeedsCheck, Device::Metadata, operation, block);
     }
 
-    /// A device is of no more use. Its requests that are under way are to be completed as failed.
+    /// A device is of no more use: it is gone, or a flush of it failed. Its requests that are under way are to be completed as failed.
     pub fn device_failed(&mut self, now: Nanos, device: Device) {
         match device {
-            Device::Origin => {}
+            Device::Origin => {
+                self.health.origin_failed = true;
+                self.policy.allow_promotions(false);
+            }
             Device::Cache => {
                 self.health.cache_failed = true;
                 self.policy.allow_promotions(false);

@@ -122,38 +122,47 @@ impl Core {
         if !matches!(self.phase, Phase::Running) || self.cleaning || self.outcome.is_some() {
             return Err(ControlError::Busy);
         }
-        // Where nothing is on the cache alone, the origin has everything.
-        let on_origin = self.config.mode != Mode::Writeback && self.policy.dirty() == 0;
-        if self.health.is_bad() && !(control == Control::Close && on_origin) {
-            let device = if self.health.cache_failed { Device::Cache } else { Device::Metadata };
-            let error = ControlError::Degraded(device.name());
-            if control == Control::Close {
-                self.phase = Phase::Closed;
-                self.resume(now);
-            }
+        if let Some(error) = self.refuses(control) {
+            self.refuse(now, control);
             return Err(error);
         }
-        match control {
-            Control::WriteBack => {
-                (self.cleaning, self.cleaning_failed, self.wake, self.paused) = (true, false, true, false);
-                self.work(now);
-                self.look_at_control(now);
-                return Ok(());
-            }
-            Control::Invalidate { .. } if self.config.mode != Mode::Passthrough => {
-                return Err(ControlError::NotPassthrough);
-            }
-            Control::Invalidate { begin, end } if begin >= end || end > self.shape.cache_chunks => {
-                return Err(ControlError::Range(self.shape.cache_chunks));
-            }
-            Control::Mode(Mode::Passthrough) if self.policy.dirty() > 0 => {
-                return Err(ControlError::NotClean(self.policy.dirty()));
-            }
-            Control::Close | Control::Mode(_) | Control::Policy(_) | Control::Invalidate { .. } => {}
+        if control == Control::WriteBack {
+            (self.cleaning, self.cleaning_failed, self.wake, self.paused) = (true, false, true, false);
+            self.work(now);
+            self.look_at_control(now);
+            return Ok(());
         }
         self.phase = Phase::Quiescing(control);
         self.look_at_control(now);
         Ok(())
+    }
+
+    /// Why a change cannot be made, as things are now.
+    fn refuses(&self, control: Control) -> Option<ControlError> {
+        let (dirty, chunks) = (self.policy.dirty(), self.shape.cache_chunks);
+        // Where nothing is on the cache alone, the origin has everything.
+        let on_origin = self.config.mode != Mode::Writeback && dirty == 0 && !self.health.origin_failed;
+        if let Some(device) = self.health.failed()
+            && !(control == Control::Close && on_origin)
+        {
+            return Some(ControlError::Degraded(device.name()));
+        }
+        match control {
+            Control::Invalidate { .. } if self.config.mode != Mode::Passthrough => {
+                Some(ControlError::NotPassthrough)
+            }
+            Control::Invalidate { begin, end } if begin >= end || end > chunks => {
+                Some(ControlError::Range(chunks))
+            }
+            Control::Mode(Mode::Passthrough) if dirty > 0 => Some(ControlError::NotClean(dirty)),
+            _ => None,
+        }
+    }
+
+    /// A change is not made. A shutdown leaves the tier as after a crash.
+    fn refuse(&mut self, now: Nanos, control: Control) {
+        self.phase = if control == Control::Close { Phase::Closed } else { Phase::Running };
+        self.resume(now);
     }
 
     /// How the last change ended, once.
@@ -171,7 +180,7 @@ impl Core {
     #[inline]
     pub(crate) fn look_at_control(&mut self, now: Nanos) {
         if self.cleaning {
-            self.look_at_cleaning();
+            self.look_at_cleaning(now);
         }
         if let Phase::Quiescing(control) = self.phase
             && self.requests.len() == self.held.len()
@@ -182,27 +191,30 @@ impl Core {
         }
     }
 
-    fn look_at_cleaning(&mut self) {
+    fn look_at_cleaning(&mut self, now: Nanos) {
         let dirty = self.policy.dirty();
         let stuck = self.cleaning_failed || self.health.is_bad();
         if !stuck && (dirty > 0 || !self.migrations.is_empty()) {
             return;
         }
         self.cleaning = false;
-        self.outcome = Some(if dirty > 0 { Err(ControlError::Dirty(dirty)) } else { Ok(()) });
+        match self.health.failed() {
+            Some(device) => self.outcome = Some(Err(ControlError::Degraded(device.name()))),
+            None if dirty > 0 => self.outcome = Some(Err(ControlError::Dirty(dirty))),
+            None => self.change(now, Control::WriteBack),
+        }
     }
 
-    /// Nothing is under way: makes a change.
+    /// Makes a change, for which nothing is under way any more that it must wait for.
     fn change(&mut self, now: Nanos, control: Control) {
+        if let Some(error) = self.refuses(control) {
+            // Since it was asked for, a device failed or a chunk became dirty.
+            self.outcome = Some(Err(error));
+            return self.refuse(now, control);
+        }
         self.phase = Phase::Changing(control);
         let goal = self.open_goal();
         match control {
-            Control::Mode(Mode::Passthrough) if self.policy.dirty() > 0 => {
-                let dirty = self.policy.dirty();
-                self.phase = Phase::Running;
-                self.outcome = Some(Err(ControlError::NotClean(dirty)));
-                self.resume(now);
-            }
             Control::Close => self.checkpoint(now, Goal { state: State::Clean, ..goal }),
             Control::Mode(mode) => self.checkpoint(now, Goal { mode, ..goal }),
             Control::Policy(policy) => {
@@ -221,7 +233,8 @@ impl Core {
                 }
                 self.join_commit(now, Waiter::Control, false);
             }
-            Control::WriteBack => {}
+            // What was written back is durable before that is said.
+            Control::WriteBack => self.join_commit(now, Waiter::Control, true),
         }
     }
 
@@ -254,7 +267,10 @@ impl Core {
             self.config.mode = mode;
             self.policy.allow_promotions(mode != Mode::Passthrough && !self.health.is_bad());
         }
-        self.outcome = Some(result.map_err(ControlError::Metadata));
+        self.outcome = Some(result.map_err(|status| match self.commit.failed {
+            Some((device @ (Device::Origin | Device::Cache), _)) => ControlError::Degraded(device.name()),
+            Some((Device::Metadata, _)) | None => ControlError::Metadata(status),
+        }));
         self.resume(now);
     }
 

@@ -125,7 +125,7 @@ impl Core {
     fn refuses_flush(&self) -> Option<Status> {
         let lost = self.health.cache_failed && self.policy.dirty() > 0;
         let uncertain = self.health.is_bad() && self.config.mode == Mode::Writeback;
-        (lost || uncertain).then_some(WRITE_FAULT)
+        (lost || uncertain || self.health.origin_failed).then_some(WRITE_FAULT)
     }
 
     pub(crate) fn end_request(&mut self, request: u32, status: Status) {
@@ -339,16 +339,17 @@ impl Core {
     }
 
     /// Where a piece goes after a device failed. In writeback mode nothing is written: the cache may be back after a restart, and then what
-    /// it has holds. In the other modes the origin has all that is clean, and goes on alone.
+    /// it has holds. In the other modes the origin has all that is clean, and goes on alone. Without the origin the cache can be read.
     fn degraded_route(&mut self, number: u32, oblock: Oblock) -> Route {
         let Some(&piece) = self.pieces.get(number) else { return Route::Waits };
         let writes = piece.act.writes();
         let cblock = self.policy.find(oblock);
-        let dirty = cblock.is_some_and(|cblock| self.policy.is_dirty(cblock));
+        let origin_failed = self.health.origin_failed;
+        let on_cache = cblock.is_some_and(|cblock| self.policy.is_dirty(cblock)) || origin_failed;
         let route = match cblock {
-            _ if writes && (dirty || self.config.mode == Mode::Writeback) => Route::Fail(WRITE_FAULT),
-            Some(_) if dirty && self.health.cache_failed => Route::Fail(READ_ERROR),
-            Some(cblock) if dirty => Route::Cache(cblock),
+            _ if writes && (on_cache || self.config.mode == Mode::Writeback) => Route::Fail(WRITE_FAULT),
+            Some(_) if on_cache && self.health.cache_failed => Route::Fail(READ_ERROR),
+            Some(cblock) if on_cache => Route::Cache(cblock),
             Some(cblock) if writes => {
                 self.drop_chunk(oblock, cblock);
                 Route::Origin

@@ -293,7 +293,9 @@ pub(crate) enum Phase {
 /// What has failed.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct Health {
-    /// The cache device is gone. What is dirty cannot be read.
+    /// The origin is gone, or a flush of it failed. Only what is cached can be read, and nothing is written.
+    pub origin_failed: bool,
+    /// The cache device is gone, or a flush of it failed. What is dirty cannot be read.
     pub cache_failed: bool,
     /// An operation of metadata failed. Nothing is promoted or demoted, and nothing is written in writeback mode.
     pub metadata_failed: bool,
@@ -301,7 +303,17 @@ pub struct Health {
 
 impl Health {
     pub(crate) fn is_bad(self) -> bool {
-        self.cache_failed || self.metadata_failed
+        self.failed().is_some()
+    }
+
+    /// A device that failed.
+    pub(crate) fn failed(self) -> Option<Device> {
+        match self {
+            Health { origin_failed: true, .. } => Some(Device::Origin),
+            Health { cache_failed: true, .. } => Some(Device::Cache),
+            Health { metadata_failed: true, .. } => Some(Device::Metadata),
+            Health { origin_failed: false, cache_failed: false, metadata_failed: false } => None,
+        }
     }
 }
 

@@ -35,7 +35,7 @@ pub struct Status {
     pub read_only: bool,
     /// An operation of metadata failed.
     pub needs_check: bool,
-    /// The cache device is gone, and what it has is newer than the origin.
+    /// The origin failed, or the cache device did, and what that has is newer than the origin.
     pub failed: bool,
 }
 
@@ -74,7 +74,7 @@ impl Core {
             policy_arguments,
             read_only: self.health.metadata_failed,
             needs_check: self.health.metadata_failed || self.commit.superblock.needs_check,
-            failed: self.health.cache_failed && self.policy.dirty() > 0,
+            failed: self.health.origin_failed || self.health.cache_failed && self.policy.dirty() > 0,
         }
     }
 }

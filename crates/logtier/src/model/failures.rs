@@ -142,7 +142,8 @@ fn after_a_failure_of_the_journal_nothing_is_lost_that_was_durable() {
     it.devices[1].fail(0);
     assert!(it.cache.core().status().health.journal_failed);
     assert!(it.write(AWAY, 9).is_err() && it.flush().is_err());
-    assert_eq!(it.read(HERE), Ok(8));
+    // The failed flush may have lost it.
+    assert!(it.read(HERE).is_err());
     // The write was not durable.
     assert_eq!(it.reopen(), Ok(()));
     assert!(matches!(it.read(HERE), Ok(7 | 8)));

@@ -50,7 +50,7 @@ impl Subject for Cache {
     type Devices = (Below<Disk, crate::Device>, Below<Disk, crate::Device>);
 
     const ODDS: Odds = Odds {
-        request: 640,
+        request: 637,
         pass: 200,
         wait: 50,
         compare: 15,
@@ -60,6 +60,7 @@ impl Subject for Cache {
         cut: 10,
         later_cut: 20,
         fail: 12,
+        fail_flush: 3,
     };
 
     fn new(rng: &mut Rng, power: &Power, seed: u64) -> (Self, Vec<Disk>) {

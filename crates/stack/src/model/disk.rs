@@ -1,8 +1,9 @@
-//! A device in memory whose cache is lost with the power, whose requests fail, and which can vanish.
+//! A device in memory whose cache is lost with the power, whose requests and flushes fail, and which can vanish.
 
 use blockdev::{BlockDevice, Completed, Geometry, Limits, Nanos, Operation, Status, Verb};
 use rng::Rng;
 use std::cell::{Cell, RefCell};
+use std::collections::BTreeSet;
 use std::rc::Rc;
 
 /// The power of all devices. It fails after a number of calls.
@@ -58,6 +59,11 @@ struct State {
     gone: bool,
     /// Per billion.
     failing: u32,
+    /// After so many flushes one fails. Like a host's file, the device reports that once.
+    flush_fails: Option<u64>,
+    /// Blocks that reads find until the restart, and that no flush makes durable.
+    doubtful: BTreeSet<usize>,
+    lost: u64,
 }
 
 /// A device. Clones are the same one.
@@ -91,6 +97,9 @@ impl Disk {
             rng: Rng::new(seed),
             gone: false,
             failing: 0,
+            flush_fails: None,
+            doubtful: BTreeSet::new(),
+            lost: 0,
         };
         Self { state: Rc::new(RefCell::new(state)), power: power.clone() }
     }
@@ -98,6 +107,16 @@ impl Disk {
     /// Requests fail with this probability per billion.
     pub fn fail(&self, failing: u32) {
         self.state.borrow_mut().failing = failing;
+    }
+
+    /// After so many flushes one fails. It is reported once, and loses some of what it should make durable.
+    pub fn fail_flush(&self, after: Option<u64>) {
+        self.state.borrow_mut().flush_fails = after;
+    }
+
+    /// Blocks that failed flushes have lost.
+    pub fn lost(&self) -> u64 {
+        self.state.borrow().lost
     }
 
     /// It is gone, until [`Disk::restart`].
@@ -122,6 +141,7 @@ impl Disk {
                 state.write(at, &data);
             }
         }
+        state.forget_doubtful();
         let unflushed = std::mem::take(&mut state.unflushed);
         if !power_lost {
             // It is still in the device's cache, and may be lost later.
@@ -148,6 +168,7 @@ impl Disk {
             state.now.resize(bytes, 0);
             state.durable.resize(bytes, 0);
             state.unflushed.retain(|write| write.at + write.bytes.len() <= bytes);
+            state.doubtful.retain(|at| *at < bytes);
         }
         self.clone()
     }
@@ -156,7 +177,43 @@ impl Disk {
 impl State {
     fn write(&mut self, at: usize, bytes: &[u8]) {
         self.now[at..at + bytes.len()].copy_from_slice(bytes);
+        if !self.doubtful.is_empty() {
+            let block = self.geometry.block_size as usize;
+            (at..at + bytes.len()).step_by(block).for_each(|at| {
+                self.doubtful.remove(&at);
+            });
+        }
         self.unflushed.push(Unflushed { at, bytes: bytes.to_vec() });
+    }
+
+    /// A flush fails: each block that it covers is durable, lost at once, or lost at the restart.
+    fn lose(&mut self) {
+        let block = self.geometry.block_size as usize;
+        let blocks = |it: &Unflushed| (it.at..it.at + it.bytes.len()).step_by(block);
+        let touched: BTreeSet<usize> = self.unflushed.iter().flat_map(blocks).collect();
+        self.unflushed.clear();
+        self.under_way.iter_mut().for_each(|other| other.covers = 0);
+        for at in touched {
+            let range = at..at + block;
+            match self.rng.below(3) {
+                0 => self.durable[range.clone()].copy_from_slice(&self.now[range]),
+                1 => {
+                    self.lost += 1;
+                    self.now[range.clone()].copy_from_slice(&self.durable[range]);
+                }
+                _ => {
+                    self.lost += 1;
+                    self.doubtful.insert(at);
+                }
+            }
+        }
+    }
+
+    fn forget_doubtful(&mut self) {
+        let block = self.geometry.block_size as usize;
+        for at in std::mem::take(&mut self.doubtful) {
+            self.now[at..at + block].copy_from_slice(&self.durable[at..at + block]);
+        }
     }
 
     fn execute(&mut self, operation: &Operation, data: &mut [u8], covers: usize) {
@@ -223,6 +280,15 @@ impl BlockDevice for Disk {
         let first = state.under_way.iter().enumerate().min_by_key(|(_, it)| it.ends);
         let Some((at, _)) = first.filter(|(_, it)| it.ends <= now) else { return Ok(None) };
         let UnderWay { tag, operation, mut data, covers, .. } = state.under_way.swap_remove(at);
+        if operation.verb == Verb::Flush
+            && let Some(after) = state.flush_fails
+        {
+            state.flush_fails = after.checked_sub(1);
+            if after == 0 {
+                state.lose();
+                return Ok(Some(Completed { tag, status: Status::INTERNAL_ERROR, data }));
+            }
+        }
         if state.rng.chance(state.failing) {
             // Some of it may be there.
             let some = state.rng.below(u64::from(operation.blocks) + 1) as u32;

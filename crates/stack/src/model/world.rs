@@ -41,6 +41,8 @@ pub struct Odds {
     pub later_cut: u64,
     /// Requests of a device fail for a while.
     pub fail: u64,
+    /// One of the next flushes of a device fails. The device reports that once, and has lost some of what was not flushed.
+    pub fail_flush: u64,
 }
 
 /// A design of a cache, with what the model has to know of it: a random configuration, and what it may refuse.
@@ -122,6 +124,8 @@ pub struct Counts {
     pub closed: u64,
     pub changes: u64,
     pub failed_requests: u64,
+    /// Blocks that a failed flush lost.
+    pub lost_blocks: u64,
 }
 
 impl Counts {
@@ -136,6 +140,7 @@ impl Counts {
         self.closed += other.closed;
         self.changes += other.changes;
         self.failed_requests += other.failed_requests;
+        self.lost_blocks += other.lost_blocks;
     }
 
     /// Whether everything happened at least once.
@@ -229,6 +234,7 @@ impl<S: Subject> World<S> {
         }
         self.compare();
         self.note();
+        self.counts.lost_blocks = self.disks.iter().map(Disk::lost).sum();
         (self.counts, self.subject)
     }
 
@@ -296,6 +302,8 @@ impl<S: Subject> World<S> {
             self.power.fails_after(calls + 1);
         } else if is(odds.fail) {
             self.devices_fail();
+        } else if is(odds.fail_flush) {
+            self.flush_fails();
         } else {
             self.vanish();
         }
@@ -580,7 +588,10 @@ impl<S: Subject> World<S> {
 
     fn heal(&mut self) {
         (self.failing, self.outlived) = (false, false);
-        self.disks.iter().for_each(|disk| disk.fail(0));
+        for disk in &self.disks {
+            disk.fail(0);
+            disk.fail_flush(None);
+        }
     }
 
     fn restart(&mut self, power_lost: bool) {
@@ -650,6 +661,14 @@ impl<S: Subject> World<S> {
         self.failing = true;
         let disk = &self.disks[self.rng.below(self.disks.len() as u64) as usize];
         disk.fail([1, 20, 300][self.rng.below(3) as usize] * 1_000_000);
+    }
+
+    /// One of the next flushes of a device fails.
+    fn flush_fails(&mut self) {
+        self.doing = "a flush fails";
+        (self.failing, self.outlived) = (true, false);
+        let disk = &self.disks[self.rng.below(self.disks.len() as u64) as usize];
+        disk.fail_flush(Some(self.rng.below(3)));
     }
 
     /// Devices are gone until the next crash or shutdown.

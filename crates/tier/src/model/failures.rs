@@ -1,7 +1,7 @@
 //! What a tier does when a device fails, mode by mode.
 
 use crate::{Config, Control, ControlError, Health, Mode, OpenError, Start, TierDevice};
-use blockdev::{BlockDevice, Limits, Nanos, Operation, Status, Verb};
+use blockdev::{BlockDevice, Limits, Nanos, Operation, Status, Verb, conformance};
 use stack::model::{Disk, Power};
 
 const CHUNK: u64 = 64 << 10;
@@ -20,8 +20,12 @@ struct Failing {
 impl Failing {
     /// A tier whose first chunk is cached: dirty in writeback mode.
     fn new(mode: Mode) -> Self {
+        Self::seeded(mode, 0)
+    }
+
+    fn seeded(mode: Mode, seed: u64) -> Self {
         let power = Power::default();
-        let disk = |chunks: u64, seed| Disk::new(512, chunks * BLOCKS, Limits::NONE, seed, &power);
+        let disk = |chunks: u64, n| Disk::new(512, chunks * BLOCKS, Limits::NONE, 3 * seed + n, &power);
         let devices = [disk(64, 1), disk(8, 2), disk(4, 3)];
         let config = Config { chunk: CHUNK, mode, migration_threshold: 0, ..Config::default() };
         let start = Start::Create { seed: 1, replace: false };
@@ -53,12 +57,27 @@ impl Failing {
     }
 
     fn reopen(&mut self, config: Config) -> Result<(), OpenError> {
+        self.reopen_after(config, false)
+    }
+
+    fn reopen_after(&mut self, config: Config, power_lost: bool) -> Result<(), OpenError> {
         self.devices.iter().for_each(|disk| {
             disk.fail(0);
-            disk.restart(false);
+            disk.restart(power_lost);
         });
         (self.tier, self.now) = Self::open(config, Start::Open, &self.devices, self.now)?;
         Ok(())
+    }
+
+    fn change(&mut self, control: Control) -> Result<(), ControlError> {
+        self.tier.control(self.now, control)?;
+        loop {
+            if let Some(outcome) = self.tier.take_outcome() {
+                return outcome;
+            }
+            self.now = self.tier.next_work().max(self.now);
+            self.tier.settle(self.now);
+        }
     }
 
     fn run(&mut self, verb: Verb, lba: u64, data: Vec<u8>) -> Result<u8, Status> {
@@ -161,4 +180,111 @@ fn a_read_of_a_clean_chunk_that_the_cache_cannot_give_comes_from_the_origin() {
     assert_eq!(it.write(3, 8), Ok(()));
     it.devices[1].fail(0);
     assert_eq!((it.tier.core().status().cache_blocks.0, it.read(3)), (0, Ok(8)));
+}
+
+#[test]
+fn flushes_of_a_tier_fail_after_one_that_failed() {
+    for (mode, device) in [(Mode::Writeback, 1), (Mode::Writethrough, 0)] {
+        let Failing { devices, mut tier, mut now, .. } = Failing::new(mode);
+        conformance::check_failed_flush(
+            &mut tier,
+            |_| devices[device].fail_flush(Some(0)),
+            |tier| {
+                now = if tier.next_event() < Nanos::MAX { now.max(tier.next_event()) } else { now };
+                now
+            },
+        );
+    }
+}
+
+#[test]
+fn a_flush_of_the_origin_that_failed_fails_all_later_ones() {
+    for mode in [Mode::Writeback, Mode::Writethrough] {
+        for seed in 0..20 {
+            let mut it = Failing::seeded(mode, seed);
+            assert_eq!((it.flush(), it.write(AWAY, 5)), (Ok(()), Ok(())));
+            // In writeback mode the chunk is written back, and called clean.
+            it.tier.core_mut().set("migration_threshold", "100000").unwrap();
+            assert_eq!(it.write(3, 8), Ok(()));
+            it.now += 5 * SECOND;
+            it.tier.settle(it.now);
+            while it.tier.core().dirty() > 0 {
+                it.now = it.tier.next_work().max(it.now);
+                it.tier.settle(it.now);
+            }
+            it.devices[0].fail_flush(Some(0));
+            for _ in 0..3 {
+                assert!(it.flush().is_err() && it.write(3, 9).is_err() && it.write(AWAY, 9).is_err());
+            }
+            // It is in the cache, and the origin may have lost it.
+            assert_eq!((it.read(3), it.read(AWAY).is_err()), (Ok(8), true));
+            assert_eq!(it.tier.core().status().to_string(), "Fail");
+            let refused = Err(ControlError::Degraded("the origin"));
+            assert_eq!(it.change(Control::WriteBack), refused);
+            assert_eq!(it.change(Control::Close), refused);
+            assert_eq!(it.reopen(it.config), Ok(()));
+            let found = it.read(3);
+            // Only the cache is sure to have it; in the other modes the origin counts, and the host knows that it was not flushed.
+            assert!(found == Ok(8) || mode != Mode::Writeback && found == Ok(7), "{mode} {seed}: {found:?}");
+        }
+    }
+}
+
+#[test]
+fn everything_is_written_back_when_the_origin_has_flushed_it() {
+    let mut it = Failing::new(Mode::Writeback);
+    it.devices[0].fail_flush(Some(1));
+    assert_eq!((it.change(Control::WriteBack), it.tier.core().dirty()), (Ok(()), 0));
+    assert_eq!(it.write(3, 8), Ok(()));
+    assert_eq!(it.change(Control::WriteBack), Err(ControlError::Degraded("the origin")));
+}
+
+#[test]
+fn a_device_that_fails_while_a_shutdown_waits_ends_it() {
+    let mut it = Failing::new(Mode::Writeback);
+    assert_eq!((it.flush(), it.write(3, 8)), (Ok(()), Ok(())));
+    it.devices[1].fail_flush(Some(0));
+    let flush = Operation { verb: Verb::Flush, lba: 0, blocks: 0 };
+    let Ok(()) = it.tier.submit(it.now, 0, &flush, Vec::new());
+    assert_eq!(it.change(Control::Close), Err(ControlError::Degraded("the cache device")));
+}
+
+#[test]
+fn a_flush_of_the_cache_that_failed_ends_its_use() {
+    for seed in 0..20 {
+        let mut it = Failing::seeded(Mode::Writeback, seed);
+        assert_eq!((it.flush(), it.write(3, 8)), (Ok(()), Ok(())));
+        it.devices[1].fail_flush(Some(0));
+        assert!(it.flush().is_err() && it.flush().is_err());
+        // It may be lost: it is neither read as if nothing had happened nor written to the origin.
+        assert!(it.read(3).is_err() && it.write(3, 9).is_err());
+        assert_eq!(it.change(Control::Close), Err(ControlError::Degraded("the cache device")));
+        assert_eq!(it.reopen(it.config), Ok(()));
+        assert!([Ok(7), Ok(8)].contains(&it.read(3)));
+        let mut it = Failing::seeded(Mode::Writethrough, seed);
+        it.devices[1].fail_flush(Some(0));
+        assert_eq!((it.write(3, 8), it.flush(), it.read(3)), (Ok(()), Ok(()), Ok(8)));
+        assert_eq!(it.change(Control::Close), Ok(()));
+        assert_eq!(it.reopen(it.config), Ok(()));
+        assert_eq!((it.tier.core().status().cache_blocks.0, it.read(3)), (0, Ok(8)));
+    }
+}
+
+#[test]
+fn writes_end_where_the_superblock_may_name_writeback_mode() {
+    let mut taken = 0;
+    for (seed, after) in (0..20).flat_map(|seed| (0..3).map(move |after| (seed, after))) {
+        let mut it = Failing::seeded(Mode::Writethrough, seed);
+        assert_eq!(it.flush(), Ok(()));
+        it.devices[2].fail_flush(Some(after));
+        if it.change(Control::Mode(Mode::Writeback)).is_ok() {
+            continue;
+        }
+        let written = it.write(3, 8).and_then(|()| it.flush());
+        taken += u32::from(written.is_ok());
+        assert_eq!(it.reopen_after(Config { repair: true, ..it.config }, true), Ok(()));
+        let found = it.read(3);
+        assert!(found == Ok(8) || written.is_err() && found == Ok(7), "{seed} {after}: {found:?}");
+    }
+    assert!(taken > 0, "before the superblock, nothing is uncertain");
 }

@@ -1,5 +1,5 @@
 //! The tier against a model. Requests, modes and policies are random. The tier is shut down, and it crashes. Power goes at any call,
-//! several times in a row, and while the tier opens. Devices fail or vanish, and caches grow and shrink.
+//! several times in a row, and while the tier opens. Devices fail or vanish, a failed flush loses data, and caches grow and shrink.
 //!
 //! One seed: `TRANCHE_TIER_SEED=7 cargo test --profile suite -p tier model`. Many: `TRANCHE_TIER_ROUNDS=5000`, from `TRANCHE_TIER_FIRST` on.
 
@@ -27,6 +27,6 @@ fn whatever_happens_no_write_is_lost_that_was_promised() {
         done.add(&subject.done);
     }
     println!("{rounds} tiers: {counts:?}, {done:?}");
-    let tried = counts.has_all() && done.has_all();
+    let tried = counts.has_all() && counts.lost_blocks > 0 && done.has_all();
     assert!(rounds < 100 || tried, "the model does not try what it should: {counts:?}, {done:?}");
 }

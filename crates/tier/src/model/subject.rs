@@ -65,7 +65,7 @@ impl Subject for Tier {
     type Devices = Devices;
 
     const ODDS: Odds = Odds {
-        request: 620,
+        request: 614,
         pass: 200,
         wait: 60,
         compare: 20,
@@ -75,6 +75,7 @@ impl Subject for Tier {
         cut: 10,
         later_cut: 15,
         fail: 8,
+        fail_flush: 6,
     };
 
     fn new(rng: &mut Rng, power: &Power, seed: u64) -> (Self, Vec<Disk>) {
