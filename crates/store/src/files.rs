@@ -202,6 +202,11 @@ impl State {
     ) -> Result<(), Error> {
         let block = device.shape().block as u64;
         let last = first + data.len() as u64 / block;
+        // The log must not tell of a size whose bytes it does not know.
+        let logged = self.contents(ino)?.size / block;
+        if self.active.get(&ino).is_some_and(|active| active.dirty.within(logged, first).next().is_some()) {
+            self.write_out(device, ino)?;
+        }
         let size = self.size(ino)?.max(last * block);
         if let Err(error) = self.send(device, (ino, first), data, (size, now), false) {
             // Some of it may be there.
@@ -211,8 +216,7 @@ impl State {
         self.drop_dirty(ino, first, last);
         let active = self.active.entry(ino).or_default();
         (active.size, active.mtime) = (Some(size), now);
-        self.forget_if_clean(ino);
-        Ok(())
+        self.forget_if_clean(ino)
     }
 
     /// Writes some blocks out if too many are in memory.
@@ -272,7 +276,7 @@ impl State {
             self.send(device, (ino, first), &run, (size, mtime), durable)?;
             self.drop_dirty(ino, first, first + blocks);
         }
-        self.forget_if_clean(ino);
+        self.forget_if_clean(ino)?;
         self.write_log_if_long(device)?;
         if self.contents(ino).is_ok_and(|contents| contents.patches.bytes() > self.limits.file_patches) {
             self.promote(device, ino, false)?;
@@ -289,18 +293,22 @@ impl State {
         }
     }
 
-    /// Forgets what is kept for a file that has nothing in memory, and nothing under way.
-    pub(crate) fn forget_if_clean(&mut self, ino: Ino) {
+    /// Forgets what is kept for a file that has nothing in memory, and nothing under way. Its size goes to the log behind its bytes.
+    pub(crate) fn forget_if_clean(&mut self, ino: Ino) -> Result<(), Error> {
         if self.under_way_of(ino).next().is_some() {
-            return;
+            return Ok(());
         }
-        if let Some(active) = self.active.get_mut(&ino)
-            && active.dirty.is_empty()
-        {
-            active.size = None;
-            if active.opens == 0 {
-                self.active.remove(&ino);
-            }
+        let logged = self.contents(ino).map(|contents| contents.size);
+        let Some(active) = self.active.get_mut(&ino).filter(|active| active.dirty.is_empty()) else {
+            return Ok(());
+        };
+        let (size, mtime) = (active.size.take(), active.mtime);
+        if active.opens == 0 {
+            self.active.remove(&ino);
+        }
+        match (size, logged) {
+            (Some(size), Ok(logged)) if size > logged => self.record(&Record::Size { ino, size, mtime }),
+            _ => Ok(()),
         }
     }
 
@@ -359,13 +367,17 @@ impl State {
                 self.drop_dirty(ino, last, last + 1);
             }
         }
-        // The log may know a smaller size; it must not keep what lies behind the new one.
-        self.record(&Record::Size { ino, size, mtime: now })?;
+        let logged = self.contents(ino)?.size;
+        let mut in_memory = false;
         if let Some(active) = self.active.get_mut(&ino) {
-            active.size = active.size.map(|_| size);
+            in_memory = !active.dirty.is_empty();
+            (active.size, active.mtime) = (in_memory.then_some(size), now);
         }
-        self.forget_if_clean(ino);
-        Ok(())
+        // The log must not tell of a size whose bytes it does not know, nor keep what lies behind the new one.
+        if !in_memory || size < logged {
+            self.record(&Record::Size { ino, size, mtime: now })?;
+        }
+        self.forget_if_clean(ino)
     }
 
     /// Makes a hole of bytes of a file. Its size stays.
@@ -386,5 +398,57 @@ impl State {
         self.land(device, ino)?;
         self.reserve_record(256)?;
         self.record(&Record::Hole { ino, from, to, mtime: now })
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::record::{Attributes, Ino, NewKind};
+    use crate::simulated::Simulated;
+    use crate::{Error, Placement, Store};
+
+    /// What is there of a file after a crash that follows the sync of another one.
+    fn survives(
+        limits: impl FnOnce(&mut crate::state::Limits),
+        act: impl FnOnce(&Store<Simulated>, Ino) -> Result<(), Error>,
+    ) -> Vec<u8> {
+        let store = Store::open(Simulated::formatted(), Placement::default()).unwrap();
+        limits(&mut store.lock().limits);
+        let make = |name: &[u8]| store.create(Ino::ROOT, name, NewKind::File, Attributes::default()).unwrap();
+        let (one, other) = (make(b"one").ino, make(b"other").ino);
+        act(&store, one).unwrap();
+        store.sync(other).unwrap();
+        let device = store.abandon();
+        device.restore_power();
+        let store = Store::open(device, Placement::default()).unwrap();
+        let mut contents = vec![0; usize::try_from(store.stat(one).unwrap().size).unwrap()];
+        assert_eq!(store.read(one, 0, &mut contents), Ok(contents.len()));
+        contents
+    }
+
+    #[test]
+    fn a_size_is_not_durable_before_its_bytes() {
+        for size in [600, 1000, 3000] {
+            let contents = survives(
+                |_| {},
+                |store, one| {
+                    store.write(one, 0, &[7; 1000], 1)?;
+                    store.truncate(one, size, 2)
+                },
+            );
+            let wrong = contents.iter().zip(0..).find(|(byte, at)| **byte != if *at < 1000 { 7 } else { 0 });
+            assert_eq!(wrong, None, "truncated to {size}");
+        }
+        let contents = survives(
+            |limits| limits.direct = 4,
+            |store, one| {
+                store.write(one, 0, &[7; 1000], 1)?;
+                store.write(one, 2048, &[7; 2048], 2)?;
+                // The direct write has landed.
+                store.read(one, 2048, &mut [0; 512]).map(drop)
+            },
+        );
+        let wrong = contents.iter().zip(0..).find(|(byte, at)| **byte != 7 && !(1000..2048).contains(at));
+        assert_eq!(wrong, None, "written behind what is in memory");
     }
 }

@@ -128,9 +128,7 @@ impl State {
             Err(error) => Err(error.into()),
         };
         // The program that wrote this was told that it is written.
-        landed.inspect_err(|error| self.stop(error))?;
-        self.forget_if_clean(ino);
-        Ok(())
+        landed.and_then(|()| self.forget_if_clean(ino)).inspect_err(|error| self.stop(error))
     }
 
     /// Records where blocks of a file lie.

@@ -391,7 +391,9 @@ impl<D: ZoneDevice> Store<D> {
         if active.opens > 0 {
             return Ok(());
         }
-        state.forget_if_clean(ino);
+        if state.stopped.is_none() {
+            state.forget_if_clean(ino)?;
+        }
         if state.writable().is_ok() { state.forget_if_unused(ino) } else { Ok(()) }
     }
 

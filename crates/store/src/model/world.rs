@@ -18,7 +18,7 @@ use crate::state::Limits;
 use crate::store::{FileKind, Store};
 use crate::tree::Kind;
 
-const BLOCK: u64 = 256;
+pub(super) const BLOCK: u64 = 256;
 
 /// What happened in a run.
 #[derive(Clone, Copy, Default, Debug)]
@@ -258,12 +258,9 @@ impl World {
                     Ok(there) => there,
                     Err(error) => return self.failed(&error, 0),
                 };
-                if let Some(file) = self.oracle.files.get_mut(&ino) {
-                    let objection = file.objection(&there);
-                    file.now = there;
-                    if let Some(objection) = objection {
-                        self.fail(&format!("{ino:?} after a failed write: {objection}"));
-                    }
+                let objection = self.oracle.files.get_mut(&ino).and_then(|file| file.failed(there));
+                if let Some(objection) = objection {
+                    self.fail(&format!("{ino:?} after a failed write: {objection}"));
                 }
             }
         }
