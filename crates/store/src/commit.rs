@@ -39,7 +39,6 @@ impl State {
             return Ok(());
         }
         let (pending, records) = (std::mem::take(&mut self.pending), self.recorded);
-        self.log.keep(self.tree.snapshot_bytes(), self.log_capacity(), device.shape().append_blocks);
         let begun = match self.log.begin(device, &pending, durable) {
             Ok(Some(frame)) => {
                 self.writing = Some(Writing { frame, records, freed, durable });

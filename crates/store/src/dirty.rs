@@ -66,6 +66,11 @@ impl Dirty {
         self.blocks.insert(block, dirty);
     }
 
+    /// Whether a block is in memory.
+    pub(crate) fn has(&self, block: u64) -> bool {
+        self.blocks.contains_key(&block)
+    }
+
     /// Takes out all blocks from `from` to `to` (exclusive).
     pub(crate) fn take(&mut self, from: u64, to: u64) -> BTreeMap<u64, DirtyBlock> {
         let mut taken = self.blocks.split_off(&from);

@@ -4,6 +4,7 @@ use crate::device::{Run, ZoneDevice};
 use crate::dirty::DirtyBlock;
 use crate::error::Error;
 use crate::record::{Ino, Record};
+use crate::reserve::{BLOCK_BYTES, Claim};
 use crate::state::State;
 use crate::tree::MAX_SIZE;
 
@@ -129,19 +130,21 @@ impl State {
         let contents = self.contents(ino)?;
         let there: u64 = contents.extents.within(first, last).map(|(_, run)| run.blocks).sum();
         self.reserve(device, last - first - there)?;
-        // Records of extents need place in the log, too.
-        self.reserve_record(index(last - first) / self.limits.direct * 64)?;
+        let claim = self.claim(ino, first, last)?;
         let (mut offset, mut data) = (offset, data);
         while !data.is_empty() {
             let at = index(offset % block);
             let whole = if at == 0 { data.len() / index(block) } else { 0 };
             let taken = if whole >= self.limits.direct {
-                let piece = &data[..whole.min(self.limits.piece) * index(block)];
+                self.write_out_before(device, ino, offset / block)?;
+                self.reserve_metadata(device, claim, BLOCK_BYTES)?;
+                let most = index(self.metadata_room(claim) / BLOCK_BYTES);
+                let piece = &data[..whole.min(self.limits.piece).min(most) * index(block)];
                 self.write_through(device, ino, offset / block, piece, now)?;
                 piece.len()
             } else {
                 let taken = data.len().min(index(block) - at);
-                self.write_block(device, ino, (offset / block, at), &data[..taken], now)?;
+                self.write_block(device, (ino, claim), (offset / block, at), &data[..taken], now)?;
                 taken
             };
             (offset, data) = (offset + taken as u64, &data[taken..]);
@@ -153,7 +156,7 @@ impl State {
     fn write_block<D: ZoneDevice>(
         &mut self,
         device: &D,
-        ino: Ino,
+        (ino, claim): (Ino, Claim),
         (number, at): (u64, usize),
         data: &[u8],
         now: u64,
@@ -169,6 +172,7 @@ impl State {
                 self.active.entry(ino).or_default().dirty.change(number, at, data);
             }
             None => {
+                self.reserve_metadata(device, claim, BLOCK_BYTES)?;
                 let mut bytes = vec![0; block].into_boxed_slice();
                 let (from, to) = (at, at + data.len());
                 bytes[from..to].copy_from_slice(data);
@@ -191,6 +195,17 @@ impl State {
         Ok(())
     }
 
+    /// Writes out blocks in memory before the block `first` if the log does not know the size up to there: it must not tell of a size whose bytes it does not know.
+    fn write_out_before<D: ZoneDevice>(&mut self, device: &D, ino: Ino, first: u64) -> Result<(), Error> {
+        let logged = self.contents(ino)?.size / device.shape().block as u64;
+        match self.active.get(&ino) {
+            Some(active) if active.dirty.within(logged, first).next().is_some() => {
+                self.write_out(device, ino)
+            }
+            _ => Ok(()),
+        }
+    }
+
     /// Writes whole blocks to a zone at once.
     fn write_through<D: ZoneDevice>(
         &mut self,
@@ -202,13 +217,11 @@ impl State {
     ) -> Result<(), Error> {
         let block = device.shape().block as u64;
         let last = first + data.len() as u64 / block;
-        // The log must not tell of a size whose bytes it does not know.
-        let logged = self.contents(ino)?.size / block;
-        if self.active.get(&ino).is_some_and(|active| active.dirty.within(logged, first).next().is_some()) {
-            self.write_out(device, ino)?;
-        }
         let size = self.size(ino)?.max(last * block);
-        if let Err(error) = self.send(device, (ino, first), data, (size, now), false) {
+        self.reserved_blocks = last - first;
+        let sent = self.send(device, (ino, first), data, (size, now), false);
+        self.reserved_blocks = 0;
+        if let Err(error) = sent {
             // Some of it may be there.
             self.land(device, ino)?;
             return Err(error);
@@ -254,7 +267,9 @@ impl State {
             let Some((first, dirty)) = active.dirty.first() else { break };
             let (size, mtime) = (self.size(ino)?, active.mtime);
             let part = dirty.to - dirty.from;
-            if part < block && inlined + part <= self.limits.inline {
+            // A block of which the log has no place for the bytes goes to a zone.
+            let has_place = part as u64 <= self.metadata_room(Claim::Change);
+            if part < block && inlined + part <= self.limits.inline && has_place {
                 if self.under_way_of(ino).next().is_some() {
                     // The log must not tell of a size whose bytes it does not know.
                     self.land(device, ino)?;
@@ -359,7 +374,10 @@ impl State {
         }
         self.land(device, ino)?;
         let before = self.size(ino)?;
-        self.reserve_record(64)?;
+        if size < self.contents(ino)?.size {
+            let zeroes = self.zeroes_bytes(ino, size, size.next_multiple_of(block as u64))?;
+            self.reserve_metadata(device, Claim::Change, zeroes)?;
+        }
         if size < before {
             self.drop_dirty(ino, size.div_ceil(block as u64), u64::MAX);
             let (last, tail) = (size / block as u64, index(size % block as u64));
@@ -396,7 +414,8 @@ impl State {
         // What is in memory would lie over the hole.
         self.write_out(device, ino)?;
         self.land(device, ino)?;
-        self.reserve_record(256)?;
+        let bytes = self.hole_bytes(ino, from, to)?;
+        self.reserve_metadata(device, Claim::Change, bytes)?;
         self.record(&Record::Hole { ino, from, to, mtime: now })
     }
 }

@@ -524,8 +524,7 @@ impl<D: ZoneDevice + Send + Sync + 'static> Filesystem for FileSystem<D> {
     fn statfs(&self, _: &Request, _: INodeNo, reply: ReplyStatfs) {
         let usage = self.store.usage();
         let block = u32::try_from(usage.block).unwrap_or(4096);
-        // A file needs about so many bytes of metadata.
-        let files = usage.metadata_limit.saturating_sub(usage.metadata) / 200;
+        let files = usage.free_inodes;
         let (blocks, free) = (usage.blocks, usage.free_blocks);
         reply.statfs(blocks, free, free, usage.inodes + files, files, block, 255, block);
     }

@@ -55,6 +55,7 @@ impl State {
             let there: u64 = contents.extents.within(first, first + blocks).map(|(_, run)| run.blocks).sum();
             let append = device.begin_append(zone, piece, durable);
             self.space.began(zone, blocks);
+            self.reserved_blocks = self.reserved_blocks.saturating_sub(blocks);
             let fresh = blocks - there;
             let data_under_way = UnderWay { ino, first, blocks, fresh, zone, size, mtime, durable, append };
             self.under_way.push_back(data_under_way);

@@ -34,6 +34,7 @@ mod patches;
 mod placement;
 mod reason;
 mod record;
+mod reserve;
 pub mod simulated;
 mod space;
 mod state;

@@ -3,9 +3,10 @@
 use crate::device::ZoneDevice;
 use crate::error::Error;
 use crate::record::{Attributes, Ino, NewKind, Record};
+use crate::reserve::{Claim, inode_bytes, name_bytes};
 use crate::state::State;
 use crate::store::{FileKind, Stat, Store};
-use crate::tree::{Directory, Inode, Kind, MAX_NAME, is_name};
+use crate::tree::{Directory, Inode, Kind, MAX_NAME, is_name, xattr_bytes};
 
 /// The longest target of a symbolic link, in bytes.
 const MAX_TARGET: usize = 4095;
@@ -228,7 +229,7 @@ impl<D: ZoneDevice> Store<D> {
         if target > MAX_TARGET {
             return Err(Error::NameTooLong);
         }
-        state.reserve_record(512 + name.len() + target)?;
+        state.reserve_metadata(&self.device, Claim::New, inode_bytes(name.len(), target))?;
         let ino = state.tree.number();
         state.record(&Record::Inode { ino, kind, attributes })?;
         state.record(&Record::Link { parent, name: name.to_vec(), ino })?;
@@ -253,7 +254,7 @@ impl<D: ZoneDevice> Store<D> {
             inode if inode.names >= MAX_LINKS => return Err(Error::Invalid("the file has too many names")),
             _ => {}
         }
-        state.reserve_record(512 + name.len())?;
+        state.reserve_metadata(&self.device, Claim::New, name_bytes(name.len()))?;
         state.record(&Record::Link { parent, name: name.to_vec(), ino })?;
         state.touch(parent, now)?;
         state.mark_changed(ino, now)?;
@@ -308,7 +309,9 @@ impl<D: ZoneDevice> Store<D> {
         if replaced == Some(ino) {
             return Ok(());
         }
-        state.reserve_record(512 + to.1.len())?;
+        let longer =
+            if replace == Replace::Exchange { 0 } else { to.1.len().saturating_sub(from.1.len()) as u64 };
+        state.reserve_metadata(&self.device, Claim::Change, longer)?;
         if replaced.is_some() && state.active.contains_key(&ino) {
             state.write_out(&self.device, ino)?;
             state.land(&self.device, ino)?;
@@ -409,12 +412,13 @@ impl<D: ZoneDevice> Store<D> {
                 "the name of an extended attribute has 1 to 255 bytes, its value at most 4096",
             ));
         }
-        let there = state.inode(ino)?.xattrs.contains_key(name);
-        match value {
-            Some(value) => state.reserve_record(64 + name.len() + value.len())?,
-            None if !there => return Err(Error::NoAttribute),
-            None => {}
+        let old = state.inode(ino)?.xattrs.get(name).map(|old| xattr_bytes(name, old));
+        let new = value.map(|value| xattr_bytes(name, value));
+        if old.or(new).is_none() {
+            return Err(Error::NoAttribute);
         }
+        let more = new.unwrap_or(0).saturating_sub(old.unwrap_or(0));
+        state.reserve_metadata(&self.device, Claim::New, more)?;
         state.record(&Record::Xattr { ino, name: name.to_vec(), value: value.map(<[u8]>::to_vec) })
     }
 

@@ -153,6 +153,7 @@ pub(crate) fn open<D: ZoneDevice>(
         active: BTreeMap::new(),
         dirty_blocks: 0,
         fresh_blocks: 0,
+        reserved_blocks: 0,
         pending: Vec::new(),
         durable: Position::default(),
         under_way: VecDeque::new(),

@@ -197,7 +197,7 @@ impl Space {
         &self,
         newcomer: &Newcomer,
         tree: &Tree,
-        collecting: bool,
+        (collecting, may_collect): (bool, bool),
         durable: Position,
     ) -> Choice {
         let open = || self.numbered().filter(|(_, zone)| is_open(&zone.usage) && zone.room() > 0);
@@ -232,7 +232,7 @@ impl Space {
         if may_open && !collecting && has_dead {
             return Choice::Commit;
         }
-        if may_open && !collecting && self.has_cheap_victim(tree) {
+        if may_open && may_collect && self.has_cheap_victim(tree) {
             return Choice::Collect;
         }
         let nearest = open().min_by_key(|(_, zone)| match zone.usage {

@@ -12,9 +12,10 @@ use crate::log::{FrameUnderWay, Log, Position};
 use crate::placement::{Group, Habits, Newcomer, Placement};
 use crate::reason::Reason;
 use crate::record::{Ino, Record};
+use crate::reserve::{BLOCK_BYTES, Claim};
 use crate::space::{Choice, Space};
 use crate::totals::Totals;
-use crate::tree::{Contents, Tree};
+use crate::tree::{Contents, EXTENT_BYTES, Tree};
 
 /// When things in memory go to the device. Blocks are logical blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -117,6 +118,8 @@ pub(crate) struct State {
     pub(crate) dirty_blocks: usize,
     /// Of these, blocks that have no place on the device yet.
     pub(crate) fresh_blocks: usize,
+    /// Blocks of a write that place in the log is reserved for, before they are under way.
+    pub(crate) reserved_blocks: u64,
     /// Data on its way to zones.
     pub(crate) under_way: VecDeque<UnderWay>,
     /// Records that the tree has, and that no append to the log has yet.
@@ -261,34 +264,6 @@ impl State {
         }
     }
 
-    /// Blocks that files may still take.
-    pub(crate) fn free_blocks(&self) -> u64 {
-        let live = self.tree.live_total() - self.space.stranded(&self.tree);
-        let in_memory = self.fresh_blocks as u64 + self.blocks_under_way();
-        let taken = live + in_memory + self.tree.patch_pieces();
-        self.space.usable().saturating_sub(taken)
-    }
-
-    /// Makes sure that files may take so many more blocks.
-    pub(crate) fn reserve<D: ZoneDevice>(&mut self, device: &D, blocks: u64) -> Result<(), Error> {
-        if self.free_blocks() >= blocks {
-            return Ok(());
-        }
-        // Pieces of patches count as whole blocks until they are in zones.
-        self.write_out_all(device)?;
-        self.promote_all(device)?;
-        self.land_all(device)?;
-        if self.free_blocks() >= blocks { Ok(()) } else { Err(Error::NoSpace) }
-    }
-
-    /// Makes sure that the log has place for more files, names and attributes.
-    pub(crate) fn reserve_record(&self, bytes: usize) -> Result<(), Error> {
-        let limit = self.log.snapshot_limit(self.log_capacity());
-        // An eighth is kept for changes of what is there: they can split extents.
-        let needed = self.tree.snapshot_bytes() + bytes as u64;
-        if needed <= limit / 8 * 7 { Ok(()) } else { Err(Error::NoSpace) }
-    }
-
     /// Blocks that a zone of the log holds: those of data hold as many.
     pub(crate) fn log_capacity(&self) -> u64 {
         self.space.capacity()
@@ -323,7 +298,9 @@ impl State {
         collecting: bool,
     ) -> Result<u32, Error> {
         loop {
-            match self.space.choose(newcomer, &self.tree, collecting, self.durable) {
+            // Without place in the log for what moves, groups cannot be kept apart.
+            let may_collect = !collecting && self.metadata_room(Claim::Move) >= BLOCK_BYTES;
+            match self.space.choose(newcomer, &self.tree, (collecting, may_collect), self.durable) {
                 Choice::Open(zone) => {
                     self.space.welcome(zone, newcomer);
                     return Ok(zone);
@@ -385,9 +362,14 @@ impl State {
         }
         for (ino, at, run) in moves {
             let newcomer = self.survivor(run.lba);
-            let step = self.limits.piece;
-            for from in (0..run.blocks).step_by(step) {
-                let blocks = (step as u64).min(run.blocks - from);
+            let mut from = 0;
+            while from < run.blocks {
+                let blocks = (self.limits.piece as u64).min(run.blocks - from);
+                // It can come to lie in as many runs as it has blocks.
+                let blocks = blocks.min(self.metadata_room(Claim::Move) / EXTENT_BYTES);
+                if blocks == 0 {
+                    return Err(Error::NoSpace);
+                }
                 let mut data = vec![0; usize::try_from(blocks).unwrap_or(0) * shape.block];
                 if let Err(error) = device.read(run.lba + from, &mut data) {
                     return self.lost(device, victim, error);
@@ -400,6 +382,7 @@ impl State {
                         data = &data[usize::try_from(run.blocks).unwrap_or(0) * shape.block..];
                     }
                 }
+                from += blocks;
             }
         }
         self.space.bury(&self.tree);

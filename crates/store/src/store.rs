@@ -9,6 +9,7 @@ use crate::open::{self, FormatOptions};
 use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::record::{Attributes, Ino};
+use crate::reserve::Claim;
 use crate::state::{Counters, State, UnderWay};
 
 /// What `stat` tells of a file.
@@ -51,9 +52,11 @@ pub struct Usage {
     pub free_blocks: u64,
     /// Files, directories and symbolic links.
     pub inodes: u64,
-    /// Bytes of the metadata in a snapshot, about.
+    /// Inodes that can be made besides those, if their names have 55 bytes.
+    pub free_inodes: u64,
+    /// Bytes of the metadata in a snapshot, at most, when all that is in memory has been written.
     pub metadata: u64,
-    /// Bytes that they may take.
+    /// Bytes that the metadata may have with something new. Changes of what is there may use a fourteenth more, and garbage collection two.
     pub metadata_limit: u64,
     /// Zones of data: empty, open, closed, dead (they will be reset), broken.
     pub zones: [usize; 5],
@@ -373,8 +376,9 @@ impl<D: ZoneDevice> Store<D> {
             blocks: state.space.usable(),
             free_blocks: state.free_blocks(),
             inodes: state.tree.count() as u64,
-            metadata: state.tree.snapshot_bytes(),
-            metadata_limit: state.log.snapshot_limit(state.space.capacity()),
+            free_inodes: state.free_inodes(),
+            metadata: state.owed(),
+            metadata_limit: state.metadata_limit(Claim::New),
             zones: state.space.counts(),
             log_zones: layout.log_zones,
             reserved_zones: layout.reserved_zones,

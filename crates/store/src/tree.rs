@@ -100,13 +100,18 @@ pub struct Tree {
 }
 
 /// Bytes that an extent takes in a snapshot.
-const EXTENT_BYTES: u64 = 53;
+pub(crate) const EXTENT_BYTES: u64 = 53;
 /// Bytes that a piece of a patch takes in a snapshot besides its own.
-const PATCH_BYTES: u64 = 33;
+pub(crate) const PATCH_BYTES: u64 = 33;
 /// Bytes that an inode takes in a snapshot, without its name: the inode, its size, its attributes.
-const INODE_BYTES: u64 = 120;
+pub(crate) const INODE_BYTES: u64 = 120;
 /// Bytes that a name takes in a snapshot besides its letters.
-const NAME_BYTES: u64 = 25;
+pub(crate) const NAME_BYTES: u64 = 25;
+
+/// Bytes that an extended attribute takes in a snapshot.
+pub(crate) fn xattr_bytes(name: &[u8], value: &[u8]) -> u64 {
+    (22 + name.len() + value.len()) as u64
+}
 
 impl Tree {
     /// The top directory alone.
@@ -471,13 +476,13 @@ impl Tree {
     }
 
     fn set_xattr(&mut self, ino: Ino, name: &[u8], value: Option<&[u8]>) -> Result<(), Misfit> {
-        let bytes = |value: &[u8]| (22 + name.len() + value.len()) as u64;
         let inode = self.inode(ino)?;
         let old = match value {
             Some(value) => inode.xattrs.insert(name.to_vec(), value.to_vec()),
             None => inode.xattrs.remove(name),
         };
-        let (less, more) = (old.map_or(0, |old| bytes(&old)), value.map_or(0, bytes));
+        let (less, more) =
+            (old.map_or(0, |old| xattr_bytes(name, &old)), value.map_or(0, |value| xattr_bytes(name, value)));
         self.record_bytes = (self.record_bytes + more).saturating_sub(less);
         Ok(())
     }
@@ -493,8 +498,8 @@ impl Tree {
         }
         if let Some(inode) = self.inodes.remove(&ino) {
             let target = if let Kind::Symlink(target) = &inode.kind { target.len() } else { 0 };
-            let xattrs: usize = inode.xattrs.iter().map(|(name, value)| 22 + name.len() + value.len()).sum();
-            let bytes = INODE_BYTES + (target + xattrs) as u64;
+            let xattrs: u64 = inode.xattrs.iter().map(|(name, value)| xattr_bytes(name, value)).sum();
+            let bytes = INODE_BYTES + target as u64 + xattrs;
             self.record_bytes = self.record_bytes.saturating_sub(bytes);
         }
         Ok(())

@@ -47,7 +47,7 @@ pub(crate) struct Log {
     next_lba: u64,
     /// Empty zones.
     free: Vec<u32>,
-    /// How many of them are kept for the next snapshot.
+    /// How many of them are kept for the next snapshot. A crash can leave any state of the epoch, so it is the largest that there may be.
     kept: u64,
     /// Blocks of the snapshot, and of all.
     snapshot_blocks: u64,
@@ -90,31 +90,21 @@ impl Log {
         self.position
     }
 
-    /// Zones that a snapshot of so many bytes takes, at most.
-    fn zones_of(&self, bytes: u64, capacity: u64, append_blocks: u64) -> u64 {
-        let block = u64::from(self.layout.block);
-        let payload = append_blocks.min(capacity) * block - HEADER as u64;
-        let frames = bytes / payload + 2;
-        // A frame is padded to whole blocks. In each zone there is one more frame at the start, and one that is cut at the end.
-        let blocks = (bytes + frames * HEADER as u64) / block + 2 + frames;
-        blocks.div_ceil(capacity.saturating_sub(3).max(1))
+    /// Zones that a snapshot may take, so that two of them have place, and, unless zones are worn out, a zone for what follows.
+    fn snapshot_zones(&self) -> u64 {
+        let usable = (self.chain.len() + self.free.len()) as u64;
+        (u64::from(self.layout.log_zones.saturating_sub(1)) / 2).min(usable / 2)
     }
 
-    /// Bytes that a snapshot may have, so that two of them have place, and a zone for what follows.
+    /// Bytes that a snapshot may have. Frames are padded to whole blocks. Each zone begins with one more, and the last one is cut at the end.
     pub(crate) fn snapshot_limit(&self, capacity: u64) -> u64 {
-        let zones = u64::from(self.layout.log_zones.saturating_sub(1) / 2);
-        zones * capacity.saturating_sub(8) * u64::from(self.layout.block) / 8 * 7
+        self.snapshot_zones() * capacity.saturating_sub(8) * u64::from(self.layout.block) / 8 * 7
     }
 
     /// Whether a new epoch should begin: the log is much longer than its snapshot, or only what the next snapshot takes is free.
     pub(crate) fn is_long(&self, capacity: u64) -> bool {
         let changes = self.blocks - self.snapshot_blocks;
         changes > self.snapshot_blocks.max(capacity) || self.free.len() as u64 <= self.kept
-    }
-
-    /// Keeps zones for a snapshot of so many bytes.
-    pub(crate) fn keep(&mut self, bytes: u64, capacity: u64, append_blocks: u64) {
-        self.kept = self.zones_of(bytes, capacity, append_blocks);
     }
 
     /// Begins the next epoch with a snapshot, makes it durable, and empties the zones of the one before.
@@ -152,6 +142,7 @@ impl Log {
         for zone in before {
             self.take_back(device, zone)?;
         }
+        self.kept = self.snapshot_zones();
         Ok(())
     }
 
@@ -179,7 +170,7 @@ impl Log {
     /// Writes a piece of the stream of records at the end. If it is to be `durable`, all of the log is that was durable before, and the piece.
     ///
     /// # Errors
-    /// The device failed, or the log has not enough zones besides those that are [kept](Log::keep).
+    /// The device failed, or the log has not enough zones besides those that are kept.
     pub(crate) fn append<D: ZoneDevice>(
         &mut self,
         device: &D,
@@ -333,8 +324,8 @@ impl Log {
             match self.put(device, (FrameKind::Start, durable), &self.layout.encode(index)) {
                 Ok(()) => return Ok(()),
                 Err(Error::Device(DeviceError::Zone { .. })) => {
+                    // It stays in the chain, so that the next epoch takes it back.
                     let _ = device.finish(zone);
-                    self.chain.pop();
                     self.room = 0;
                 }
                 Err(error) => return Err(error),

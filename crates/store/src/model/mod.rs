@@ -2,6 +2,7 @@
 //!
 //! One seed: `TRANCHE_STORE_SEED=7 cargo test --profile suite -p store model`. Many: `TRANCHE_STORE_ROUNDS=5000`.
 
+mod limits;
 mod oracle;
 mod threads;
 mod world;

@@ -53,31 +53,35 @@ impl Counts {
 
 pub(crate) struct World {
     seed: u64,
-    rng: Rng,
+    pub(super) rng: Rng,
     store: Option<Store<Simulated>>,
-    oracle: Oracle,
+    pub(super) oracle: Oracle,
     open: Vec<Ino>,
     /// Zones that wore out.
-    broken: u32,
+    pub(super) broken: u32,
     faults: bool,
+    /// The log is as small as can be, and much may be in memory.
+    pub(super) is_tight: bool,
     stamp: u8,
     now: u64,
     /// What is going on, for messages.
-    doing: &'static str,
+    pub(super) doing: &'static str,
     counts: Counts,
 }
 
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        let capacity = 16 + rng.below(17);
+        // Some logs are as small as can be.
+        let is_tight = rng.below(4) == 0;
+        let capacity = if is_tight { 16 } else { 16 + rng.below(17) };
         let zones = 16 + rng.below(12) as u32;
         let append_blocks = [8, 8, 12, 64][rng.below(4) as usize];
         let open = 3 + rng.below(6) as u32;
         let shape = Shape { block: BLOCK as usize, zone_blocks: 32, zones, open, append_blocks };
         let device = Simulated::new(shape, capacity, seed);
         let options = FormatOptions {
-            log_zones: Some([3, 4, 5, 9][rng.below(4) as usize]),
+            log_zones: Some(if is_tight { 3 } else { [3, 4, 5, 9][rng.below(4) as usize] }),
             ..FormatOptions::default()
         };
         Store::format(&device, &options, [7; 16], 0).expect("an empty device takes a store");
@@ -92,6 +96,7 @@ impl World {
             open: Vec::new(),
             broken: 0,
             faults,
+            is_tight,
             stamp: 0,
             now: 1,
             doing: "opening",
@@ -101,7 +106,7 @@ impl World {
         world
     }
 
-    fn store(&self) -> &Store<Simulated> {
+    pub(super) fn store(&self) -> &Store<Simulated> {
         self.store.as_ref().expect("the store is open")
     }
 
@@ -111,15 +116,16 @@ impl World {
         let store = Store::open(device, placement)
             .unwrap_or_else(|error| self.fail(&format!("it does not open: {error}")));
         let rng = &mut self.rng;
+        let times = if self.is_tight { 10 } else { 1 };
         store.lock().limits = Limits {
-            file_blocks: 1 + rng.below(20) as usize,
-            total_blocks: 1 + rng.below(60) as usize,
+            file_blocks: 1 + rng.below(20 * times) as usize,
+            total_blocks: 1 + rng.below(60 * times) as usize,
             direct: 1 + rng.below(12) as usize,
             piece: 1 + rng.below(16) as usize,
-            inline: rng.below(512) as usize,
+            inline: rng.below(512 * times) as usize,
             durable: rng.below(8) as usize,
-            file_patches: rng.below(512),
-            total_patches: rng.below(1024),
+            file_patches: rng.below(512 * times),
+            total_patches: rng.below(1024 * times),
             pending: 64 + rng.below(2048) as usize,
             under_way: 1 + rng.below(5) as usize,
             under_way_of_logs: rng.below(3) as usize,
@@ -130,7 +136,7 @@ impl World {
         self.store = Some(store);
     }
 
-    fn fail(&self, why: &str) -> ! {
+    pub(super) fn fail(&self, why: &str) -> ! {
         panic!("seed {}, step {}: {why}", self.seed, self.counts.steps);
     }
 
@@ -142,6 +148,7 @@ impl World {
             if self.store().device.is_without_power() || self.store().lock().stopped.is_some() {
                 self.crash();
             }
+            self.check_owed();
         }
         self.compare();
         self.note();
@@ -157,7 +164,8 @@ impl World {
 
     fn step(&mut self) {
         match self.rng.below(100) {
-            0..30 => self.write(),
+            0..20 => self.write(),
+            20..30 => self.strain(),
             30..36 => self.truncate(),
             36..40 => self.punch(),
             40..50 => self.make(),
@@ -184,7 +192,7 @@ impl World {
         self.oracle.files.keys().copied().collect()
     }
 
-    fn file(&mut self) -> Option<Ino> {
+    pub(super) fn file(&mut self) -> Option<Ino> {
         let files = self.files();
         (!files.is_empty()).then(|| files[self.rng.below(files.len() as u64) as usize])
     }
@@ -202,14 +210,20 @@ impl World {
     }
 
     fn name(&mut self) -> Vec<u8> {
-        format!("n{}", self.rng.below(5)).into_bytes()
+        let number = self.rng.below(if self.is_tight { 40 } else { 5 });
+        // Few are long.
+        let length = if number < 5 { 2 } else { number as usize % 7 * 30 };
+        format!("n{number:0length$}").into_bytes()
     }
 
     /// An operation failed. Returns whether the model must look at what is there now.
-    fn failed(&mut self, error: &Error, blocks: u64) {
+    pub(super) fn failed(&mut self, error: &Error, blocks: u64) {
         match error {
             Error::NoSpace => {
                 self.counts.full += 1;
+                if self.doing == "remove" {
+                    self.fail("no space to remove a name");
+                }
                 let usage = self.store().usage();
                 let taken = self.oracle.blocks(BLOCK) + blocks;
                 let metadata = usage.metadata + usage.metadata_limit / 4 + 2000 > usage.metadata_limit;
@@ -243,20 +257,28 @@ impl World {
             1 => BLOCK * (1 + self.rng.below(20)),
             _ => 1 + self.rng.below(400),
         };
+        let _ = self.write_at(ino, offset, length);
+    }
+
+    pub(super) fn write_at(&mut self, ino: Ino, offset: u64, length: u64) -> Result<(), Error> {
         self.stamp = self.stamp.wrapping_add(1).max(1);
         let data: Vec<u8> = (0..length).map(|at| self.stamp ^ (at as u8 & 0x80)).collect();
         let before = self.oracle.files[&ino].clone();
         if let Some(file) = self.oracle.files.get_mut(&ino) {
             file.write(offset, &data);
         }
-        if let Err(error) = self.store().write(ino, offset, &data, self.now) {
-            let blocks = before.now.len() as u64;
-            self.failed(&error, blocks.div_ceil(BLOCK) + length / BLOCK + 2);
+        let written = self.store().write(ino, offset, &data, self.now);
+        if let Err(error) = &written {
+            let blocks = (before.now.len() as u64).max(offset);
+            self.failed(error, blocks.div_ceil(BLOCK) + length / BLOCK + 2);
             if self.store().lock().stopped.is_none() && !self.store().device.is_without_power() {
                 // Some of it may be there.
                 let there = match self.read(ino) {
                     Ok(there) => there,
-                    Err(error) => return self.failed(&error, 0),
+                    Err(error) => {
+                        self.failed(&error, 0);
+                        return written;
+                    }
                 };
                 let objection = self.oracle.files.get_mut(&ino).and_then(|file| file.failed(there));
                 if let Some(objection) = objection {
@@ -264,6 +286,7 @@ impl World {
                 }
             }
         }
+        written
     }
 
     fn truncate(&mut self) {
@@ -280,6 +303,10 @@ impl World {
             file.truncate(size);
         }
         if let Err(error) = self.store().truncate(ino, size, self.now) {
+            let needs_none = size.is_multiple_of(BLOCK) || size >= before.now.len() as u64;
+            if error == Error::NoSpace && needs_none && self.broken == 0 {
+                self.fail("no space to truncate");
+            }
             self.oracle.files.insert(ino, before);
             self.failed(&error, 0);
         }
@@ -302,11 +329,11 @@ impl World {
     }
 
     /// Changes names: `names` are those afterwards, if it succeeds.
-    fn renamed(
+    pub(super) fn renamed(
         &mut self,
         names: Names,
         act: impl FnOnce(&Store<Simulated>, u64) -> Result<(), Error>,
-    ) -> bool {
+    ) -> Result<(), Error> {
         let before = self.oracle.names.clone();
         self.oracle.rename(names);
         let result = act(self.store(), self.now);
@@ -318,7 +345,7 @@ impl World {
             }
             self.failed(error, 0);
         }
-        result.is_ok()
+        result
     }
 
     fn make(&mut self) {
@@ -341,8 +368,14 @@ impl World {
         if kind == NewKind::File {
             self.oracle.files.insert(ino, File::durable(Vec::new()));
         }
-        let made = self.renamed(names, |store, _| store.create(parent, &name, kind, attributes).map(|_| ()));
-        if !made && let Some(file) = self.oracle.files.remove(&ino) {
+        let is_made =
+            self.renamed(names, |store, _| store.create(parent, &name, kind.clone(), attributes).map(|_| ()));
+        if is_made == Err(Error::NoSpace) {
+            self.not_made(&name, &kind);
+        }
+        if is_made.is_err()
+            && let Some(file) = self.oracle.files.remove(&ino)
+        {
             self.oracle.gone.insert(ino, file);
         }
     }
@@ -367,9 +400,9 @@ impl World {
                 assert_eq!(self.store().remove_directory(parent, &name, 1), Err(Error::NotEmpty));
                 return;
             }
-            self.renamed(names, |store, now| store.remove_directory(parent, &name, now));
+            let _ = self.renamed(names, |store, now| store.remove_directory(parent, &name, now));
         } else {
-            self.renamed(names, |store, now| store.unlink(parent, &name, now));
+            let _ = self.renamed(names, |store, now| store.unlink(parent, &name, now));
         }
         self.forget_unnamed();
     }
@@ -440,7 +473,7 @@ impl World {
         }
         let mut names = self.oracle.names.clone();
         names.insert((parent, name.clone()), ino);
-        self.renamed(names, |store, now| store.link(ino, parent, &name, now).map(|_| ()));
+        let _ = self.renamed(names, |store, now| store.link(ino, parent, &name, now).map(|_| ()));
     }
 
     fn sync(&mut self) {
@@ -464,7 +497,12 @@ impl World {
                     }
                 }
             }
-            Err(error) => self.failed(&error, 0),
+            Err(error) => {
+                if error == Error::NoSpace {
+                    self.not_synced();
+                }
+                self.failed(&error, 0);
+            }
         }
     }
 
@@ -588,7 +626,7 @@ impl World {
                 match stat.kind {
                     FileKind::Directory => directories.push(stat.ino),
                     FileKind::File => drop(contents.insert(stat.ino, self.read(stat.ino)?)),
-                    FileKind::Symlink => assert_eq!(self.store().target(stat.ino), Ok(b"somewhere".to_vec())),
+                    FileKind::Symlink => assert!(self.store().target(stat.ino).is_ok()),
                 }
                 names.insert((directory, name), stat.ino);
             }
