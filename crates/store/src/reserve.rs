@@ -228,4 +228,24 @@ mod tests {
         assert_eq!(store.read(files[0], 3 * 512, &mut there), Ok(3));
         assert_eq!(there, [2; 3]);
     }
+
+    #[test]
+    fn the_log_has_place_for_blocks_of_which_it_has_bytes() {
+        let store = open(Simulated::formatted());
+        let ino = make(&store, "file").unwrap();
+        store.write(ino, 0, &vec![1; 400 * 512], 1).unwrap();
+        store.sync_all().unwrap();
+        fill(&store, "new");
+        for block in (1..400).step_by(3) {
+            match store.write(ino, block * 512 + 9, &[2], 2) {
+                Ok(()) => store.sync(ino).unwrap(),
+                Err(Error::NoSpace) => break,
+                Err(error) => panic!("{error}"),
+            }
+        }
+        let mut state = store.lock();
+        state.promote_all(&store.device).unwrap();
+        let (owed, limit) = (state.owed(), state.metadata_limit(Claim::Move));
+        assert!(owed <= limit, "{owed} of {limit} bytes");
+    }
 }

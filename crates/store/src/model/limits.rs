@@ -1,6 +1,6 @@
 //! Stores at their limits: logs of three small zones, many and long names, attributes, files in many pieces.
 
-use super::world::{BLOCK, World};
+use super::world::{BLOCK, MIN_NAMES, World};
 use crate::error::Error;
 use crate::record::{Attributes, Ino, NewKind};
 use crate::reserve::{BLOCK_BYTES, Claim, inode_bytes};
@@ -17,6 +17,7 @@ impl World {
         match self.rng.below(12) {
             0..5 => self.scatter(),
             5..8 => self.write_far(),
+            _ if self.names == MIN_NAMES => self.scatter(),
             8..11 => self.annotate(),
             _ => self.make_free_inodes(),
         }
@@ -27,7 +28,7 @@ impl World {
         self.doing = "overwrite";
         let Some(ino) = self.file() else { return };
         if self.is_tight && self.rng.below(3) == 0 {
-            let length = BLOCK * (1 + self.rng.below(80));
+            let length = BLOCK * (1 + self.rng.below(60));
             let _ = self.write_at(ino, 0, length);
         }
         let blocks = self.oracle.files[&ino].now.len() as u64 / BLOCK;
@@ -37,8 +38,9 @@ impl World {
                 return;
             }
             let offset = self.rng.below(blocks) * BLOCK;
-            let (at, length) = match self.rng.below(3) {
-                0 => (self.rng.below(BLOCK / 2), 1 + self.rng.below(BLOCK / 2)),
+            let (at, length) = match self.rng.below(4) {
+                0 => (self.rng.below(BLOCK / 2), 1 + self.rng.below(8)),
+                1 => (self.rng.below(BLOCK / 2), 1 + self.rng.below(BLOCK / 2)),
                 _ => (0, BLOCK),
             };
             let there = self.store().lock().claim(ino, offset / BLOCK, offset / BLOCK + 1);

@@ -19,6 +19,8 @@ use crate::store::{FileKind, Store};
 use crate::tree::Kind;
 
 pub(super) const BLOCK: u64 = 256;
+/// Names of a directory in stores that have few of them.
+pub(super) const MIN_NAMES: u64 = 2;
 
 /// What happened in a run.
 #[derive(Clone, Copy, Default, Debug)]
@@ -62,6 +64,8 @@ pub(crate) struct World {
     faults: bool,
     /// The log is as small as can be, and much may be in memory.
     pub(super) is_tight: bool,
+    /// Names that a directory may have. With few, there is place for files in many pieces.
+    pub(super) names: u64,
     stamp: u8,
     now: u64,
     /// What is going on, for messages.
@@ -72,10 +76,10 @@ pub(crate) struct World {
 impl World {
     pub(crate) fn new(seed: u64) -> Self {
         let mut rng = Rng::new(seed);
-        // Some logs are as small as can be.
+        // Some logs are as small as can be, with few zones of data.
         let is_tight = rng.below(4) == 0;
         let capacity = if is_tight { 16 } else { 16 + rng.below(17) };
-        let zones = 16 + rng.below(12) as u32;
+        let zones = if is_tight { 9 + rng.below(8) as u32 } else { 16 + rng.below(12) as u32 };
         let append_blocks = [8, 8, 12, 64][rng.below(4) as usize];
         let open = 3 + rng.below(6) as u32;
         let shape = Shape { block: BLOCK as usize, zone_blocks: 32, zones, open, append_blocks };
@@ -97,6 +101,7 @@ impl World {
             broken: 0,
             faults,
             is_tight,
+            names: if is_tight { [MIN_NAMES, 40][seed as usize % 2] } else { 5 },
             stamp: 0,
             now: 1,
             doing: "opening",
@@ -210,7 +215,7 @@ impl World {
     }
 
     fn name(&mut self) -> Vec<u8> {
-        let number = self.rng.below(if self.is_tight { 40 } else { 5 });
+        let number = self.rng.below(self.names);
         // Few are long.
         let length = if number < 5 { 2 } else { number as usize % 7 * 30 };
         format!("n{number:0length$}").into_bytes()
