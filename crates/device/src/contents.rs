@@ -54,17 +54,18 @@ pub trait Contents: Storage {
 
     /// Makes a new random key for a namespace, which from now on is the one that its blocks are encrypted with; what was
     /// encrypted with the one before cannot be read any more. `None` without a drive key: blocks are stored as they are.
+    /// The key is wrapped for this namespace alone, by NSID and UUID.
     ///
     /// # Errors
     /// If no key can be made. The namespace has none then.
-    fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
-        let _ = nsid;
+    fn make_key(&mut self, nsid: u32, uuid: &[u8; 16]) -> Result<Option<WrappedKey>, StorageError> {
+        let _ = (nsid, uuid);
         Ok(None)
     }
 
     /// Takes a namespace's key into use; false if it cannot be unwrapped.
-    fn open_key(&mut self, nsid: u32, key: &WrappedKey) -> bool {
-        let _ = (nsid, key);
+    fn open_key(&mut self, nsid: u32, uuid: &[u8; 16], key: &WrappedKey) -> bool {
+        let _ = (nsid, uuid, key);
         false
     }
 

@@ -1,7 +1,8 @@
 //! The drive key, and the keys of namespaces that it wraps: AES-256-XTS for blocks, AES-256-GCM for keys.
 //!
-//! A wrapped key is 92 bytes: a random nonce (12), the encrypted key (64), the tag (16). The namespace's identifier is
-//! authenticated with it, so that keys of an image cannot be exchanged.
+//! A wrapped key is 92 bytes: a random nonce (12), the encrypted key (64), the tag (16). The namespace's NSID (little endian) and
+//! UUID are authenticated with it. So keys cannot be exchanged, within an image or with another one of the same drive key.
+//! Keys of older images are authenticated with the NSID alone.
 
 use crate::xts::{self, WideXts};
 use device::{DriveKeyId, WrappedKey};
@@ -186,6 +187,14 @@ impl BlockCipher {
     }
 }
 
+/// What is authenticated with a wrapped key: whose it is.
+fn bound_to(nsid: u32, uuid: &[u8; 16]) -> [u8; 20] {
+    let mut bound = [0; 20];
+    bound[..4].copy_from_slice(&nsid.to_le_bytes());
+    bound[4..].copy_from_slice(uuid);
+    bound
+}
+
 /// The drive key, and the keys of namespaces that are open.
 #[derive(Default)]
 pub(crate) struct Keyring {
@@ -226,7 +235,7 @@ impl Keyring {
     }
 
     /// Makes a key, keeps it open, and wraps it; `None` without a drive key.
-    pub(crate) fn make(&mut self, nsid: u32) -> Result<Option<WrappedKey>, ErrorStack> {
+    pub(crate) fn make(&mut self, nsid: u32, uuid: &[u8; 16]) -> Result<Option<WrappedKey>, ErrorStack> {
         self.keep(nsid, None);
         let Some(drive) = &self.drive else { return Ok(None) };
         let (mut key, mut nonce, mut tag) = ([0; NAMESPACE_KEY], [0; NONCE], [0; TAG]);
@@ -237,7 +246,7 @@ impl Keyring {
         openssl::rand::rand_bytes(&mut nonce)?;
         let cipher = BlockCipher::new(&key, self.choice);
         let gcm = symm::Cipher::aes_256_gcm();
-        let wrapped = symm::encrypt_aead(gcm, &drive.0, Some(&nonce), &nsid.to_le_bytes(), &key, &mut tag);
+        let wrapped = symm::encrypt_aead(gcm, &drive.0, Some(&nonce), &bound_to(nsid, uuid), &key, &mut tag);
         wipe(&mut key);
         let wrapped = [&nonce[..], &wrapped?, &tag].concat();
         self.keep(nsid, Some(cipher?));
@@ -245,20 +254,21 @@ impl Keyring {
     }
 
     /// Opens a wrapped key; false if it was not wrapped with this drive key, or is damaged.
-    pub(crate) fn open(&mut self, nsid: u32, wrapped: &WrappedKey) -> bool {
-        let cipher = self.unwrap(nsid, wrapped.as_bytes());
+    pub(crate) fn open(&mut self, nsid: u32, uuid: &[u8; 16], wrapped: &WrappedKey) -> bool {
+        let of_before = nsid.to_le_bytes();
+        let unwrap = |bound: &[u8]| self.unwrap(bound, wrapped.as_bytes());
+        let cipher = unwrap(&bound_to(nsid, uuid)).or_else(|| unwrap(&of_before));
         let opened = cipher.is_some();
         self.keep(nsid, cipher);
         opened
     }
 
-    fn unwrap(&self, nsid: u32, wrapped: &[u8]) -> Option<BlockCipher> {
+    fn unwrap(&self, bound: &[u8], wrapped: &[u8]) -> Option<BlockCipher> {
         let drive = self.drive.as_ref()?;
         let (nonce, rest) = wrapped.split_first_chunk::<NONCE>()?;
         let (sealed, tag) = rest.split_last_chunk::<TAG>()?;
         let gcm = symm::Cipher::aes_256_gcm();
-        let mut plain =
-            symm::decrypt_aead(gcm, &drive.0, Some(nonce), &nsid.to_le_bytes(), sealed, tag).ok()?;
+        let mut plain = symm::decrypt_aead(gcm, &drive.0, Some(nonce), bound, sealed, tag).ok()?;
         let cipher = plain.as_slice().try_into().ok().and_then(|key| BlockCipher::new(key, self.choice).ok());
         wipe(&mut plain);
         cipher
@@ -273,6 +283,8 @@ impl Keyring {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    const UUID: [u8; 16] = [9; 16];
 
     fn key(byte: u8) -> DriveKey {
         DriveKey::generate(&mut |bytes| bytes.fill(byte))
@@ -293,28 +305,47 @@ mod tests {
     #[test]
     fn only_the_same_drive_key_opens_and_only_for_the_same_namespace() {
         let mut ring = Keyring::new(Some(key(1)));
-        let wrapped = ring.make(3).unwrap().unwrap();
+        let wrapped = ring.make(3, &UUID).unwrap().unwrap();
         let mut block = *b"some sixteen byt";
         ring.cipher(3).unwrap().encrypt(9, &mut block).unwrap();
         let sealed = block;
         assert_ne!(&sealed, b"some sixteen byt");
         let mut again = Keyring::new(Some(key(1)));
-        assert!(again.open(3, &wrapped));
+        assert!(again.open(3, &UUID, &wrapped));
         again.cipher(3).unwrap().decrypt(9, &mut block).unwrap();
         assert_eq!(&block, b"some sixteen byt");
         let mut elsewhere = sealed;
         again.cipher(3).unwrap().decrypt(8, &mut elsewhere).unwrap();
         assert_ne!(&elsewhere, b"some sixteen byt", "the LBA is the tweak");
-        assert!(!again.open(4, &wrapped), "another namespace's");
-        assert!(!Keyring::new(Some(key(2))).open(3, &wrapped) && !Keyring::new(None).open(3, &wrapped));
+        assert!(!again.open(4, &UUID, &wrapped), "another namespace's");
+        assert!(
+            !again.open(3, &[8; 16], &wrapped),
+            "of another namespace with its NSID, as in another image"
+        );
+        assert!(
+            !Keyring::new(Some(key(2))).open(3, &UUID, &wrapped)
+                && !Keyring::new(None).open(3, &UUID, &wrapped)
+        );
         assert_ne!(ring.drive_key(), Keyring::new(Some(key(2))).drive_key());
         for byte in 0..wrapped.as_bytes().len() {
             let mut bytes = wrapped.as_bytes().to_vec();
             bytes[byte] ^= 1;
-            assert!(!again.open(3, &WrappedKey::new(bytes).unwrap()), "byte {byte}");
+            assert!(!again.open(3, &UUID, &WrappedKey::new(bytes).unwrap()), "byte {byte}");
         }
         assert!(again.cipher(3).is_none());
-        assert!(Keyring::new(None).make(1).unwrap().is_none());
+        assert!(Keyring::new(None).make(1, &UUID).unwrap().is_none());
+    }
+
+    /// Wrapped by a version that bound keys to the NSID alone: nonce, key and tag.
+    #[test]
+    fn a_key_of_an_older_image_opens() {
+        let (drive, nonce, namespace_key) = (key(1), [7; NONCE], [[3; 32], [4; 32]].concat());
+        let (gcm, mut tag) = (symm::Cipher::aes_256_gcm(), [0; TAG]);
+        let sealed =
+            symm::encrypt_aead(gcm, &drive.0, Some(&nonce), &3u32.to_le_bytes(), &namespace_key, &mut tag);
+        let old = WrappedKey::new([&nonce[..], &sealed.unwrap(), &tag].concat()).unwrap();
+        let mut ring = Keyring::new(Some(drive));
+        assert!(ring.open(3, &UUID, &old) && !ring.open(4, &UUID, &old));
     }
 
     /// IEEE 1619-2007, vector 10 (XTS-AES-256, data unit FFh, 512 bytes): its first bytes.

@@ -32,7 +32,7 @@ pub(crate) fn open<S: Contents>(core: &mut Core, storage: &mut S) {
     let locked = core.drive_key.locked;
     for (nsid, ns) in core.namespaces.iter_mut() {
         if let Some(key) = &ns.key {
-            ns.locked = locked || !storage.open_key(nsid, key);
+            ns.locked = locked || !storage.open_key(nsid, &ns.uuid, key);
             ns.layout.transformed = true;
         }
     }
@@ -47,7 +47,8 @@ pub(crate) fn renew<S: Contents>(core: &mut Core, nsid: u32, storage: &mut S) ->
 }
 
 fn change<S: Contents>(core: &mut Core, nsid: u32, storage: &mut S) -> Result<(), StorageError> {
-    let key = storage.make_key(nsid)?;
+    let uuid = core.namespaces.get(nsid).map(|ns| ns.uuid).unwrap_or_default();
+    let key = storage.make_key(nsid, &uuid)?;
     if key.is_some() {
         // The first key binds the drive to its drive key.
         core.persistent.drive_key = storage.drive_key();

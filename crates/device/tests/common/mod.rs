@@ -210,7 +210,7 @@ impl Contents for Memory {
     fn drive_key(&self) -> Option<DriveKeyId> {
         self.drive_key
     }
-    fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
+    fn make_key(&mut self, nsid: u32, _: &[u8; 16]) -> Result<Option<WrappedKey>, StorageError> {
         if self.fail {
             return Err(StorageError::Failed);
         }
@@ -218,7 +218,7 @@ impl Contents for Memory {
         let key = [&nsid.to_le_bytes()[..], &self.keys_made.to_le_bytes()].concat();
         Ok(self.drive_key.and_then(|_| WrappedKey::new(key)))
     }
-    fn open_key(&mut self, nsid: u32, key: &WrappedKey) -> bool {
+    fn open_key(&mut self, nsid: u32, _: &[u8; 16], key: &WrappedKey) -> bool {
         key.as_bytes().starts_with(&nsid.to_le_bytes())
     }
     fn must_sync(&self) -> bool {

@@ -101,17 +101,17 @@ impl Contents for Store {
         self.keys.drive_key()
     }
 
-    fn make_key(&mut self, nsid: u32) -> Result<Option<WrappedKey>, StorageError> {
+    fn make_key(&mut self, nsid: u32, uuid: &[u8; 16]) -> Result<Option<WrappedKey>, StorageError> {
         self.open_reads();
-        self.keys.make(nsid).map_err(|error| {
+        self.keys.make(nsid, uuid).map_err(|error| {
             tracing::error!("no key can be made for namespace {nsid}: {error}");
             StorageError::Failed
         })
     }
 
-    fn open_key(&mut self, nsid: u32, key: &WrappedKey) -> bool {
+    fn open_key(&mut self, nsid: u32, uuid: &[u8; 16], key: &WrappedKey) -> bool {
         self.open_reads();
-        self.keys.open(nsid, key)
+        self.keys.open(nsid, uuid, key)
     }
 
     fn drop_key(&mut self, nsid: u32) {

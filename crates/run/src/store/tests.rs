@@ -236,7 +236,7 @@ impl SealedPages {
     /// So many pages, each full of its number.
     fn new(count: u8) -> Self {
         let mut store = Store::new(Backing::memory(1024)).with_keys(Keyring::wide());
-        store.make_key(1).unwrap().unwrap();
+        store.make_key(1, &[1; 16]).unwrap().unwrap();
         let mut slots = Vec::new();
         for number in 0..count {
             let slot = store.allocate().unwrap();
@@ -309,8 +309,8 @@ fn what_ends_contents_comes_after_reads_that_wait() {
     type End = fn(&mut Store, &[Slot]);
     let ends: [(&str, End, bool); 7] = [
         ("the key is dropped", |store, _| store.drop_key(1), true),
-        ("another key is made", |store, _| assert!(store.make_key(1).unwrap().is_some()), false),
-        ("a wrong key is opened", |store, _| assert!(!store.open_key(1, &wrong_key())), true),
+        ("another key is made", |store, _| assert!(store.make_key(1, &[1; 16]).unwrap().is_some()), false),
+        ("a wrong key is opened", |store, _| assert!(!store.open_key(1, &[1; 16], &wrong_key())), true),
         ("slots are scrubbed", |store, slots| slots.iter().for_each(|&slot| store.scrub(slot)), false),
         (
             "everything is forgotten",
