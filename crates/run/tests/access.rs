@@ -69,10 +69,12 @@ fn only_listed_hosts_connect() {
     let expired = Rule { expires: Some(SystemTime::UNIX_EPOCH), ..Rule::named(nqn("late")) };
     let later = SystemTime::now() + Duration::from_secs(3600);
     let early = Rule { expires: Some(later), ..Rule::named(nqn("early")) };
-    let running = start(Access::new(vec![Rule::named(nqn("a")), expired, early]));
+    // Host Identifiers of `connect` are zeroes or made of the name.
+    let bound = Rule { hostid: Some([0xB0; 16]), ..Rule::named(nqn("bound")) };
+    let running = start(Access::new(vec![Rule::named(nqn("a")), expired, early, bound]));
     use_it(connect(&running, "a", None).unwrap());
     use_it(connect(&running, "early", None).unwrap());
-    for stranger in ["b", "late"] {
+    for stranger in ["b", "late", "bound"] {
         let error = connect(&running, stranger, None).map(|_| ()).unwrap_err();
         assert!(error.status().unwrap().is(Status::CONNECT_INVALID_HOST), "{error}");
     }

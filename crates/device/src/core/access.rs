@@ -89,7 +89,7 @@ impl Core {
         let controller = self.controller(id)?;
         let permits = |nsid: u32, ns: &Namespace| {
             let reservations = ns.reservations.as_ref().filter(|_| concerns(controller, nsid));
-            reservations.is_none_or(|r| r.permits(&controller.host_id, group))
+            reservations.is_none_or(|r| r.permits(&controller.reservation_host(), group))
         };
         let permitted = match self.namespaces.get(nsid) {
             Some(ns) => permits(nsid, ns),

@@ -4,6 +4,7 @@ use super::async_events::{AnsweredEventRequest, AsyncEvent, AsyncEvents};
 use super::role::Role;
 use crate::feature::values::{Behavior, FeatureValues};
 use crate::firmware::download::Download;
+use crate::reservation::hosts::ReservationHost;
 use crate::reservation::notifications::Notifications;
 use crate::streams::open::Streams;
 use media::Nanos;
@@ -262,6 +263,11 @@ impl Controller {
         if let Some(word) = self.attached.get_mut((bit / 64) as usize) {
             *word = *word & !(1 << (bit % 64)) | u64::from(attached) << (bit % 64);
         }
+    }
+
+    /// Its host, as reservations know it.
+    pub(crate) fn reservation_host(&self) -> ReservationHost {
+        ReservationHost { id: self.host_id, nqn: Some(self.host) }
     }
 
     /// Whether its host may know of a namespace.

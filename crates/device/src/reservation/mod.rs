@@ -3,6 +3,7 @@
 //! [`registrants`] has the rules of one namespace, and [`notifications`] what one controller has not read. The core stores both.
 //! Every command passes [`Core::check_reservation`], which asks the rules.
 
+pub(crate) mod hosts;
 pub(crate) mod notifications;
 pub(crate) mod registrants;
 
@@ -10,6 +11,7 @@ use crate::contents::Contents;
 use crate::core::{
     AdminResult, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Output, Reply, Token,
 };
+use hosts::ReservationHost;
 use media::Nanos;
 use nvme::admin::SetFeatures;
 use nvme::feature::FeatureId;
@@ -19,7 +21,7 @@ use nvme::reservation::{
 };
 use nvme::zerocopy::FromBytes;
 use nvme::{IoCommand, NSID_ALL, Status, U64};
-use registrants::{HostId, MASK_BITS, ReservationChange, ReservationNotice, Reservations};
+use registrants::{MASK_BITS, ReservationChange, ReservationNotice, Reservations};
 
 /// Commands of reservations, and those of them that wait.
 #[derive(Default)]
@@ -96,12 +98,14 @@ impl ReservationCommands {
         refuse_iekey(c.iekey)?;
         let keys: AcquireKeys = keys(data)?;
         let (crkey, prkey) = (keys.crkey.get(), keys.prkey.get());
-        let apply = |r: &mut Reservations, host: &HostId| r.acquire(host, c.action, c.rtype, crkey, prkey);
+        let apply =
+            |r: &mut Reservations, host: &ReservationHost| r.acquire(host, c.action, c.rtype, crkey, prkey);
         let change = change(core, id, c.nsid, apply, cx)?;
         if c.action != AcquireAction::PREEMPT_AND_ABORT {
             return Ok(true);
         }
-        let of_preempted = |c: &Controller| change.preempted.contains(&c.host_id);
+        let of_preempted =
+            |c: &Controller| change.preempted.iter().any(|host| host.is(&c.reservation_host()));
         let controllers =
             core.controllers.iter().filter(|(_, c)| of_preempted(c)).map(|(id, _)| id).collect();
         let preempting = Preempting { io: token.io().0, nsid: c.nsid, controllers };
@@ -137,10 +141,10 @@ impl ReservationCommands {
 }
 
 /// The host that a command changes a registration or reservation of, which must have an identifier.
-fn reserving_host(core: &Core, id: ControllerId, nsid: u32) -> Result<HostId, Failure> {
+fn reserving_host(core: &Core, id: ControllerId, nsid: u32) -> Result<ReservationHost, Failure> {
     core.attached(id, nsid)?;
-    let host = core.controller(id)?.host_id;
-    if host == [0; 16] {
+    let host = core.controller(id)?.reservation_host();
+    if host.id == [0; 16] {
         // Base 5.1.25.1.28: hosts with 0h are all different, so nothing of theirs would outlive a controller.
         return Err(Status::HOST_ID_NOT_INITIALIZED.into());
     }
@@ -152,7 +156,7 @@ fn change<S: Contents>(
     core: &mut Core,
     id: ControllerId,
     nsid: u32,
-    change: impl FnOnce(&mut Reservations, &HostId) -> Result<ReservationChange, Status>,
+    change: impl FnOnce(&mut Reservations, &ReservationHost) -> Result<ReservationChange, Status>,
     cx: &mut Cx<'_, S>,
 ) -> Result<ReservationChange, Failure> {
     let host = reserving_host(core, id, nsid)?;
@@ -177,7 +181,7 @@ fn register<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Result<(), Failure> {
     let keys: RegisterKeys = keys(data)?;
-    let apply = |r: &mut Reservations, host: &HostId| {
+    let apply = |r: &mut Reservations, host: &ReservationHost| {
         let change = r.register(host, c.action, c.iekey, keys.crkey.get(), keys.nrkey.get())?;
         if c.cptpl != ChangePtpl::NO_CHANGE {
             r.persistent = c.cptpl == ChangePtpl::SET;
@@ -197,7 +201,8 @@ fn release<S: Contents>(
 ) -> Result<(), Failure> {
     refuse_iekey(c.iekey)?;
     let crkey: U64 = keys(data)?;
-    let apply = |r: &mut Reservations, host: &HostId| r.release(host, c.action, c.rtype, crkey.get());
+    let apply =
+        |r: &mut Reservations, host: &ReservationHost| r.release(host, c.action, c.rtype, crkey.get());
     change(core, id, c.nsid, apply, cx).map(drop)
 }
 
@@ -241,7 +246,8 @@ fn notify<S: Contents>(core: &mut Core, nsid: u32, notice: &ReservationNotice, c
         return;
     }
     let note = |controller: &mut Controller| {
-        let concerned = controller.is_attached(nsid) && notice.hosts.contains(&controller.host_id);
+        let told = |host: &ReservationHost| host.is(&controller.reservation_host());
+        let concerned = controller.is_attached(nsid) && notice.hosts.iter().any(told);
         if concerned {
             controller.notifications.push(notice.kind, nsid);
         }
@@ -314,10 +320,11 @@ mod tests {
         let ns = core.namespaces.get_mut(1).unwrap();
         let mut r = Reservations::default();
         for id in [a, b] {
-            let host = core.controllers.get(id).unwrap().host_id;
-            r.register(&host, RegisterAction::REGISTER, false, 0, host[0].into()).unwrap();
+            let host = core.controllers.get(id).unwrap().reservation_host();
+            r.register(&host, RegisterAction::REGISTER, false, 0, host.id[0].into()).unwrap();
         }
-        r.acquire(&[1; 16], AcquireAction::ACQUIRE, ReservationType::EXCLUSIVE_ACCESS, 1, 0).unwrap();
+        let first = core.controllers.get(a).unwrap().reservation_host();
+        r.acquire(&first, AcquireAction::ACQUIRE, ReservationType::EXCLUSIVE_ACCESS, 1, 0).unwrap();
         ns.reservations = Some(Box::new(r));
     }
 

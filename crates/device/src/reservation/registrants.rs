@@ -1,8 +1,9 @@
 //! The reservations of one namespace (Base 8.1.22): who registered, who holds, and what others may do.
 //!
-//! A host is its Host Identifier. All controllers that gave the same one in Connect share a registration, which stays when they
-//! are gone. A namespace without registrants has no [`Reservations`] at all: its commands only look at a pointer.
+//! A host is its Host Identifier and its NQN ([`ReservationHost`]). All controllers that gave the same ones in Connect share a
+//! registration, which stays when they are gone. A namespace without registrants has no [`Reservations`] at all: its commands only look at a pointer.
 
+use super::hosts::ReservationHost;
 use nvme::Status;
 use nvme::command_table::ReservationGroup;
 use nvme::reservation::{
@@ -16,12 +17,9 @@ use serde::{Deserialize, Serialize};
 /// Registrants of one namespace, at most. Hosts cannot make the drive keep more.
 const MAX_REGISTRANTS: usize = 256;
 
-/// Host Identifier of 128 bits (FID 81h); zero is none.
-pub(crate) type HostId = [u8; 16];
-
 #[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
 struct Registrant {
-    host: HostId,
+    host: ReservationHost,
     key: u64,
 }
 
@@ -31,7 +29,7 @@ struct HeldReservation {
     /// A [`ReservationType`].
     rtype: u8,
     /// The host that acquired it. With the types for all registrants, every registrant holds it as well.
-    by: HostId,
+    by: ReservationHost,
 }
 
 impl HeldReservation {
@@ -59,7 +57,7 @@ pub(crate) struct Reservations {
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub(crate) struct ReservationNotice {
     pub kind: NotificationType,
-    pub hosts: Vec<HostId>,
+    pub hosts: Vec<ReservationHost>,
 }
 
 /// What a command changed.
@@ -67,11 +65,11 @@ pub(crate) struct ReservationNotice {
 pub(crate) struct ReservationChange {
     pub notices: Vec<ReservationNotice>,
     /// Hosts whose registrations were preempted: Preempt and Abort aborts their commands.
-    pub preempted: Vec<HostId>,
+    pub preempted: Vec<ReservationHost>,
 }
 
 impl ReservationChange {
-    fn tell(&mut self, kind: NotificationType, hosts: Vec<HostId>) {
+    fn tell(&mut self, kind: NotificationType, hosts: Vec<ReservationHost>) {
         if !hosts.is_empty() {
             self.notices.push(ReservationNotice { kind, hosts });
         }
@@ -81,22 +79,32 @@ impl ReservationChange {
 const CONFLICT: Status = Status::RESERVATION_CONFLICT;
 
 impl Reservations {
-    fn find(&self, host: &HostId) -> Option<&Registrant> {
-        self.registrants.iter().find(|r| r.host == *host)
+    fn find(&self, host: &ReservationHost) -> Option<&Registrant> {
+        self.registrants.iter().find(|r| r.host.is(host))
     }
 
-    fn holds(&self, host: &HostId) -> bool {
-        let by = |held: &HeldReservation| held.by == *host || held.rtype().is_all_registrants();
+    fn holds(&self, host: &ReservationHost) -> bool {
+        let by = |held: &HeldReservation| held.by.is(host) || held.rtype().is_all_registrants();
         self.held.as_ref().is_some_and(by) && self.find(host).is_some()
     }
 
-    fn others(&self, host: &HostId) -> Vec<HostId> {
-        self.registrants.iter().map(|r| r.host).filter(|h| h != host).collect()
+    fn others(&self, host: &ReservationHost) -> Vec<ReservationHost> {
+        self.registrants.iter().map(|r| r.host).filter(|h| !h.is(host)).collect()
     }
 
     /// Whether this host is registered with this key.
-    fn authenticate(&self, host: &HostId, key: u64) -> Result<(), Status> {
+    fn authenticate(&self, host: &ReservationHost, key: u64) -> Result<(), Status> {
         if self.find(host).is_some_and(|r| r.key == key) { Ok(()) } else { Err(CONFLICT) }
+    }
+
+    /// A registration that an older image knows by its Host Identifier alone is from now on this host's.
+    fn bind(&mut self, host: &ReservationHost) {
+        let held = self.held.iter_mut().map(|held| &mut held.by);
+        for known in
+            self.registrants.iter_mut().map(|r| &mut r.host).chain(held).filter(|known| known.is(host))
+        {
+            *known = *host;
+        }
     }
 
     fn changed(&mut self) {
@@ -111,14 +119,15 @@ impl Reservations {
     /// Base 7.6, and 8.1.22 "Registering" and "Unregistering".
     pub fn register(
         &mut self,
-        host: &HostId,
+        host: &ReservationHost,
         action: RegisterAction,
         ignore_key: bool,
         current: u64,
         new: u64,
     ) -> Result<ReservationChange, Status> {
+        self.bind(host);
         let mut change = ReservationChange::default();
-        let registered = self.registrants.iter().position(|r| r.host == *host);
+        let registered = self.registrants.iter().position(|r| r.host.is(host));
         match (action, registered) {
             (RegisterAction::REGISTER, Some(i)) if self.registrants[i].key != new => return Err(CONFLICT),
             (RegisterAction::REGISTER, Some(_)) => {}
@@ -150,11 +159,11 @@ impl Reservations {
     }
 
     /// Takes a registration away, and the reservation with it if this was its (last) holder.
-    fn unregister(&mut self, host: &HostId, change: &mut ReservationChange) {
-        self.registrants.retain(|r| r.host != *host);
+    fn unregister(&mut self, host: &ReservationHost, change: &mut ReservationChange) {
+        self.registrants.retain(|r| !r.host.is(host));
         let Some(held) = &self.held else { return };
         let rtype = held.rtype();
-        let ends = if rtype.is_all_registrants() { self.registrants.is_empty() } else { held.by == *host };
+        let ends = if rtype.is_all_registrants() { self.registrants.is_empty() } else { held.by.is(host) };
         if ends {
             self.held = None;
             if !rtype.is_exclusive_to_holder() {
@@ -166,13 +175,14 @@ impl Reservations {
     /// Base 7.5, and 8.1.22 "Acquiring a Reservation" and "Preempting a Reservation or Registration".
     pub fn acquire(
         &mut self,
-        host: &HostId,
+        host: &ReservationHost,
         action: AcquireAction,
         rtype: ReservationType,
         current: u64,
         preempt: u64,
     ) -> Result<ReservationChange, Status> {
         self.authenticate(host, current)?;
+        self.bind(host);
         if action != AcquireAction::ACQUIRE {
             return self.preempt(host, rtype, preempt);
         }
@@ -187,18 +197,19 @@ impl Reservations {
 
     fn preempt(
         &mut self,
-        host: &HostId,
+        host: &ReservationHost,
         rtype: ReservationType,
         key: u64,
     ) -> Result<ReservationChange, Status> {
         let matching = |r: &&Registrant| r.key == key;
-        let matches: Vec<HostId> = self.registrants.iter().filter(matching).map(|r| r.host).collect();
+        let matches: Vec<ReservationHost> =
+            self.registrants.iter().filter(matching).map(|r| r.host).collect();
         let held = self.held.as_ref().map(HeldReservation::rtype);
         let of_holder = self.held.as_ref().is_some_and(|h| matches.contains(&h.by));
         let all = held.is_some_and(ReservationType::is_all_registrants);
-        let (gone, takes): (Vec<HostId>, bool) = match held {
+        let (gone, takes): (Vec<ReservationHost>, bool) = match held {
             Some(_) if all && key == 0 => (self.others(host), true),
-            Some(_) if !all && of_holder => (matches.into_iter().filter(|h| h != host).collect(), true),
+            Some(_) if !all && of_holder => (matches.into_iter().filter(|h| !h.is(host)).collect(), true),
             Some(_) if !all && key == 0 => return Err(Status::INVALID_FIELD),
             _ if matches.is_empty() => return Err(CONFLICT),
             _ => (matches, false),
@@ -213,7 +224,7 @@ impl Reservations {
         if takes && held != Some(rtype) {
             change.tell(NotificationType::RESERVATION_RELEASED, self.others(host));
         }
-        let told = gone.iter().copied().filter(|h| h != host).collect();
+        let told = gone.iter().copied().filter(|h| !h.is(host)).collect();
         change.tell(NotificationType::REGISTRATION_PREEMPTED, told);
         change.preempted = gone;
         self.changed();
@@ -223,12 +234,13 @@ impl Reservations {
     /// Base 7.7, and 8.1.22 "Releasing a Reservation" and "Clearing a Reservation".
     pub fn release(
         &mut self,
-        host: &HostId,
+        host: &ReservationHost,
         action: ReleaseAction,
         rtype: ReservationType,
         current: u64,
     ) -> Result<ReservationChange, Status> {
         self.authenticate(host, current)?;
+        self.bind(host);
         let mut change = ReservationChange::default();
         if action == ReleaseAction::CLEAR {
             change.tell(NotificationType::RESERVATION_PREEMPTED, self.others(host));
@@ -264,7 +276,7 @@ impl Reservations {
                 cntlid: U16::new(CNTLID_DYNAMIC),
                 rcsts: self.holds(&registrant.host).into(),
                 rkey: U64::new(registrant.key),
-                hostid: registrant.host,
+                hostid: registrant.host.id,
                 ..RegistrantExtended::default()
             };
             report.extend_from_slice(entry.as_bytes());
@@ -281,7 +293,7 @@ impl Reservations {
     }
 
     /// Whether the host may use a command of this group.
-    pub fn permits(&self, host: &HostId, group: ReservationGroup) -> bool {
+    pub fn permits(&self, host: &ReservationHost, group: ReservationGroup) -> bool {
         let Some(held) = &self.held else { return true };
         if group == ReservationGroup::Other || self.holds(host) {
             return true;
@@ -349,8 +361,28 @@ pub(crate) const MASK_BITS: u32 = ReservationMask::new()
 mod tests {
     use super::*;
 
-    const A: HostId = [1; 16];
-    const B: HostId = [2; 16];
+    const A: ReservationHost = ReservationHost { id: [1; 16], nqn: None };
+    const B: ReservationHost = ReservationHost { id: [2; 16], nqn: None };
+
+    fn named(id: u8, name: &str) -> ReservationHost {
+        ReservationHost { id: [id; 16], nqn: Some(nvme::Nqn::new(name).unwrap()) }
+    }
+
+    #[test]
+    fn a_registration_of_an_older_image_belongs_to_the_first_host_that_uses_it() {
+        let text = format!(
+            r#"{{"registrants":[{{"host":{0},"key":10}}],"held":{{"rtype":1,"by":{0}}},"generation":1,"persistent":true}}"#,
+            serde_json::to_string(&A.id).unwrap()
+        );
+        let mut r: Reservations = serde_json::from_str(&text).unwrap();
+        assert_eq!(r.check(), Ok(()));
+        let (first, second) = (named(1, "nqn.2026-11.test:a"), named(1, "nqn.2026-11.test:b"));
+        assert!(r.permits(&first, ReservationGroup::Write));
+        r.register(&first, RegisterAction::REPLACE, false, 10, 11).unwrap();
+        assert!(r.permits(&first, ReservationGroup::Write) && !r.permits(&second, ReservationGroup::Write));
+        let saved: Reservations = serde_json::from_str(&serde_json::to_string(&r).unwrap()).unwrap();
+        assert_eq!((saved.check(), &saved), (Ok(()), &r));
+    }
 
     fn registered() -> Reservations {
         let mut r = Reservations::default();

@@ -127,8 +127,9 @@ impl Reader<'_> {
     }
 
     fn host(&mut self, table: &DeTable<'_>, at: usize) -> Result<Rule, AccessError> {
-        const KEYS: [&str; 12] = [
+        const KEYS: [&str; 13] = [
             "nqn",
+            "hostid",
             "dhchap_key",
             "dhchap_key_file",
             "dhchap_ctrl_key",
@@ -193,6 +194,7 @@ impl Reader<'_> {
             }
             None => None,
         };
+        rule.hostid = get("hostid").map(|place| self.hostid(place)).transpose()?;
         rule.role = self.role(&nqn, get("role"), get("namespaces"))?;
         if rule.expires.is_some_and(|expires| expires <= SystemTime::now()) {
             self.warnings.push(format!("{nqn}: the entry has expired, and the host is refused"));
@@ -202,6 +204,16 @@ impl Reader<'_> {
 
     fn text<'a>(&self, (value, at): SpannedValue<'a, '_>, name: &str) -> Result<&'a str, AccessError> {
         value.as_str().ok_or_else(|| self.error(at, format!("{name} is a text in quotes")))
+    }
+
+    /// A Host Identifier, as `/etc/nvme/hostid` has it.
+    fn hostid(&self, place: SpannedValue<'_, '_>) -> Result<[u8; 16], AccessError> {
+        let text = self.text(place, "hostid")?;
+        let digits: String = text.chars().filter(|c| *c != '-').collect();
+        let id = (digits.len() == 32).then(|| u128::from_str_radix(&digits, 16).ok()).flatten();
+        // Without one, reservations are refused to the host, so it binds nothing.
+        let id = id.filter(|id| *id != 0).map(u128::to_be_bytes);
+        id.ok_or_else(|| self.error(place.1, "hostid is a UUID other than zero, as in /etc/nvme/hostid"))
     }
 
     /// A key that stands here, or in a file beside this one.
@@ -385,6 +397,25 @@ mod tests {
         fs::set_permissions(temp.path().join("hosts.toml"), fs::Permissions::from_mode(0o640)).unwrap();
         let (_, warnings) = Access::load(&temp.path().join("hosts.toml")).unwrap();
         assert!(warnings[0].contains("hosts.toml has keys"), "{warnings:?}");
+    }
+
+    #[test]
+    fn a_host_may_be_bound_to_its_identifier() {
+        let temp = tempfile::tempdir().unwrap();
+        let text = |id| format!("[[host]]\nnqn = 'nqn.2026-11.test:a'\nrole = 'admin'\nhostid = '{id}'\n");
+        let (access, _) = load(temp.path(), &text("6a1c0000-0000-0000-0000-0000000000ff")).unwrap();
+        let rule = &access.hosts()[0];
+        let mut id = [0; 16];
+        (id[0], id[1], id[15]) = (0x6A, 0x1C, 0xFF);
+        assert_eq!(rule.check_identifier(&id), Ok(()));
+        assert_eq!(rule.check_identifier(&[1; 16]), Err(Refusal::HostIdentifier));
+        assert_eq!(Rule::named(rule.nqn).check_identifier(&[1; 16]), Ok(()));
+        for wrong in
+            ["", "6a1c", "00000000-0000-0000-0000-000000000000", "6a1c0000-0000-0000-0000-0000000000fg"]
+        {
+            let error = load(temp.path(), &text(wrong)).unwrap_err().to_string();
+            assert!(error.contains("line 4") && error.contains("hostid"), "{error}");
+        }
     }
 
     #[test]

@@ -34,6 +34,8 @@ pub struct Rule {
     pub expires: Option<SystemTime>,
     /// What it may do.
     pub role: Role,
+    /// The only Host Identifier that it may have; `None` if any.
+    pub hostid: Option<[u8; 16]>,
 }
 
 /// Why a host is refused.
@@ -43,6 +45,8 @@ pub enum Refusal {
     Unknown,
     /// Its time is over.
     Expired,
+    /// Its Host Identifier is another one.
+    HostIdentifier,
 }
 
 impl fmt::Display for Refusal {
@@ -50,6 +54,9 @@ impl fmt::Display for Refusal {
         f.write_str(match self {
             Self::Unknown => "it is not in the list of hosts (--hosts)",
             Self::Expired => "its entry in the list of hosts (--hosts) has expired",
+            Self::HostIdentifier => {
+                "its Host Identifier is not the hostid of its entry in the list of hosts (--hosts)"
+            }
         })
     }
 }
@@ -144,11 +151,23 @@ impl Rule {
     #[must_use]
     pub fn named(nqn: Nqn) -> Self {
         let role = Role::Administrator;
-        Self { nqn, chap: None, methods: Methods::default(), tls: None, expires: None, role }
+        Self { nqn, chap: None, methods: Methods::default(), tls: None, expires: None, role, hostid: None }
+    }
+
+    /// Whether it may have this Host Identifier.
+    ///
+    /// # Errors
+    /// [`Refusal::HostIdentifier`].
+    pub fn check_identifier(&self, id: &[u8; 16]) -> Result<(), Refusal> {
+        match self.hostid.is_none_or(|own| own == *id) {
+            true => Ok(()),
+            false => Err(Refusal::HostIdentifier),
+        }
     }
 
     /// Whether a host that has proved itself by one of the two rules has done so by the other, too.
     pub(crate) fn proves_as(&self, other: &Rule) -> bool {
-        (&self.chap, &self.methods, &self.tls) == (&other.chap, &other.methods, &other.tls)
+        (&self.chap, &self.methods, &self.tls, &self.hostid)
+            == (&other.chap, &other.methods, &other.tls, &other.hostid)
     }
 }

@@ -54,7 +54,7 @@ pub(super) fn connect(
             Err(_) => return invalid(true, 512),
         },
     };
-    let role = match peer.gate.admit(&peer.stream, &host, &subsystem) {
+    let role = match peer.gate.admit(&peer.stream, &host, &data.hostid, &subsystem) {
         Ok(role) => role,
         Err(status) => return failed(status, 0),
     };

@@ -81,7 +81,13 @@ impl Gate {
     ///
     /// # Errors
     /// Connect Invalid Host.
-    pub(super) fn admit(&mut self, stream: &Stream, host: &Nqn, subsystem: &Nqn) -> Result<Role, Status> {
+    pub(super) fn admit(
+        &mut self,
+        stream: &Stream,
+        host: &Nqn,
+        id: &[u8; 16],
+        subsystem: &Nqn,
+    ) -> Result<Role, Status> {
         let Some(access) = &self.access else { return Ok(self.role.clone()) };
         let refused = |why: &dyn std::fmt::Display| {
             warn_limited(format_args!("{host} ({}) is refused: {why}", stream.name()));
@@ -100,6 +106,9 @@ impl Gate {
                 return refused(&why);
             }
         };
+        if let Err(why) = rule.check_identifier(id) {
+            return refused(&why);
+        }
         if let Stream::Tls(session) = stream
             && session.host() != Some(host)
         {
