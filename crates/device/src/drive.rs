@@ -7,6 +7,7 @@ mod io;
 mod logs;
 mod power;
 mod sanitize;
+mod steps;
 
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
@@ -38,6 +39,7 @@ use ftl::{CompletedIo, Ftl, Io, StorageError, WriteHistory};
 use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, FormatUnit, IoCommand, Nsid, Status, Transfer};
+use steps::Steps;
 
 /// An NVMe subsystem with its controllers, namespaces and media.
 ///
@@ -59,6 +61,7 @@ pub struct Drive {
     pub(crate) lost: LostBlocks,
     pub(crate) sanitize: SanitizeOperation,
     pub(crate) deleted: DeletedNamespaces,
+    pub(crate) steps: Steps,
     /// Answers of the translation layer; kept for its room.
     pub(crate) done: Vec<CompletedIo>,
 }
@@ -80,6 +83,7 @@ impl From<Core> for Drive {
             lost: LostBlocks::default(),
             sanitize: SanitizeOperation::default(),
             deleted: DeletedNamespaces::default(),
+            steps: Steps::default(),
             done: Vec::with_capacity(1024),
         }
     }
@@ -383,6 +387,7 @@ impl Drive {
                     self_test::step(&mut self.core, self.health.backup_failed, number, cx)
                 }
                 TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
+                TimedEvent::Step => self.step(cx),
                 TimedEvent::Sanitize => {
                     self.sanitize.forget_if_due(&self.core, cx);
                     self.erase_if_idle(cx);
@@ -392,7 +397,7 @@ impl Drive {
         if self.lost.has_news(&self.core) {
             self.lost.note(&mut self.core, cx);
         }
-        if !self.core.waiting.is_empty() {
+        if self.core.drained && !self.core.waiting.is_empty() {
             self.retry_waiting(cx);
         }
         if self.reservations.waits() {

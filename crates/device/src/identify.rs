@@ -5,13 +5,14 @@
 use crate::admin::ABORT_LIMIT_Z;
 use crate::config::GRANULE_BYTES;
 use crate::core::{
-    ANA_GROUP, AdminResult, Controller, ControllerId, Core, ERROR_ENTRIES, Failure, KEEP_ALIVE_GRANULARITY,
-    MAX_QUEUE_ENTRIES, Namespace, Reply, Role,
+    ANA_GROUP, AdminResult, Admission, Controller, ControllerId, Core, ERROR_ENTRIES, Failure,
+    KEEP_ALIVE_GRANULARITY, MAX_QUEUE_ENTRIES, Namespace, Reply, Role,
 };
 use crate::feature::values::OPTIONAL_EVENTS;
 use crate::firmware;
 use crate::io::commands::{DSM_BLOCKS, DSM_RANGES};
 use crate::io::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
+use crate::io::locate::DATALESS_BYTES;
 use crate::persistent_event_log::LOG_UNITS;
 use crate::ports::ANA_TRANSITION_SECONDS;
 use crate::protection::Guard;
@@ -67,10 +68,13 @@ pub(crate) struct IdentifyInputs {
     pub self_test_minutes: u16,
 }
 
-/// What every controller says of the NVM Command Set. Of the sizes of commands without data, only those of Dataset Management
-/// have a limit (VSL, WZSL and WUSL are 0). Bit 0 of AOCS: Get LBA Status tells what is allocated.
+/// What every controller says of the NVM Command Set. Bit 0 of AOCS: Get LBA Status tells what is allocated.
 pub(crate) fn nvm_controller() -> NvmController {
+    let pages = (DATALESS_BYTES / PAGE).trailing_zeros() as u8;
     NvmController {
+        vsl: pages,
+        wzsl: pages,
+        wusl: pages,
         dmrl: DSM_RANGES,
         dmrsl: U32::new(DSM_BLOCKS),
         dmsl: U64::new(DSM_BLOCKS.into()),
@@ -442,7 +446,7 @@ fn independent_namespace(core: &Core, ns: &Namespace) -> IndependentNamespace {
         nsattr: u8::from(core.is_read_only(ns.set)),
         nvmsetid: set,
         endgid: set,
-        nstat: u8::from(!ns.closing),
+        nstat: u8::from(ns.admission == Admission::Open),
         ..IndependentNamespace::default()
     }
 }

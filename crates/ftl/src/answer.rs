@@ -77,6 +77,21 @@ impl From<StorageError> for Fault {
     }
 }
 
+/// Pages that hold something which one step of a deallocation gives up, at most.
+pub const STEP_MAPPED_PAGES: u64 = 1024;
+
+/// How much more work a page is to a deallocation if it holds something.
+pub const STEP_EMPTY_FACTOR: u64 = 8;
+
+/// What one step of a deallocation has done.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct StepDone {
+    /// Bytes of the range, from its begin.
+    pub bytes: u64,
+    /// Pages that it looked at, with [`STEP_EMPTY_FACTOR`] for each that it gave up.
+    pub work: u64,
+}
+
 /// A request that was answered with [`Answer::Later`] is done.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct CompletedIo {

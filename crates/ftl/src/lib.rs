@@ -43,8 +43,8 @@ mod zone;
 mod zoned;
 
 pub use answer::{
-    Answer, CompletedIo, Fault, MediaKind, PageState, PlacementChange, PlacementNote, SetInfo, SetStats,
-    Source, SuperblockInfo, SuperblockUse, WriteHistory,
+    Answer, CompletedIo, Fault, MediaKind, PageState, PlacementChange, PlacementNote, STEP_EMPTY_FACTOR,
+    STEP_MAPPED_PAGES, SetInfo, SetStats, Source, StepDone, SuperblockInfo, SuperblockUse, WriteHistory,
 };
 pub use config::{
     Config, ConfigError, GRANULE_PAGES, GcConfig, MAX_HANDLES, PAGE, PlacementConfig, SetConfig, ZoneAging,

@@ -10,7 +10,7 @@ use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, Volume, VolumeId, Volumes};
 use crate::write::Write;
 use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
-use crate::zoned::Zones;
+use crate::zoned::{ZoneId, Zones};
 use media::{DieTimes, FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
 
@@ -343,8 +343,14 @@ impl NvmSet for NandSet {
         answer
     }
 
-    fn clear_zones<S: Storage>(&mut self, now: Nanos, volume: VolumeId, cx: &mut SetContext<'_, S>) {
-        self.zones.clear(now, None, Some(volume), &mut self.mapped, cx);
+    fn clear_zone<S: Storage>(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        zone: u32,
+        cx: &mut SetContext<'_, S>,
+    ) {
+        self.zones.clear(now, None, ZoneId { volume, zone }, &mut self.mapped, cx);
         self.pump(now, cx);
     }
 

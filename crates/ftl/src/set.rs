@@ -253,8 +253,15 @@ pub(crate) trait NvmSet {
         Answer::Failed(Fault::OutOfRange)
     }
 
-    /// Gives up what the zones of a volume hold. Their blocks are erased later.
-    fn clear_zones<S: Storage>(&mut self, _now: Nanos, _volume: VolumeId, _cx: &mut SetContext<'_, S>) {}
+    /// Gives up what a zone of a volume holds. Its blocks are erased later.
+    fn clear_zone<S: Storage>(
+        &mut self,
+        _now: Nanos,
+        _volume: VolumeId,
+        _zone: u32,
+        _cx: &mut SetContext<'_, S>,
+    ) {
+    }
 
     /// Gives up what all zones hold, and erases it.
     fn purge_zones<S: Storage>(&mut self, now: Nanos, _io: Io, _cx: &mut SetContext<'_, S>) -> Answer {

@@ -2,7 +2,7 @@
 
 use super::controller::{Controller, ControllerId};
 use super::failure::Failure;
-use super::namespace::Namespace;
+use super::namespace::{Admission, Namespace};
 use super::state::Core;
 use nvme::admin::AdminCommand;
 use nvme::command::AdminOpcode;
@@ -20,9 +20,9 @@ impl Core {
         let attached = self.controllers.get(id).is_some_and(|c| c.is_attached(nsid));
         self.check_access(id)?;
         match self.namespaces.get(nsid) {
-            Some(ns) if attached && !ns.closing && !ns.locked => Ok(ns),
+            Some(ns) if attached && ns.admission == Admission::Open && !ns.locked => Ok(ns),
             Some(ns) if attached && ns.locked => Err(Status::ACCESS_DENIED.into()),
-            Some(_) if attached => Err(Failure::transient(Status::NAMESPACE_NOT_READY)),
+            Some(ns) if attached => Err(Failure::transient(ns.admission.refusal())),
             _ => Err(self.no_namespace(nsid)),
         }
     }

@@ -25,17 +25,20 @@ pub(crate) enum StartDecision {
     Held,
 }
 
-/// What a command asks of a quota, by the command table. A command that deallocates moves no data and is never held.
+/// What a command asks of a quota, by the command table. One that moves no data and changes something counts as a command that writes.
+/// A Flush asks for nothing: what it brings to the media was counted.
 #[inline]
 fn demand(opcode: u8, command: &IoCommand, data: &[u8]) -> Option<Demand> {
-    let direction = match command_table::of_io(IoOpcode(opcode))?.media {
+    let info = command_table::of_io(IoOpcode(opcode))?;
+    let direction = match info.media {
+        MediaAccess::None if info.changes => return Demand::of_change(command),
         MediaAccess::None => return None,
         MediaAccess::Read => Direction::Read,
         MediaAccess::Write => Direction::Write,
     };
     match command {
         IoCommand::Copy(copy) => demand_of_copy(copy, data),
-        IoCommand::WriteZeroes(b) if b.deac => None,
+        IoCommand::WriteZeroes(b) if b.deac => Some(Demand::change(b.nsid)),
         _ => command.blocks().map(|b| Demand {
             nsid: b.nsid,
             direction,
@@ -56,6 +59,33 @@ struct Demand {
     end: Option<u64>,
     /// Whether it reads as much as it writes.
     reads: bool,
+}
+
+impl Demand {
+    /// A change that moves no data.
+    fn change(nsid: u32) -> Demand {
+        Demand { nsid, direction: Direction::Write, blocks: 0, end: Some(0), reads: false }
+    }
+
+    #[cold]
+    fn of_change(command: &IoCommand) -> Option<Demand> {
+        match command {
+            IoCommand::DatasetManagement(c) if c.ad => Some(Demand::change(c.nsid)),
+            IoCommand::ReservationRegister(c) => Some(Demand::change(c.nsid)),
+            IoCommand::ReservationAcquire(c) => Some(Demand::change(c.nsid)),
+            IoCommand::ReservationRelease(c) => Some(Demand::change(c.nsid)),
+            IoCommand::IoManagementSend(c) => Some(Demand::change(c.nsid)),
+            IoCommand::ZoneManagementSend(c) => Some(Demand::change(c.nsid)),
+            _ => None,
+        }
+    }
+
+    /// Whether a namespace's commands of this kind must ask at all.
+    #[inline]
+    fn is_watched(&self, ns: &Namespace) -> bool {
+        let limited = || ns.arbitration.queues[self.direction as usize].is_limited();
+        ns.arbitration.watched && (self.blocks > 0 || limited())
+    }
 }
 
 /// Copy waits as a write of its destination, which pays for the reads, too, wherever the sources are.
@@ -92,7 +122,7 @@ impl Core {
         let opcode = self.commands.get_mut(token).opcode;
         let Some(demand) = demand(opcode, command, data) else { return StartDecision::Now };
         match self.namespaces.get(demand.nsid) {
-            Some(ns) if ns.arbitration.watched => self.ask(token, id, command, data, demand, now),
+            Some(ns) if demand.is_watched(ns) => self.ask(token, id, command, data, demand, now),
             _ => StartDecision::Now,
         }
     }
@@ -118,6 +148,7 @@ impl Core {
         }
         let mut turn = true;
         if ns.arbitration.shares
+            && demand.blocks > 0
             && let Some(set) = self.fair.set(ns.set.0)
         {
             set.note(nsid, now);
@@ -130,8 +161,8 @@ impl Core {
             return StartDecision::Now;
         }
         let io = token.io().0;
-        // Of the commands that wait, only Copy has data here.
-        let kept = if demand.reads { data.into() } else { Box::default() };
+        // Those of Copy and of changes.
+        let kept = if demand.reads || demand.blocks == 0 { data.into() } else { Box::default() };
         self.held.put(io, *command, kept);
         if first {
             queue.first = io;
@@ -164,12 +195,34 @@ impl Core {
         set.start(&mut ns.arbitration.share, cost);
         let entry = self.commands.get_mut(token);
         (entry.cost, entry.set) = (cost, index);
+        self.rebase(index);
+    }
+
+    /// Makes the tags of a set smaller, when it is time.
+    fn rebase(&mut self, index: u8) {
         let far = self.fair.rebase(index);
         if far > 0 {
             self.namespaces.iter_mut().filter(|(_, ns)| ns.set.0 == index).for_each(|(_, ns)| {
                 ns.arbitration.share.tag = ns.arbitration.share.tag.saturating_sub(far);
             });
         }
+    }
+
+    /// A namespace pays for bytes of the media that no command of an I/O queue moves: its quota and its share of the set. Returns when it
+    /// could have the next ones, so that it gets no more than its share while others are there.
+    pub(crate) fn charge_media(&mut self, nsid: u32, direction: Direction, bytes: u64, now: Nanos) -> Nanos {
+        let Some(ns) = self.namespaces.get_mut(nsid).filter(|_| bytes > 0) else { return now };
+        let queue = &mut ns.arbitration.queues[direction as usize];
+        queue.charge(now, bytes);
+        let due = queue.due().max(now);
+        let index = ns.set.0;
+        let Some(set) = self.fair.set(index).filter(|_| ns.arbitration.shares) else { return due };
+        let cost = set.cost(direction, bytes, ns.arbitration.write_factor);
+        let share = &mut ns.arbitration.share;
+        set.take(share, cost);
+        let parts = if set.has_company(nsid, now) { set.weights / u64::from(share.weight.max(1)) } else { 1 };
+        self.rebase(index);
+        due.max(now + Nanos(u64::from(cost).saturating_mul(parts.max(1))))
     }
 
     /// Lets the first command of a held queue wait for its quota, and then for its turn on the set.
@@ -389,5 +442,25 @@ impl Core {
             any = true;
         }
         any
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use nvme::Command;
+
+    /// A command that moves or changes something asks its namespace's quota. A new one needs an answer here.
+    #[test]
+    fn every_command_with_work_asks_its_quota() {
+        let free = [IoOpcode::FLUSH.0, IoOpcode::FABRICS.0];
+        for info in command_table::io_commands().filter(|info| !free.contains(&info.opcode)) {
+            let mut command = Command::new(info.opcode, 1);
+            // AD of Dataset Management, an action of Zone Management Send and Receive.
+            (command.cdw11, command.cdw13) = (4.into(), 1.into());
+            let Ok(parsed) = IoCommand::parse(&command) else { panic!("{:02x}h", info.opcode) };
+            let asks = demand(info.opcode, &parsed, &[]).is_some();
+            assert_eq!(asks, info.media != MediaAccess::None || info.changes, "{:02x}h", info.opcode);
+        }
     }
 }

@@ -5,6 +5,7 @@ use super::controller::{Controller, ControllerId};
 use super::failure::{AdminResult, Failure, Reply};
 use super::fused;
 use super::in_flight::{CommandKind, CommandStage, InFlight, Token};
+use super::namespace::Admission;
 use super::output::Output;
 use super::state::{Core, Cx, TimedEvent};
 use crate::contents::Contents;
@@ -210,6 +211,7 @@ impl Core {
         let unit = self.config.atomic_bytes();
         let Some(ns) = self.namespaces.get_mut(entry.nsid) else { return };
         ns.in_flight -= u32::from(entry.entered).min(ns.in_flight);
+        self.drained |= ns.admission != Admission::Open && ns.in_flight == 0;
         let (stats, shift, set) = (&mut ns.stats, ns.shift, ns.set);
         if !entry.status.is_success() {
             stats.failed += 1;

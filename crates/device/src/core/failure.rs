@@ -1,7 +1,9 @@
 //! How a command ends: replies and failures.
 
+use super::fair_queueing::Direction;
 use super::in_flight::CommandKind;
 use ftl::{Fault, ZoneFault};
+use media::Nanos;
 use nvme::Status;
 
 /// How a command goes on.
@@ -81,6 +83,26 @@ fn of_zone(fault: ZoneFault) -> Status {
         ZoneFault::InvalidTransition => Status::INVALID_ZONE_STATE_TRANSITION,
         ZoneFault::InvalidOperation => Status::INVALID_ZONE_OPERATION_REQUEST,
         ZoneFault::NoZrwa => Status::ZRWA_RESOURCES_UNAVAILABLE,
+    }
+}
+
+/// Nanoseconds of the controller for a unit of [`ftl::StepDone::work`]: about twice what it takes, so that others have the rest.
+pub(crate) const WORK_TIME: u64 = 5;
+
+/// What a step of a command takes.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(crate) struct StepCost {
+    /// The controller's own time.
+    pub time: Nanos,
+    /// What its namespace pays for.
+    pub direction: Direction,
+    pub bytes: u64,
+}
+
+impl StepCost {
+    /// A step that moves nothing on the media.
+    pub fn controller(time: Nanos) -> StepCost {
+        StepCost { time, direction: Direction::Read, bytes: 0 }
     }
 }
 

@@ -180,6 +180,22 @@ impl SharedSet {
         self.front = self.front.max(share.tag);
     }
 
+    /// What a namespace took outside of the queues, such as a step of an admin command: it counts, and is not under way.
+    pub fn take(&mut self, share: &mut Share, cost: u32) {
+        let under_way = (self.under_way, share.under_way);
+        self.start(share, cost);
+        (self.under_way, share.under_way) = under_way;
+    }
+
+    /// Whether another namespace had a command lately.
+    pub fn has_company(&self, nsid: u32, now: Nanos) -> bool {
+        match self.latest {
+            (0, _) => false,
+            (latest, _) if latest == nsid => self.others > now,
+            (_, at) => at + PRESENT > now,
+        }
+    }
+
     /// A held queue waits for its turn.
     pub fn wait(&mut self, tag: u64, nsid: u32, direction: Direction) {
         self.ready.push(Reverse(WaitingTurn::new(tag, nsid, direction)));

@@ -8,7 +8,7 @@ use crate::quota::limits::Quotas;
 use crate::reservation::registrants::Reservations;
 use crate::stats::counts::{NamespaceStats, Traffic};
 use ftl::{SetId, VolumeId, ZoneLayout};
-use nvme::Csi;
+use nvme::{Csi, Status};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 
@@ -102,9 +102,34 @@ pub(crate) struct Namespace {
     /// Commands on their way.
     #[serde(skip)]
     pub in_flight: u32,
-    /// A delete or format waits for those; new commands are refused meanwhile.
     #[serde(skip)]
-    pub closing: bool,
+    pub admission: Admission,
+}
+
+/// Whether a namespace takes commands.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub(crate) enum Admission {
+    #[default]
+    Open,
+    /// A delete or a format waits until the commands on their way have ended.
+    Draining,
+    /// A format is under way.
+    Formatting,
+    /// A delete is under way.
+    Deleting,
+}
+
+impl Admission {
+    /// Why a command is refused. Another try may not meet it.
+    #[cold]
+    pub fn refusal(self) -> Status {
+        if self == Admission::Formatting { Status::FORMAT_IN_PROGRESS } else { Status::NAMESPACE_NOT_READY }
+    }
+
+    /// Whether a format or a delete is under way.
+    pub fn is_changing(self) -> bool {
+        matches!(self, Admission::Formatting | Admission::Deleting)
+    }
 }
 
 /// What follows from a namespace's format.

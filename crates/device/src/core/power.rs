@@ -1,6 +1,7 @@
 //! Power: whether the drive has it, what a loss of it takes, and how namespaces start again.
 
 use super::held_queue::NamespaceArbitration;
+use super::namespace::Admission;
 use super::state::{Core, Power};
 use crate::contents::Contents;
 use crate::stats::counts::NamespaceStats;
@@ -37,7 +38,7 @@ impl Core {
         for nsid in self.namespaces.ids() {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
             ns.in_flight = 0;
-            ns.closing = false;
+            ns.admission = Admission::Open;
             ns.before = ns.traffic();
             ns.quota.restart();
             ns.arbitration = NamespaceArbitration::default();

@@ -34,6 +34,8 @@ pub(crate) enum TimedEvent {
     HeldQueue(u32, Direction),
     /// A keep-alive timer, told from others by its number, may have run out.
     KeepAlive(ControllerId, u32),
+    /// The next step of a command that is done in steps.
+    Step,
     /// A sanitize operation may go on.
     Sanitize,
     /// It is time to look at the deterministic window of a set, told from others by its number.
@@ -91,6 +93,8 @@ pub(crate) struct Core {
     pub fused: Fused,
     /// Admin commands that wait until their namespaces are idle.
     pub waiting: Vec<WaitingAdminCommand>,
+    /// Whether one of those namespaces may have become idle.
+    pub drained: bool,
     pub events: Events<TimedEvent>,
     pub persistent: PersistentState,
     pub power: Power,
@@ -122,6 +126,7 @@ impl Core {
             fair: FairQueueing::new(&config),
             fused: Fused::default(),
             waiting: Vec::new(),
+            drained: false,
             events: Events::default(),
             persistent,
             power: Power::default(),

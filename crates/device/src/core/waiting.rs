@@ -3,6 +3,7 @@
 use super::controller::ControllerId;
 use super::failure::{AdminResult, Failure, Reply};
 use super::in_flight::{Token, WaitingAdminCommand};
+use super::namespace::Admission;
 use super::state::{Core, Cx};
 use crate::contents::Contents;
 use media::Nanos;
@@ -21,9 +22,11 @@ impl Core {
         Ok(Reply::Parked)
     }
 
-    /// Opens all namespaces again: no command waits until they are idle.
+    /// Opens all namespaces again that only waited: their commands are to be tried again, which closes what is still in use.
     pub(crate) fn reopen(&mut self) {
-        self.namespaces.iter_mut().for_each(|(_, ns)| ns.closing = false);
+        let draining = self.namespaces.iter_mut().filter(|(_, ns)| ns.admission == Admission::Draining);
+        draining.for_each(|(_, ns)| ns.admission = Admission::Open);
+        self.drained = true;
     }
 
     /// Whether these namespaces, which a command wants to change, are idle. A namespace that is not takes no more commands until
@@ -32,14 +35,28 @@ impl Core {
         self.return_held_of(now, nsids);
         let mut idle = true;
         for &nsid in nsids {
-            if let Some(ns) = self.namespaces.get_mut(nsid)
-                && ns.in_flight > 0
-            {
-                ns.closing = true;
-                idle = false;
+            let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
+            idle &= ns.in_flight == 0 && !ns.admission.is_changing();
+            if ns.in_flight > 0 && ns.admission == Admission::Open {
+                ns.admission = Admission::Draining;
             }
         }
         idle
+    }
+
+    /// Idle namespaces are about to be changed: they take no commands until [`end_change`](Core::end_change).
+    pub(crate) fn begin_change(&mut self, nsids: &[u32], admission: Admission) {
+        for &nsid in nsids {
+            if let Some(ns) = self.namespaces.get_mut(nsid) {
+                ns.admission = admission;
+            }
+        }
+    }
+
+    /// These namespaces are as they are to be. What waits for them is tried again.
+    pub(crate) fn end_change(&mut self, nsids: &[u32]) {
+        self.begin_change(nsids, Admission::Open);
+        self.drained = true;
     }
 
     /// Fails the commands that wait for idle namespaces, or for their turn: a sanitize operation begins.

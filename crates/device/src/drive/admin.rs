@@ -1,12 +1,18 @@
 //! Dispatch of commands of admin queues, and of what several components do for one of them.
 
 use super::Drive;
+use super::steps::SteppedWork;
 use crate::contents::Contents;
-use crate::core::{AdminResult, ControllerId, Cx, Failure, Output, Reply, Token, WaitingAdminCommand};
+use crate::core::{
+    AdminResult, Admission, ControllerId, Cx, Failure, Output, Reply, Token, WaitingAdminCommand,
+};
+use crate::lba_format::LbaFormat;
+use crate::lba_status::Scan;
+use crate::namespaces::change::{ChangeCommand, NamespaceChange};
 use crate::namespaces::{attachment, format, management};
 use crate::{
-    admin, fault_injection, fdp, firmware, identify, keys, lba_status, persistent_event_log,
-    predictable_latency, self_test, streams,
+    admin, fault_injection, fdp, firmware, identify, keys, persistent_event_log, predictable_latency,
+    self_test, streams,
 };
 use media::Nanos;
 use nvme::admin::{
@@ -17,6 +23,7 @@ use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
 use nvme::log::SelfTestOutcome;
 use nvme::{Command, Status};
+use std::collections::BTreeSet;
 
 impl Drive {
     /// What every controller says of the NVM Command Set, so that a host in virtual time need not ask.
@@ -108,6 +115,11 @@ impl Drive {
         match command {
             AdminCommand::Identify(c) => identify::answer(&self.core, &self.identify_inputs(), id, c),
             AdminCommand::GetLogPage(c) => self.get_log_page(id, c, cx),
+            AdminCommand::SetFeatures(c) if self.must_wait(id, &c)? => {
+                let work = SteppedWork::SetFeatures(c, data.into());
+                self.steps.add(&mut self.core, token.io().0, c.nsid, work);
+                Ok(Reply::Parked)
+            }
             AdminCommand::SetFeatures(c) => self.set_features(id, c, data, cx),
             AdminCommand::GetFeatures(c) => self.get_features(id, c, cx.now),
             AdminCommand::AsyncEventRequest => admin::async_event_request(&mut self.core, token, id, cx),
@@ -122,7 +134,11 @@ impl Drive {
             AdminCommand::DirectiveReceive(c) => streams::directive_receive(&mut self.core, id, c),
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
             AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
-            AdminCommand::GetLbaStatus(c) => lba_status::get(&mut self.core, id, c, cx),
+            AdminCommand::GetLbaStatus(c) => {
+                let scan = Scan::begin(&self.core, id, c)?;
+                self.steps.add(&mut self.core, token.io().0, c.nsid, SteppedWork::Scan(scan));
+                Ok(Reply::Parked)
+            }
             AdminCommand::PowerCut(c) => {
                 self.cut = Some(self.faults.plan_cut(&mut self.core, id, &c)?);
                 Ok(Reply::Done(0))
@@ -158,12 +174,22 @@ impl Drive {
         self.core.reply(token, outcome, cx);
     }
 
-    /// Tries the commands again that wait for namespaces to be idle.
+    /// Tries the commands again that wait for namespaces to be idle, in order: of those that name the same one, until one still waits.
     pub(super) fn retry_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         // Those that they still wait for are closed again.
         self.core.reopen();
-        for WaitingAdminCommand { io, controller, command } in std::mem::take(&mut self.core.waiting) {
+        self.core.drained = false;
+        let mut behind = BTreeSet::new();
+        for waiting in std::mem::take(&mut self.core.waiting) {
+            let WaitingAdminCommand { io, controller, command } = waiting;
             let Some(token) = self.core.commands.unpark(io) else { continue };
+            let nsid = self.core.commands.get_mut(&token).nsid;
+            if behind.contains(&nsid) {
+                self.core.waiting.push(waiting);
+                token.park();
+                continue;
+            }
+            let waited = self.core.waiting.len();
             let outcome = match command {
                 AdminCommand::NamespaceManagement(c) => {
                     self.namespace_management(&token, controller, c, &[], cx)
@@ -171,6 +197,9 @@ impl Drive {
                 AdminCommand::FormatNvm(c) => self.format(&token, controller, c, cx),
                 _ => Err(Failure::transient(Status::INTERNAL_ERROR)),
             };
+            if self.core.waiting.len() > waited {
+                behind.insert(nsid);
+            }
             self.core.reply(token, outcome, cx);
         }
     }
@@ -209,20 +238,79 @@ impl Drive {
         if !self.core.claim(&targets, cx.now) {
             return self.core.wait_for_idle(token, id, AdminCommand::NamespaceManagement(c));
         }
-        let has_key = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some());
-        let keyed = targets.iter().any(has_key);
-        for nsid in targets {
-            self.note_namespace(id, nsid, c.sel, cx.now);
-            self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
+        for nsid in &targets {
+            self.note_namespace(id, *nsid, c.sel, cx.now);
+            self_test::end_of_namespace(&mut self.core, *nsid, SelfTestOutcome::NAMESPACE_REMOVED, cx);
+        }
+        self.core.begin_change(&targets, Admission::Deleting);
+        Ok(self.change_namespaces(token, NamespaceChange::new(ChangeCommand::Delete, targets)))
+    }
+
+    /// What the namespaces of a format or a delete hold is given up, in steps.
+    fn change_namespaces(&mut self, token: &Token, change: NamespaceChange) -> Reply {
+        let nsid = change.targets.first().copied().unwrap_or(0);
+        self.steps.add(&mut self.core, token.io().0, nsid, SteppedWork::Change(change));
+        Reply::Parked
+    }
+
+    /// Everything that these namespaces held is given up: the format, or the delete, comes to its end.
+    pub(super) fn end_change<S: Contents>(
+        &mut self,
+        token: Token,
+        id: ControllerId,
+        change: &NamespaceChange,
+        given_up: Result<(), Failure>,
+        cx: &mut Cx<'_, S>,
+    ) {
+        let targets = &change.targets;
+        let done = match change.command {
+            ChangeCommand::Format(c, format) => {
+                let formatted = given_up.and_then(|()| self.end_format(targets, &c, format, cx));
+                let status = formatted.err().map_or(Status::SUCCESS, |failure: Failure| failure.status);
+                persistent_event_log::format_end(&mut self.core, cx.now, id, &c, status);
+                let entry = self.core.commands.get_mut(&token);
+                // A secure erase must be complete before the host gets its completion.
+                entry.forget = c.ses != SecureErase::NONE;
+                entry.sync = entry.forget;
+                formatted
+            }
+            ChangeCommand::Delete => given_up.map(|()| {
+                let has_key = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some());
+                let keyed = targets.iter().any(has_key);
+                self.end_delete(targets, cx);
+                // Deleting the key deletes the contents: the key must be gone when the host is told.
+                let entry = self.core.commands.get_mut(&token);
+                (entry.forget, entry.sync) = (keyed, keyed);
+            }),
+        };
+        self.core.end_change(targets);
+        self.core.record(cx.storage);
+        self.core.reply(token, done.map(|()| Reply::Done(0)), cx);
+    }
+
+    fn end_format<S: Contents>(
+        &mut self,
+        targets: &[u32],
+        c: &FormatNvm,
+        format: LbaFormat,
+        cx: &mut Cx<'_, S>,
+    ) -> Result<(), Failure> {
+        targets.iter().try_for_each(|&nsid| {
+            if format::format(&mut self.core, nsid, c, format, cx) {
+                keys::renew(&mut self.core, nsid, cx.storage)?;
+            }
+            let affected = self.core.attached_controllers(nsid);
+            self.core.namespace_changed(nsid, &affected, cx);
+            Ok(())
+        })
+    }
+
+    fn end_delete<S: Contents>(&mut self, targets: &[u32], cx: &mut Cx<'_, S>) {
+        for &nsid in targets {
             if let Some((counts, media)) = management::delete(&mut self.core, nsid, cx) {
                 self.deleted.add(&counts, &media);
             }
         }
-        self.core.record(cx.storage);
-        // Deleting the key deletes the contents: the key must be gone when the host is told.
-        let entry = self.core.commands.get_mut(token);
-        (entry.forget, entry.sync) = (keyed, keyed);
-        Ok(Reply::Done(0))
     }
 
     fn create_namespace<S: Contents>(
@@ -261,23 +349,11 @@ impl Drive {
         }
         let fna = identify::controller(&self.core, &self.identify_inputs(), id).fna;
         persistent_event_log::format_start(&mut self.core, cx.now, id, &c, fna);
-        let formatted = targets.into_iter().try_for_each(|nsid| {
-            self_test::end_of_namespace(&mut self.core, nsid, SelfTestOutcome::FORMAT, cx);
-            if format::format(&mut self.core, nsid, &c, format, cx)? {
-                keys::renew(&mut self.core, nsid, cx.storage)?;
-            }
-            let affected = self.core.attached_controllers(nsid);
-            self.core.namespace_changed(nsid, &affected, cx);
-            Ok(())
-        });
-        let status = formatted.err().map_or(Status::SUCCESS, |failure: Failure| failure.status);
-        persistent_event_log::format_end(&mut self.core, cx.now, id, &c, status);
-        self.core.record(cx.storage);
-        let entry = self.core.commands.get_mut(token);
-        // A secure erase must be complete before the host gets its completion.
-        entry.forget = c.ses != SecureErase::NONE;
-        entry.sync = entry.forget;
-        formatted.map(|()| Reply::Done(0))
+        for nsid in &targets {
+            self_test::end_of_namespace(&mut self.core, *nsid, SelfTestOutcome::FORMAT, cx);
+        }
+        self.core.begin_change(&targets, Admission::Formatting);
+        Ok(self.change_namespaces(token, NamespaceChange::new(ChangeCommand::Format(c, format), targets)))
     }
 
     fn inject_fault<S: Contents>(

@@ -21,6 +21,12 @@ impl Drive {
         feature::info(&self.core, fid).ok_or(Failure::field(40))
     }
 
+    /// Whether Set Features waits for its turn: it records the drive's state, and the host does not administer the drive.
+    pub(super) fn must_wait(&self, id: ControllerId, c: &SetFeatures) -> Result<bool, Failure> {
+        let records = c.sv || [FeatureId::FDP_EVENTS, FeatureId::RESERVATION_PERSISTENCE].contains(&c.fid);
+        Ok(records && !self.core.controller(id)?.role.is_administrator())
+    }
+
     pub(super) fn get_features(&self, id: ControllerId, c: GetFeatures, now: Nanos) -> AdminResult {
         let info = self.known_feature(c.fid, c.uidx)?;
         if c.sel == Select::SUPPORTED_CAPABILITIES {

@@ -1,9 +1,11 @@
 //! Dispatch of commands of I/O queues.
 
 use super::Drive;
+use super::steps::SteppedWork;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
+use crate::io::commands::Deallocated;
 use crate::io::{NamespaceLayout, commands, copy, fused};
 use crate::streams;
 use crate::zones;
@@ -45,7 +47,25 @@ impl Drive {
             IoCommand::Compare(blocks) => commands::compare(&mut self.core, &token, id, blocks, cx),
             IoCommand::Verify(blocks) => commands::verify(&mut self.core, &token, id, blocks, cx),
             IoCommand::DatasetManagement(dsm) => {
-                commands::dataset_management(&mut self.core, &token, id, *dsm, data, cx)
+                commands::dataset_management(&mut self.core, &token, id, *dsm, data, cx).map(
+                    |done| match done {
+                        Deallocated::All(at) => Some(at),
+                        Deallocated::Some(rest) => {
+                            let rest = SteppedWork::Deallocation(rest);
+                            self.steps.add(&mut self.core, token.io().0, dsm.nsid, rest);
+                            None
+                        }
+                    },
+                )
+            }
+            IoCommand::ReservationRegister(_)
+            | IoCommand::ReservationAcquire(_)
+            | IoCommand::ReservationRelease(_)
+                if self.core.controller(id).is_ok_and(|c| !c.role.is_administrator()) =>
+            {
+                let change = SteppedWork::Reservation(*command, data.into());
+                self.steps.add(&mut self.core, token.io().0, nsid, change);
+                Ok(None)
             }
             IoCommand::ReservationRegister(_)
             | IoCommand::ReservationReport(_)

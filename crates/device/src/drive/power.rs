@@ -31,6 +31,7 @@ impl Drive {
         self.reservations.clear();
         self.shutdowns.clear();
         self.copies.clear();
+        self.steps.clear();
         self.done.clear();
         self.sanitize = Default::default();
         self.telemetry.power_lost();

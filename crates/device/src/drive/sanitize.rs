@@ -2,9 +2,10 @@
 
 use super::Drive;
 use crate::contents::Contents;
-use crate::core::{AdminResult, ControllerId, Cx, Reply, Token};
+use crate::core::{AdminResult, ControllerId, Cx, Failure, Reply, Token};
 use crate::identify;
 use crate::{keys, persistent_event_log, sanitize, self_test};
+use nvme::Status;
 use nvme::admin::Sanitize;
 use nvme::log::SelfTestOutcome;
 
@@ -17,6 +18,9 @@ impl Drive {
         c: Sanitize,
         cx: &mut Cx<'_, S>,
     ) -> AdminResult {
+        if self.steps.changes_namespaces() {
+            return Err(Failure::transient(Status::FORMAT_IN_PROGRESS));
+        }
         let crypto_erase = keys::can_crypto_erase(&self.core);
         if !self.sanitize.admit(&mut self.core, id, &c, crypto_erase, cx)? {
             return Ok(Reply::Done(0));
@@ -31,7 +35,7 @@ impl Drive {
     /// An operation that waits begins to erase if nothing is in the way.
     pub(super) fn erase_if_idle<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let shutting_down = !self.shutdowns.is_empty();
-        if !self.sanitize.begin_erase(&mut self.core, shutting_down, cx.now) {
+        if !self.steps.is_empty() || !self.sanitize.begin_erase(&mut self.core, shutting_down, cx.now) {
             return;
         }
         let mut nsids = self.core.namespaces.ids().into_iter();

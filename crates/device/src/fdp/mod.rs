@@ -7,7 +7,7 @@ pub(crate) mod group;
 pub(crate) mod logs;
 
 use crate::contents::Contents;
-use crate::core::{AdminResult, ControllerId, Core, Cx, Failure, Namespace, Reply};
+use crate::core::{AdminResult, ControllerId, Core, Cx, Direction, Failure, Namespace, Reply};
 use ftl::{PAGE, PlacementChange, PlacementNote, SetId};
 use group::{EVENTS, FdpGroup, SavedFdpEvent, bit};
 use media::Nanos;
@@ -208,6 +208,8 @@ pub(crate) fn send<S: Contents>(
     }
     for (pid, handle) in handles {
         let left = core.ftl.renew_handle(cx.now, set, handle, cx.storage);
+        // What stays empty is lost to others as if it had been written.
+        core.charge_media(c.nsid, Direction::Write, left, cx.now);
         if left > 0 && group(core, set).is_some_and(|g| g.logs(handle, FdpEventType::NOT_FULLY_WRITTEN)) {
             let time = event_time(core, cx.now);
             group_mut(core, set).push(SavedFdpEvent {

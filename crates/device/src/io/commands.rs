@@ -4,8 +4,8 @@ use super::locate::{self, BlockLocation};
 use super::transform;
 use crate::block_transform::BlockAction;
 use crate::contents::Contents;
-use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Token};
-use ftl::{Answer, Extent, Source};
+use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, StepCost, Token, WORK_TIME};
+use ftl::{Answer, Extent, Source, StepDone, VolumeId};
 use media::Nanos;
 use nvme::io::{Blocks, DatasetManagement, DsmRange};
 use nvme::zerocopy::FromBytes;
@@ -28,8 +28,9 @@ fn begin_read<S: Contents>(
 ) -> Result<BlockLocation, Failure> {
     let location = locate::locate(core, token, id, blocks, kind)?;
     // Verify transfers no data.
-    if action != BlockAction::Verify {
-        locate::check_size(core, &location)?;
+    match action {
+        BlockAction::Verify => locate::check_dataless(&location)?,
+        _ => locate::check_size(core, &location)?,
     }
     if location.transformed {
         transform::begin(core, token, id, blocks, action, cx)?;
@@ -140,7 +141,10 @@ pub(crate) fn locate_write(
     if source == Source::Zeros {
         return match blocks.nsz {
             true => Err(Failure::field(50)),
-            false => locate::locate(core, token, id, blocks, CommandKind::Other),
+            false => {
+                let location = locate::locate(core, token, id, blocks, CommandKind::Other)?;
+                locate::check_dataless(&location).map(|()| location)
+            }
         };
     }
     let location = locate::locate(core, token, id, blocks, CommandKind::Write)?;
@@ -268,7 +272,62 @@ pub(crate) fn write_zeroes<S: Contents>(
     Ok((parts == 0).then_some(at))
 }
 
-/// Dataset Management: every range is checked before any is deallocated.
+/// How far a Dataset Management came at once.
+pub(crate) enum Deallocated {
+    /// It is done.
+    All(Nanos),
+    /// It goes on in steps.
+    Some(Deallocation),
+}
+
+/// What is left of a Dataset Management with many blocks.
+#[derive(Debug)]
+pub(crate) struct Deallocation {
+    volume: VolumeId,
+    /// Bytes from the begin of the volume, and how many: what comes last comes first.
+    ranges: Vec<(u64, u64)>,
+}
+
+impl Deallocation {
+    /// Deallocates some of it. With a time, it was the last step.
+    pub fn step<S: Contents>(
+        &mut self,
+        core: &mut Core,
+        cx: &mut Cx<'_, S>,
+    ) -> (StepCost, Option<Result<Nanos, Failure>>) {
+        let mut work = 0;
+        while work < STEP_WORK
+            && let Some((start, bytes)) = self.ranges.pop()
+        {
+            match deallocate(core, self.volume, start, bytes, cx) {
+                Ok(done) => {
+                    work += done.work;
+                    if done.bytes < bytes {
+                        self.ranges.push((start + done.bytes, bytes - done.bytes));
+                    }
+                }
+                Err(failure) => return (StepCost::controller(Nanos(WORK_TIME)), Some(Err(failure))),
+            }
+        }
+        (StepCost::controller(Nanos(work * WORK_TIME)), self.ranges.is_empty().then_some(Ok(cx.now)))
+    }
+}
+
+/// Work of a step of a deallocation, over its ranges.
+const STEP_WORK: u64 = ftl::STEP_MAPPED_PAGES * ftl::STEP_EMPTY_FACTOR;
+
+fn deallocate<S: Contents>(
+    core: &mut Core,
+    volume: VolumeId,
+    start: u64,
+    bytes: u64,
+    cx: &mut Cx<'_, S>,
+) -> Result<StepDone, Failure> {
+    let done = core.ftl.trim_step(cx.now, volume, start, bytes, cx.storage);
+    done.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))
+}
+
+/// Dataset Management: every range is checked before any is deallocated. What one step of the drive can do is done at once.
 pub(crate) fn dataset_management<S: Contents>(
     core: &mut Core,
     token: &Token,
@@ -276,7 +335,7 @@ pub(crate) fn dataset_management<S: Contents>(
     dsm: DatasetManagement,
     data: &[u8],
     cx: &mut Cx<'_, S>,
-) -> Result<Option<Nanos>, Failure> {
+) -> Result<Deallocated, Failure> {
     let ns = core.attached(id, dsm.nsid)?;
     let (shift, blocks, volume) = (ns.shift, ns.blocks(), ns.volume);
     let ranges = <[DsmRange]>::ref_from_bytes(data).ok().and_then(|all| all.get(..usize::from(dsm.nr)));
@@ -289,22 +348,32 @@ pub(crate) fn dataset_management<S: Contents>(
         }
     }
     core.enter(token);
-    let mut at = cx.now;
-    if dsm.ad {
-        core.commands.get_mut(token).kind = CommandKind::Deallocate;
-        core.refuse_read_only(dsm.nsid)?;
-        // What is beyond the limits stays, and is no mistake (NVM 3.3.3 and ONCS.NVMDSMSV).
-        let mut left = DSM_BLOCKS;
-        for range in ranges.iter().take(DSM_RANGES.into()) {
-            let blocks = range.lengthlb.get().min(left);
-            left -= blocks;
-            let start = range.slba.get() << shift;
-            let bytes = u64::from(blocks) << shift;
-            let end = core.ftl.trim(cx.now, volume, start, bytes, cx.storage);
-            at = at.max(end.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?);
+    if !dsm.ad {
+        return Ok(Deallocated::All(cx.now));
+    }
+    core.commands.get_mut(token).kind = CommandKind::Deallocate;
+    core.refuse_read_only(dsm.nsid)?;
+    // What is beyond the limits stays, and is no mistake (NVM 3.3.3 and ONCS.NVMDSMSV).
+    let (mut left, mut work, mut rest) = (DSM_BLOCKS, 0, Vec::new());
+    for range in ranges.iter().take(DSM_RANGES.into()) {
+        let blocks = range.lengthlb.get().min(left);
+        left -= blocks;
+        let (start, bytes) = (range.slba.get() << shift, u64::from(blocks) << shift);
+        let mut done = 0;
+        if work < STEP_WORK {
+            let step = deallocate(core, volume, start, bytes, cx)?;
+            work += step.work;
+            done = step.bytes;
+        }
+        if done < bytes {
+            rest.push((start + done, bytes - done));
         }
     }
-    Ok(Some(at))
+    rest.reverse();
+    Ok(match rest.is_empty() {
+        true => Deallocated::All(cx.now),
+        false => Deallocated::Some(Deallocation { volume, ranges: rest }),
+    })
 }
 
 /// Flush of one namespace or of all (Base 7.2): the drive has one write buffer, so both are the same.

@@ -87,6 +87,7 @@ pub(crate) fn write_uncorrectable<S: Contents>(
     // It has no field but the range.
     let blocks = &Blocks::new(blocks.nsid, blocks.slba, blocks.nlb);
     let location = locate::locate(core, token, id, blocks, CommandKind::Other)?;
+    locate::check_dataless(&location)?;
     core.refuse_read_only(blocks.nsid)?;
     let stamp = core.persistent.stamps.wrapping_add(1).max(1);
     if let Some(ns) = core.namespaces.get_mut(blocks.nsid).filter(|ns| ns.stamp == 0) {

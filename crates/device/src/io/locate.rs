@@ -69,6 +69,15 @@ pub(crate) fn check_length(location: &BlockLocation, most: u32) -> Result<(), Fa
     Ok(())
 }
 
+/// Bytes of the blocks of one Verify, Write Zeroes or Write Uncorrectable at most (VSL, WZSL, WUSL), as no transfer limits them.
+pub(crate) const DATALESS_BYTES: u32 = 8 << 20;
+
+/// Commands without data on blocks: VSL, WZSL, WUSL.
+#[inline]
+pub(crate) fn check_dataless(location: &BlockLocation) -> Result<(), Failure> {
+    if location.extent.bytes > DATALESS_BYTES { Err(Failure::field(48)) } else { Ok(()) }
+}
+
 /// Whether a write must be durable before it completes: FUA, or a volatile write cache that is off.
 #[inline]
 pub(crate) fn must_be_durable(core: &Core, id: ControllerId, fua: bool) -> bool {

@@ -1,7 +1,7 @@
 //! Format NVM (Base 5.1.10, NVM 4.1.4).
 
 use crate::contents::Contents;
-use crate::core::{CommandKind, ControllerId, Core, Cx, Failure};
+use crate::core::{ControllerId, Core, Cx, Failure};
 use crate::lba_format::LbaFormat;
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::{NSID_ALL, Status};
@@ -57,30 +57,26 @@ pub(crate) fn check_targets(core: &Core, targets: &[u32], c: &FormatNvm) -> Resu
     Ok(())
 }
 
-/// Formats a namespace that is idle. Returns whether it is to have a new key.
+/// Formats a namespace that holds nothing any more. Returns whether it is to have a new key.
 pub(crate) fn format<S: Contents>(
     core: &mut Core,
     nsid: u32,
     c: &FormatNvm,
     format: LbaFormat,
     cx: &mut Cx<'_, S>,
-) -> Result<bool, Failure> {
-    let Some(namespace) = core.namespaces.get_mut(nsid) else { return Ok(false) };
-    namespace.closing = false;
+) -> bool {
+    let Some(namespace) = core.namespaces.get_mut(nsid) else { return false };
     namespace.protection_type = c.pi;
     namespace.protection_first = c.pil && c.pi != 0;
     // The whole storage tag is checked, as Format has no mask.
     namespace.storage_mask = u64::MAX;
     namespace.stamp = 0;
     namespace.set_format(c.lbaf, format);
-    let (volume, bytes) = (namespace.volume, namespace.volume_bytes());
-    core.ftl
-        .clear(cx.now, volume, bytes, cx.storage)
-        .map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?;
+    let volume = namespace.volume;
     let keyed = core.namespaces.get(nsid).is_some_and(|ns| ns.key.is_some());
     if c.ses == SecureErase::USER_DATA && !keyed {
         core.ftl.scrub(volume, cx.storage);
     }
     // A new key erases what the old one encrypts, also for User Data Erase (Base 5.1.10).
-    Ok((c.ses != SecureErase::NONE || !keyed) && !core.drive_key.locked)
+    (c.ses != SecureErase::NONE || !keyed) && !core.drive_key.locked
 }

@@ -3,8 +3,8 @@
 use crate::config::{Attach, ConfigError, GRANULE_BYTES};
 use crate::contents::Contents;
 use crate::core::{
-    ANA_GROUP, AttachmentPolicy, CommandKind, ControllerId, Core, Cx, Failure, FormatLayout, Namespace,
-    NamespaceArbitration, identifiers,
+    ANA_GROUP, Admission, AttachmentPolicy, CommandKind, ControllerId, Core, Cx, Failure, FormatLayout,
+    Namespace, NamespaceArbitration, identifiers,
 };
 use crate::lba_format::LbaFormat;
 use crate::quota::limits::Quotas;
@@ -198,7 +198,7 @@ fn new_namespace(
         stats: Box::default(),
         losses: 0,
         in_flight: 0,
-        closing: false,
+        admission: Admission::default(),
     }
 }
 

@@ -1,7 +1,7 @@
 //! The documents in the data areas of a capture.
 
 use super::TelemetryInputs;
-use crate::core::Core;
+use crate::core::{Admission, Core};
 use ftl::{MediaKind, SetId};
 use media::Nanos;
 use serde_json::{Value, json};
@@ -89,7 +89,7 @@ fn inventory(core: &Core) -> Value {
                 "bytes": ns.bytes,
                 "format": ns.format,
                 "in_flight": ns.in_flight,
-                "closing": ns.closing,
+                "closing": ns.admission != Admission::Open,
                 "traffic": ns.traffic(),
                 "media": core.ftl.volume_stats(ns.volume),
             })

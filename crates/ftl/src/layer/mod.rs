@@ -24,8 +24,8 @@ mod tests;
 mod zones;
 
 use crate::answer::{
-    Answer, CompletedIo, Fault, PageState, PlacementNote, SetInfo, SetStats, Source, SuperblockInfo,
-    WriteHistory,
+    Answer, CompletedIo, Fault, PageState, PlacementNote, STEP_EMPTY_FACTOR, STEP_MAPPED_PAGES, SetInfo,
+    SetStats, Source, StepDone, SuperblockInfo, WriteHistory,
 };
 use crate::broadcast::BroadcastCommands;
 use crate::compare::matches;
@@ -177,7 +177,8 @@ impl Ftl {
         if v.zones.is_some() {
             self.sets[usize::from(v.set.0)].remove_zones(now, volume, context!(self, storage));
         }
-        for granule in v.granules {
+        // What was given up before needs no look at each page.
+        for granule in v.granules.iter().filter(|_| v.zones.is_some() || v.mapped > 0) {
             self.trim_pages(now, v.set, granule * GRANULE_PAGES, GRANULE_PAGES, storage);
         }
         self.volumes.remove(volume);
@@ -484,25 +485,63 @@ impl Ftl {
         bytes: u64,
         storage: &mut impl Storage,
     ) -> Result<Nanos, Fault> {
+        self.trim_within(now, volume, start, bytes, u64::MAX, storage).map(|_| now)
+    }
+
+    /// The same, as far as one step of the drive may go: at most [`STEP_MAPPED_PAGES`] that hold something, or as many times
+    /// [`STEP_EMPTY_FACTOR`] that hold nothing, and less than a granule more. Another call goes on behind what was done.
+    ///
+    /// # Errors
+    /// If the extent is outside the volume.
+    pub fn trim_step(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        start: u64,
+        bytes: u64,
+        storage: &mut impl Storage,
+    ) -> Result<StepDone, Fault> {
+        self.trim_within(now, volume, start, bytes, STEP_MAPPED_PAGES * STEP_EMPTY_FACTOR, storage)
+    }
+
+    /// Deallocates until so much work was done: 1 for a page that holds nothing, [`STEP_EMPTY_FACTOR`] more for another.
+    fn trim_within(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        start: u64,
+        bytes: u64,
+        work: u64,
+        storage: &mut impl Storage,
+    ) -> Result<StepDone, Fault> {
         self.advance(now, storage);
         let v = self.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
         let end = start.checked_add(bytes).filter(|&end| end <= v.bytes).ok_or(Fault::OutOfRange)?;
-        v.stats.trimmed_bytes += bytes;
-        if v.zones.is_some() {
-            // A zone is given up as a whole, by its reset.
-            return Ok(now);
-        }
         let page_bytes = u64::from(PAGE);
-        let (mut page, stop) = (start.div_ceil(page_bytes), end / page_bytes);
+        let (mut page, mut stop) = (start.div_ceil(page_bytes), end / page_bytes);
+        if v.zones.is_some() || v.mapped == 0 {
+            // A zone is given up as a whole, by its reset.
+            stop = page;
+        }
         let granule = u64::from(GRANULE_PAGES);
+        let mut done = StepDone { bytes, work: 0 };
         while page < stop {
+            if done.work >= work {
+                done.bytes = page * page_bytes - start;
+                break;
+            }
             let Some(v) = self.volumes.get(volume) else { break };
-            let (set, first) = (v.set, v.page(page));
+            let (set, first, mapped) = (v.set, v.page(page), v.mapped);
             let count = (stop - page).min(granule - page % granule);
             self.trim_pages(now, set, first, count as u32, storage);
+            let left = self.volumes.get(volume).map_or(0, |v| v.mapped);
+            done.work += count + mapped.saturating_sub(left) * STEP_EMPTY_FACTOR;
             page += count;
         }
-        Ok(now)
+        if let Some(v) = self.volumes.get_mut(volume) {
+            v.stats.trimmed_bytes += done.bytes;
+        }
+        Ok(done)
     }
 
     fn trim_pages(&mut self, now: Nanos, set: SetId, first: u32, count: u32, storage: &mut impl Storage) {

@@ -1,7 +1,8 @@
 //! Volumes with zones.
 
 use super::Ftl;
-use crate::answer::{Answer, Fault};
+use crate::answer::{Answer, Fault, STEP_EMPTY_FACTOR, StepDone};
+use crate::config::PAGE;
 use crate::set::NvmSet;
 use crate::storage::{Io, Storage};
 use crate::volume::{SetId, VolumeId};
@@ -61,24 +62,29 @@ impl Ftl {
         self.set(set).ok_or(Fault::OutOfRange)?.append_at(volume, zone, bytes)
     }
 
-    /// Gives up everything in a volume of so many bytes: all pages are deallocated, or all zones reset. Blocks are erased later.
+    /// Gives up what is in a volume of so many bytes, from byte `start` on, as far as one step of the drive may go: pages are
+    /// deallocated as [`trim_step`](Ftl::trim_step) does it, or one zone is reset. Blocks are erased later.
     ///
     /// # Errors
     /// If there is no such volume.
-    pub fn clear(
+    pub fn clear_step(
         &mut self,
         now: Nanos,
         volume: VolumeId,
+        start: u64,
         bytes: u64,
         storage: &mut impl Storage,
-    ) -> Result<Nanos, Fault> {
-        if !self.is_zoned(volume) {
-            return self.trim(now, volume, 0, bytes, storage);
-        }
+    ) -> Result<StepDone, Fault> {
+        let Some(layout) = self.volumes.get(volume).and_then(|v| v.zones) else {
+            return self.trim_step(now, volume, start, bytes.saturating_sub(start), storage);
+        };
         self.advance(now, storage);
         let set = self.volumes.get(volume).ok_or(Fault::OutOfRange)?.set;
-        self.sets[usize::from(set.0)].clear_zones(now, volume, context!(self, storage));
-        Ok(now)
+        let Ok(zone) = u32::try_from(start / layout.size) else { return Err(Fault::OutOfRange) };
+        if zone < layout.zones {
+            self.sets[usize::from(set.0)].clear_zone(now, volume, zone, context!(self, storage));
+        }
+        Ok(StepDone { bytes: layout.size, work: layout.capacity / u64::from(PAGE) * STEP_EMPTY_FACTOR })
     }
 
     /// Does what a host asks of a volume's zones. A reset is done when the blocks are erased.

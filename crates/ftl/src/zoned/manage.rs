@@ -381,25 +381,21 @@ impl Zones {
         }
     }
 
-    /// Gives up what the zones of one volume, or of all, hold. Their blocks are erased for a command or for nobody. Zones that can only be
-    /// read stay so.
+    /// Gives up what a zone holds. Its blocks are erased for a command or for nobody. One that can only be read stays so.
     pub fn clear<S: Storage>(
         &mut self,
         now: Nanos,
         io: Option<Io>,
-        volume: Option<VolumeId>,
+        id: ZoneId,
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) {
-        let meant = |id: &ZoneId| volume.is_none_or(|volume| id.volume == volume);
-        for id in self.ids().filter(meant).collect::<Vec<_>>() {
-            self.empty(now, io, id, mapped, cx);
-            if let Ok(state) = self.zone(id).state.after(ZoneEvent::Reset)
-                && let Some(table) = self.table_mut(id.volume)
-            {
-                table.set_state(id.zone, state);
-                self.record(id, cx);
-            }
+        self.empty(now, io, id, mapped, cx);
+        if let Ok(state) = self.zone(id).state.after(ZoneEvent::Reset)
+            && let Some(table) = self.table_mut(id.volume)
+        {
+            table.set_state(id.zone, state);
+            self.record(id, cx);
         }
     }
 
@@ -411,7 +407,9 @@ impl Zones {
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
-        self.clear(now, Some(io), None, mapped, cx);
+        for id in self.ids().collect::<Vec<_>>() {
+            self.clear(now, Some(io), id, mapped, cx);
+        }
         // Those that were being erased before are waited for, too.
         match self.erasing.is_empty() {
             true => Answer::At(now),

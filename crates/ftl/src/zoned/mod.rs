@@ -39,7 +39,8 @@ use media::{Geometry, Nanos, Slot, Spare, Unit};
 use plots::Plots;
 use std::collections::VecDeque;
 use striping::{Plot, Striping};
-use zone::{Window, Zone, ZoneId, ZoneTable};
+pub(crate) use zone::ZoneId;
+use zone::{Window, Zone, ZoneTable};
 
 /// A write that waits for room.
 #[derive(Clone, Debug)]

@@ -11,7 +11,7 @@ use std::collections::VecDeque;
 
 /// Which zone.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) struct ZoneId {
+pub(crate) struct ZoneId {
     pub volume: VolumeId,
     pub zone: u32,
 }

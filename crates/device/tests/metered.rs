@@ -1,0 +1,322 @@
+//! Admin commands are metered like I/O: what one of them makes the drive do in one step is bounded, and its namespace pays for it.
+
+mod common;
+
+use common::load::{quota, set};
+use common::{Bench, TIMED, bytes, initial, nqn, pattern, small};
+use device::{ControllerId, Host, Origin, Role};
+use media::Nanos;
+use nvme::admin::{FormatNvm, GetLbaStatus, LbaStatusAction, NamespaceManagement, NamespaceManagementSelect};
+use nvme::command_table::{self, Audience};
+use nvme::io::{DsmRange, IoManagementSend};
+use nvme::quota::QuotaKind;
+use nvme::{AdminOpcode, Command, Csi, IoCommand, Status};
+
+/// Pages of the tenant's namespace.
+const PAGES: u64 = 8192;
+
+/// Namespace 1 is full, and belongs to the tenant; 2 is a neighbour's, on the same set.
+fn drive(changes: &[(&str, &str)]) -> (Bench, ControllerId) {
+    let mut config = small(changes);
+    for size in [PAGES * 4096, 4 << 20] {
+        config.namespaces.push(initial(1, size));
+    }
+    let mut b = Bench::new(config);
+    for slba in (0..PAGES).step_by(256) {
+        b.write(1, slba, 256, &pattern(slba as u32, 1 << 20));
+    }
+    b.write(2, 0, 1, &pattern(1, 4096));
+    b.run_until(Nanos::MAX);
+    let host = Host {
+        nqn: nqn("tenant"),
+        id: [9; 16],
+        origin: Origin::Network,
+        role: Role::Tenant(vec![1]),
+        proven: true,
+    };
+    let tenant = b.connect_host(host);
+    (b, tenant)
+}
+
+fn scan(atype: LbaStatusAction) -> Command {
+    GetLbaStatus { nsid: 1, slba: 0, dwords: 1024, range: 0, atype }.into()
+}
+
+fn format(nsid: u32) -> Command {
+    FormatNvm { nsid, lbaf: 0, mset: false, pi: 0, pil: false, ses: nvme::admin::SecureErase::NONE }.into()
+}
+
+/// Runs a command to its end. Returns how often the drive was polled until then, with its status.
+fn steps(b: &mut Bench, id: ControllerId, qid: u16, command: &Command, data: &[u8]) -> (u32, Status) {
+    let io = b.submit(id, qid, command, data);
+    let mut polls = 0;
+    while !b.done.contains_key(&io) {
+        let at = b.drive.next_event().expect("the command is under way");
+        b.now = b.now.max(at);
+        let mut out = Vec::new();
+        b.drive.poll(b.now, &mut b.memory, &mut out);
+        b.deliver(out);
+        polls += 1;
+    }
+    (polls, b.wait(io).0.status())
+}
+
+fn status(b: &mut Bench, id: ControllerId, qid: u16, command: &Command) -> Status {
+    b.on(id, qid, command, &[]).0.status()
+}
+
+#[test]
+fn a_neighbour_reads_between_the_steps_of_a_scan() {
+    let (mut b, tenant) = drive(&[]);
+    for atype in [LbaStatusAction::ALLOCATED, LbaStatusAction::TRACKED, LbaStatusAction::SCAN] {
+        let scans: Vec<u32> = (0..4).map(|_| b.submit(tenant, 0, &scan(atype), &[])).collect();
+        b.read(2, 0, 1);
+        assert!(scans.iter().all(|io| !b.done.contains_key(io)), "{atype:?}");
+        for io in scans {
+            assert_eq!(b.wait(io).0.status(), Status::SUCCESS);
+        }
+        let (polls, status) = steps(&mut b, tenant, 0, &scan(atype), &[]);
+        assert!(status.is_success() && u64::from(polls) >= PAGES / 256 - 1, "{atype:?}: {polls} polls");
+    }
+}
+
+#[test]
+fn many_scans_get_no_more_of_the_controller_than_one() {
+    let (mut b, tenant) = drive(&[]);
+    let span = |b: &mut Bench, scans: u64| {
+        let start = b.now;
+        let all: Vec<u32> =
+            (0..scans).map(|_| b.submit(tenant, 0, &scan(LbaStatusAction::TRACKED), &[])).collect();
+        all.into_iter().for_each(|io| {
+            b.wait(io);
+        });
+        b.now.since(start).0
+    };
+    let one = span(&mut b, 1);
+    assert!(span(&mut b, 8) >= 8 * one - one / 8);
+    // Nor do small ones that are sent without a pause.
+    let small = GetLbaStatus { nsid: 1, slba: 0, dwords: 1024, range: 64, atype: LbaStatusAction::TRACKED };
+    let start = b.now;
+    for _ in 0..100 {
+        assert_eq!(status(&mut b, tenant, 0, &small.into()), Status::SUCCESS);
+    }
+    assert!(b.now.since(start).0 >= 99 * 64 * 100, "{}", b.now.since(start).0);
+}
+
+#[test]
+fn a_scan_of_the_medium_pays_for_its_reads() {
+    let (mut b, tenant) = drive(&[TIMED]);
+    let scan = scan(LbaStatusAction::SCAN);
+    b.admin_ok(set(1, false), &bytes(&quota(&[(QuotaKind::ReadBandwidth, 16 << 20)])));
+    let start = b.now;
+    assert_eq!(status(&mut b, tenant, 0, &scan), Status::SUCCESS);
+    // 32 MiB at 16 MiB/s; the last step need not be waited for.
+    assert!(b.now.since(start) >= Nanos(1_900_000_000), "{:?}", b.now.since(start));
+    // What it read is not free for reads that follow.
+    let start = b.now;
+    assert_eq!(status(&mut b, tenant, 1, &Command::read(1, 0, 1)), Status::SUCCESS);
+    assert!(b.now.since(start) >= Nanos(40_000_000), "{:?}", b.now.since(start));
+}
+
+#[test]
+fn a_neighbour_waits_for_its_own_part_of_a_scan_only() {
+    let (mut b, tenant) = drive(&[TIMED]);
+    let latency = |b: &mut Bench| {
+        let mut all = Vec::new();
+        for _ in 0..200 {
+            let start = b.now;
+            b.read(2, 0, 1);
+            all.push(b.now.since(start).0);
+            b.run_until(b.now + Nanos(50_000));
+        }
+        all.sort_unstable();
+        all[198]
+    };
+    let alone = latency(&mut b);
+    for _ in 0..32 {
+        b.submit(tenant, 0, &scan(LbaStatusAction::SCAN), &[]);
+    }
+    let beside = latency(&mut b);
+    // A sense of 60 us, and what the scan has under way on the die.
+    assert!(beside < 60 * alone, "{beside} beside scans, {alone} alone");
+    b.run_until(Nanos::MAX);
+}
+
+#[test]
+fn a_format_is_done_in_steps_and_closes_its_namespace_only() {
+    let (mut b, tenant) = drive(&[]);
+    let io = b.submit(tenant, 0, &format(1), &[]);
+    assert_eq!(b.read(2, 0, 1), pattern(1, 4096));
+    assert!(!b.done.contains_key(&io));
+    for (qid, command) in [(1, Command::read(1, 0, 1)), (0, scan(LbaStatusAction::ALLOCATED))] {
+        assert!(status(&mut b, tenant, qid, &command).is(Status::FORMAT_IN_PROGRESS));
+    }
+    // Another one, and a delete, come after it.
+    let other = b.submit(tenant, 0, &format(1), &[]);
+    let sel = NamespaceManagementSelect::DELETE;
+    let admin = b.controller;
+    let delete = b.submit(admin, 0, &NamespaceManagement { nsid: 1, sel, csi: Csi::NVM }.into(), &[]);
+    b.run_until(Nanos::MAX);
+    let order: Vec<u32> = b.order.iter().copied().filter(|o| [io, other, delete].contains(o)).collect();
+    assert_eq!(order, [io, other, delete]);
+    assert!([io, other, delete].iter().all(|io| b.done[io].0.status().is_success()));
+    assert_eq!(b.drive.geometry(1), None);
+}
+
+#[test]
+fn a_format_that_power_interrupts_is_none() {
+    let (mut b, tenant) = drive(&[]);
+    b.submit(tenant, 0, &format(1), &[]);
+    b.run_until(b.now + Nanos(50_000));
+    b.cut(true);
+    b.power_on();
+    // Each block is as it was, or deallocated.
+    for slba in (0..PAGES).step_by(256) {
+        let data = b.read(1, slba, 256);
+        let was = pattern(slba as u32, 1 << 20);
+        let fits = |(page, old): (&[u8], &[u8])| page == old || page.iter().all(|byte| *byte == 0);
+        assert!(data.chunks(4096).zip(was.chunks(4096)).all(fits), "block {slba}");
+    }
+    assert_eq!(b.admin(format(1), &[]).0.status(), Status::SUCCESS);
+    assert_eq!(b.read(1, PAGES - 1, 1), vec![0; 4096]);
+}
+
+#[test]
+fn a_large_deallocation_is_done_in_steps() {
+    let (mut b, tenant) = drive(&[]);
+    let ranges: Vec<u8> =
+        [DsmRange::new(4096, 4096), DsmRange::new(0, 4000)].iter().flat_map(bytes).collect();
+    let (polls, status) = steps(&mut b, tenant, 1, &Command::deallocate(1, 2), &ranges);
+    assert!(status.is_success() && polls >= 6, "{polls} polls");
+    assert_eq!((b.read(1, 3999, 1), b.read(1, 4096, 1)), (vec![0; 4096], vec![0; 4096]));
+    assert_ne!(b.read(1, 4000, 1), vec![0; 4096]);
+    // A small one is done at once.
+    let (polls, status) =
+        steps(&mut b, tenant, 1, &Command::deallocate(1, 1), &bytes(&DsmRange::new(4000, 96)));
+    assert_eq!((polls, status), (0, Status::SUCCESS));
+}
+
+#[test]
+fn a_handle_update_pays_for_what_it_leaves_empty() {
+    let placement = "spare = \"60%\"\nplacement = { handles = 4 }\n";
+    let mut config = small(&[TIMED, ("spare = \"28%\"\n", placement)]);
+    config.fdp = vec![1];
+    config.namespaces.push(initial(1, 4 << 20));
+    let mut b = Bench::new(config);
+    b.admin_ok(set(1, false), &bytes(&quota(&[(QuotaKind::WriteBandwidth, 1 << 20)])));
+    b.write(1, 0, 1, &pattern(1, 4096));
+    b.run_until(b.now + Nanos(1_000_000_000));
+    let update = IoManagementSend { nsid: 1, mo: nvme::fdp::RUH_UPDATE, mos: 0 };
+    assert_eq!(b.io(IoCommand::IoManagementSend(update), &[0; 2]).0, Status::SUCCESS);
+    let start = b.now;
+    b.write(1, 1, 1, &pattern(1, 4096));
+    // A superblock has 1.5 MiB.
+    assert!(b.now.since(start) >= Nanos(1_000_000_000), "{:?}", b.now.since(start));
+}
+
+/// What keeps an admin command of a tenant from slowing its neighbours.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum Bound {
+    /// Tenants do not have it.
+    Refused,
+    /// Its work does not grow with the drive, and it records nothing: it is done at once.
+    Fixed,
+    /// It is done in steps, or as one step, which take turns.
+    Steps,
+    /// It waits for something to happen.
+    Waits,
+}
+
+/// The answer for each admin command: a new command needs one.
+fn bound(opcode: AdminOpcode) -> Bound {
+    match opcode {
+        AdminOpcode::GET_LOG_PAGE
+        | AdminOpcode::IDENTIFY
+        | AdminOpcode::ABORT
+        | AdminOpcode::GET_FEATURES
+        | AdminOpcode::KEEP_ALIVE
+        | AdminOpcode::DIRECTIVE_SEND
+        | AdminOpcode::DIRECTIVE_RECEIVE
+        | AdminOpcode::FABRICS => Bound::Fixed,
+        AdminOpcode::FORMAT_NVM | AdminOpcode::GET_LBA_STATUS | AdminOpcode::SET_FEATURES => Bound::Steps,
+        AdminOpcode::ASYNC_EVENT_REQUEST => Bound::Waits,
+        AdminOpcode::DELETE_IO_SQ
+        | AdminOpcode::CREATE_IO_SQ
+        | AdminOpcode::DELETE_IO_CQ
+        | AdminOpcode::CREATE_IO_CQ
+        | AdminOpcode::NAMESPACE_MANAGEMENT
+        | AdminOpcode::NAMESPACE_ATTACHMENT
+        | AdminOpcode::FIRMWARE_COMMIT
+        | AdminOpcode::FIRMWARE_IMAGE_DOWNLOAD
+        | AdminOpcode::DEVICE_SELF_TEST
+        | AdminOpcode::SANITIZE
+        | AdminOpcode::POWER_CUT
+        | AdminOpcode::FAULT_INJECTION => Bound::Refused,
+        other => panic!("{other:?} is a new command: what keeps a tenant from slowing others by it?"),
+    }
+}
+
+/// A command of each kind that makes as much work as it can.
+fn largest(opcode: AdminOpcode) -> (Command, Vec<u8>) {
+    match opcode {
+        AdminOpcode::GET_LBA_STATUS => (scan(LbaStatusAction::SCAN), Vec::new()),
+        AdminOpcode::FORMAT_NVM => (format(1), Vec::new()),
+        AdminOpcode::SET_FEATURES => (set(1, true).into(), bytes(&nvme::quota::Quota::unlimited())),
+        AdminOpcode::GET_FEATURES => (
+            Command::get_features(nvme::feature::FeatureId::QUOTA, 1, nvme::feature::Select::CURRENT),
+            Vec::new(),
+        ),
+        AdminOpcode::GET_LOG_PAGE => {
+            (Command::get_log_page(nvme::log::LogId::LBA_STATUS, nvme::NSID_ALL, 0, 0, 1 << 16), Vec::new())
+        }
+        AdminOpcode::IDENTIFY => {
+            (Command::identify(nvme::identify::Cns::ALLOCATED_NAMESPACES, 0), Vec::new())
+        }
+        other => (Command::new(other.0, 1), Vec::new()),
+    }
+}
+
+#[test]
+fn every_admin_command_of_a_tenant_is_bounded() {
+    for info in command_table::admin_commands() {
+        let opcode = AdminOpcode(info.opcode);
+        let (mut b, tenant) = drive(&[]);
+        let (command, data) = largest(opcode);
+        let held = if bound(opcode) == Bound::Steps {
+            // The controller is busy with a step of somebody else.
+            b.submit(tenant, 0, &scan(LbaStatusAction::TRACKED), &[]);
+            true
+        } else {
+            false
+        };
+        let io = b.submit(tenant, 0, &command, &data);
+        let at_once = b.done.contains_key(&io);
+        match bound(opcode) {
+            Bound::Refused => {
+                let denied = info.audience == Audience::Administrators;
+                let expected = if denied { Status::OPERATION_DENIED } else { Status::INVALID_OPCODE };
+                assert!(at_once && b.done[&io].0.status().is(expected), "{opcode:?}: {:?}", b.done[&io]);
+            }
+            Bound::Fixed => assert!(at_once, "{opcode:?}"),
+            Bound::Steps => assert!(held && !at_once, "{opcode:?} does not wait for its turn"),
+            Bound::Waits => assert!(!at_once, "{opcode:?}"),
+        }
+        if bound(opcode) == Bound::Steps {
+            let (done, _) = b.wait(io);
+            assert!(done.status().is_success(), "{opcode:?}: {}", done.status());
+        }
+    }
+}
+
+#[test]
+fn changes_that_move_no_data_count_as_commands() {
+    let (mut b, tenant) = drive(&[]);
+    b.admin_ok(set(1, false), &bytes(&quota(&[(QuotaKind::WriteCommands, 10)])));
+    let range = bytes(&DsmRange::new(0, 1));
+    let start = b.now;
+    for _ in 0..21 {
+        assert_eq!(b.on(tenant, 1, &Command::deallocate(1, 1), &range).0.status(), Status::SUCCESS);
+    }
+    // Ten in a second.
+    assert!(b.now.since(start) >= Nanos(1_900_000_000), "{:?}", b.now.since(start));
+}
