@@ -26,7 +26,7 @@ pub(crate) struct LogInfo {
     pub lid: LogId,
     /// Drives without this do not have it.
     pub requires: LogRequirement,
-    /// Whether it tells what other hosts do, so that only administrators read it.
+    /// Whether it tells or counts what other hosts do, so that only administrators read it.
     pub private: bool,
     /// Whether a host reads it while a sanitize operation runs (Base 5.1, the figure of admin commands that are allowed during one).
     /// No log of a vendor is among them.
@@ -83,13 +83,13 @@ pub(crate) const LOGS: &[LogInfo] = &[
     with(LogRequirement::Disk, LogId::ROTATIONAL_MEDIA),
     with(LogRequirement::Placement, LogId::FDP_CONFIGURATIONS),
     with(LogRequirement::Placement, LogId::RUH_USAGE),
-    with(LogRequirement::Placement, LogId::FDP_STATISTICS),
+    LogInfo { private: true, ..with(LogRequirement::Placement, LogId::FDP_STATISTICS) },
     LogInfo { private: true, ..with(LogRequirement::Placement, LogId::FDP_EVENTS) },
     always(LogId::RESERVATION_NOTIFICATION),
     always(LogId::SANITIZE_STATUS),
     LogInfo { by_namespace: true, ..with(LogRequirement::Zones, LogId::CHANGED_ZONES) },
-    log(LogId::OCP_SMART),
-    log(LogId::MEMBLAZE_SMART),
+    private(LogId::OCP_SMART),
+    private(LogId::MEMBLAZE_SMART),
     LogInfo { by_namespace: true, ..log(LogId::NAMESPACE_STATISTICS) },
     private(LogId::CONTROLLERS),
     private(LogId::SET_MAP),

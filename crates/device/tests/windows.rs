@@ -393,3 +393,18 @@ fn a_neighbour_on_another_set_changes_no_latency() {
     let different = alone.iter().zip(&beside).filter(|(a, b)| a != b).count();
     assert_eq!(different, 0, "of {} commands", alone.len());
 }
+
+#[test]
+fn what_one_host_has_read_is_news_to_another() {
+    let mut b = Bench::new(drive());
+    let mut rng = Rng::new(5);
+    fill(&mut b, &mut rng);
+    let (first, second) = (b.controller, b.connect("second", Origin::InProcess));
+    enable(&mut b, &PredictableLatencyConfig::default(), false);
+    window(&mut b, WindowSelect::DETERMINISTIC);
+    b.run_until(b.now + Nanos(3_000_000_000));
+    for (id, events) in [(first, true), (first, false), (second, true), (second, false)] {
+        b.controller = id;
+        assert_eq!(window_log(&mut b).event_type.into_bits().get() != 0, events, "{id:?}");
+    }
+}

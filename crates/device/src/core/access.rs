@@ -67,7 +67,8 @@ impl Core {
         }
     }
 
-    /// The same for a command of the admin queue. `opcode` of Sanitize, and FFFFFFFFh, mean all namespaces.
+    /// The same for a command of the admin queue. Sanitize is about all namespaces, and FFFFFFFFh means all; of a format, those that
+    /// are attached to the controller.
     pub(crate) fn check_admin_reservation(
         &self,
         id: ControllerId,
@@ -75,7 +76,10 @@ impl Core {
         nsid: u32,
     ) -> Result<(), Failure> {
         let all = AdminOpcode(opcode) == AdminOpcode::SANITIZE;
-        self.check_reserved(id, group(opcode, true), if all { NSID_ALL } else { nsid }, |_, _| true)
+        let attached = AdminOpcode(opcode) == AdminOpcode::FORMAT_NVM && nsid == NSID_ALL;
+        self.check_reserved(id, group(opcode, true), if all { NSID_ALL } else { nsid }, |c, nsid| {
+            !attached || c.is_attached(nsid)
+        })
     }
 
     #[cold]
@@ -113,7 +117,8 @@ impl Core {
         if role.is_administrator() {
             return Ok(());
         }
-        let one_of_others = |nsid: u32| nsid != 0 && nsid != NSID_ALL && !controller.sees(nsid);
+        // A namespace that an administrator detached can be looked at, and not changed.
+        let one_of_others = |nsid: u32| nsid != 0 && nsid != NSID_ALL && !controller.is_attached(nsid);
         let allowed = role.has_command(opcode)
             && match command {
                 AdminCommand::GetLogPage(c) => role.reads(c.lid),

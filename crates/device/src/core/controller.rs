@@ -125,6 +125,8 @@ pub(crate) struct Controller {
     pub changed_groups: BTreeSet<u16>,
     /// NVM Sets with events of Predictable Latency Mode that it has not read.
     pub changed_windows: BTreeSet<u16>,
+    /// What happened to windows of Predictable Latency Mode that its host has not read, by NVM Set.
+    pub window_events: BTreeMap<u16, u16>,
     /// Blocks that are potentially unrecoverable.
     pub lost: UnreadLosses,
     /// Of reservations.
@@ -169,6 +171,7 @@ impl Controller {
             changed: BTreeSet::new(),
             changed_groups: BTreeSet::new(),
             changed_windows: BTreeSet::new(),
+            window_events: BTreeMap::new(),
             lost: UnreadLosses::default(),
             notifications: Notifications::default(),
             streams: BTreeMap::new(),

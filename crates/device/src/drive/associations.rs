@@ -172,10 +172,12 @@ impl Drive {
         Ok(())
     }
 
-    /// A controller, or with `None` the subsystem, is reset or gets power: firmware that waits for that is activated. The
-    /// caller records the state.
+    /// A controller, or with `None` the subsystem, is reset or gets power: firmware that waits for that is activated, unless the
+    /// controller's host does not administer the drive. The caller records the state.
     pub(super) fn restart_firmware(&mut self, now: Nanos, id: Option<ControllerId>) {
-        let activated = firmware::activate_pending(&mut self.core);
+        let administers = |id| self.core.controllers.get(id).is_some_and(|c| c.role.is_administrator());
+        let activates = id.is_none_or(administers);
+        let activated = activates && firmware::activate_pending(&mut self.core);
         let running = firmware::revision(&self.core);
         persistent_event_log::power_on_or_reset(&mut self.core, now, id, running, activated);
     }

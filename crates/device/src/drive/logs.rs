@@ -126,7 +126,7 @@ impl Drive {
             }
             LogId::PREDICTABLE_LATENCY => {
                 controller.changed_windows.remove(&c.lsi);
-                self.windows.clear_events(&self.core, c.lsi);
+                controller.window_events.remove(&c.lsi);
                 return Ok(());
             }
             LogId::LBA_STATUS => controller.lost.read(cx.now),
@@ -185,7 +185,9 @@ impl Drive {
             .to_vec(),
             LogId::DEVICE_SELF_TEST => self_test::log(&self.core).as_bytes().to_vec(),
             LogId::TELEMETRY_HOST | LogId::TELEMETRY_CONTROLLER => self.telemetry.log(&self.core, c.lid),
-            LogId::ENDURANCE_GROUP => smart::endurance_group(&self.core, c.lsi)?.as_bytes().to_vec(),
+            LogId::ENDURANCE_GROUP => {
+                smart::endurance_group(&self.core, controller, c.lsi)?.as_bytes().to_vec()
+            }
             LogId::ROTATIONAL_MEDIA => rotational::log(&self.core, c.lsi)?.as_bytes().to_vec(),
             LogId::ENDURANCE_GROUP_EVENTS => {
                 let groups = &controller.changed_groups;
@@ -206,7 +208,9 @@ impl Drive {
                 let crypto_erase = keys::can_crypto_erase(&self.core);
                 self.sanitize.status(&self.core, crypto_erase, now).as_bytes().to_vec()
             }
-            LogId::PREDICTABLE_LATENCY => self.windows.log(&self.core, c.lsi, now)?.as_bytes().to_vec(),
+            LogId::PREDICTABLE_LATENCY => {
+                self.windows.log(&self.core, controller, c.lsi, now)?.as_bytes().to_vec()
+            }
             LogId::PREDICTABLE_LATENCY_EVENTS => {
                 let sets = &controller.changed_windows;
                 let mut log = (sets.len() as u64).to_le_bytes().to_vec();

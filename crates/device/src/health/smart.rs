@@ -1,7 +1,7 @@
 //! Logs of health and wear: SMART of the drive, of an Endurance Group, of the OCP and of Memblaze.
 
 use super::{Health, group_warning, groups_summary};
-use crate::core::{ControllerId, Core, Failure};
+use crate::core::{Controller, ControllerId, Core, Failure};
 use crate::stats::counts::Traffic;
 use crate::temperature::TEMPERATURE;
 use ftl::{MediaKind, SetId, SetInfo};
@@ -24,12 +24,21 @@ impl Health {
         nsid: u32,
         now: Nanos,
     ) -> Result<SmartHealth, Failure> {
-        let warning = self.critical_warning(core, core.controller(id)?);
-        if nsid == 0 || nsid == NSID_ALL {
-            return Ok(self.smart_of_drive(core, warning, now));
+        let controller = core.controller(id)?;
+        let warning = self.critical_warning(core, controller);
+        let administers = controller.role.is_administrator();
+        let traffic = match nsid {
+            0 | NSID_ALL if administers => return Ok(self.smart_of_drive(core, warning, now)),
+            0 | NSID_ALL => own_traffic(core, controller, None),
+            nsid => core.seen(id, nsid)?.traffic(),
+        };
+        let mut log = self.smart_of(core, traffic, traffic.media_errors, warning, now);
+        if !administers {
+            // What other hosts do is not told.
+            log.controller_busy_time = U128::new(0);
+            log.num_err_log_entries = U128::new(controller.error_count.into());
         }
-        let traffic = core.seen(id, nsid)?.traffic();
-        Ok(self.smart_of(core, traffic, traffic.media_errors, warning, now))
+        Ok(log)
     }
 
     /// SMART / Health of the drive with these critical warnings.
@@ -178,15 +187,35 @@ impl Health {
     }
 }
 
-/// The Endurance Group log.
+/// What hosts did with the namespaces that the host of a controller sees, on all sets or on one.
+fn own_traffic(core: &Core, controller: &Controller, set: Option<SetId>) -> Traffic {
+    let own = core.namespaces.iter().filter(|(nsid, _)| controller.sees(*nsid));
+    own.filter(|(_, ns)| set.is_none_or(|set| ns.set == set))
+        .fold(Traffic::default(), |sum, (_, ns)| sum.and(ns.traffic()))
+}
+
+/// Bytes that the medium of a set wrote for the namespaces that the host of a controller sees.
+fn own_media_bytes(core: &Core, controller: &Controller, set: SetId) -> u64 {
+    let own = core.namespaces.iter().filter(|(nsid, ns)| ns.set == set && controller.sees(*nsid));
+    own.map(|(_, ns)| core.ftl.volume_stats(ns.volume)).map(|s| s.media_host_bytes + s.media_gc_bytes).sum()
+}
+
+/// The Endurance Group log. Hosts that do not administer the drive get the counts of their own namespaces.
 ///
 /// # Errors
 /// Invalid Field if there is no such group.
-pub(crate) fn endurance_group(core: &Core, endgid: u16) -> Result<EnduranceGroup, Failure> {
+pub(crate) fn endurance_group(
+    core: &Core,
+    controller: &Controller,
+    endgid: u16,
+) -> Result<EnduranceGroup, Failure> {
     let index = usize::from(endgid).checked_sub(1).and_then(|i| u8::try_from(i).ok());
     let set = SetId(index.ok_or(Failure::field(46))?);
     let info = core.ftl.set_info(set).ok_or(Failure::field(46))?;
-    let (traffic, media) = (core.persistent.traffic(set), core.ftl.set_stats(set));
+    let (traffic, written) = match controller.role.is_administrator() {
+        true => (core.persistent.traffic(set), core.ftl.set_stats(set).media_written_bytes),
+        false => (own_traffic(core, controller, Some(set)), own_media_bytes(core, controller, set)),
+    };
     let wide = |value: u64| U128::new(value.into());
     let units = |bytes: u64| U128::new(endurance_units(bytes.into()));
     Ok(EnduranceGroup {
@@ -197,7 +226,7 @@ pub(crate) fn endurance_group(core: &Core, endgid: u16) -> Result<EnduranceGroup
         endurance_estimate: U128::new(endurance_units(endurance(&info))),
         data_units_read: units(traffic.read_bytes),
         data_units_written: units(traffic.written_bytes),
-        media_units_written: units(media.media_written_bytes),
+        media_units_written: units(written),
         host_read_commands: wide(traffic.reads),
         host_write_commands: wide(traffic.writes),
         media_errors: wide(traffic.media_errors),

@@ -1,10 +1,12 @@
 //! The events that the log holds, over power cycles.
 
 use nvme::log::{PersistentEvent, PersistentEventHeader};
+use nvme::zerocopy::FromBytes;
 use serde::{Deserialize, Serialize};
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 
-/// Bytes of events that are kept; the oldest go.
+/// Bytes of events that are kept. If there are more, the oldest event goes of the kind that takes the most room: no host can push
+/// events of other kinds out of the log, however often it does something.
 const MAX_BYTES: usize = 24 << 10;
 
 /// Largest size of the log in units of 64 KiB (PELS).
@@ -29,9 +31,20 @@ impl PersistentEvents {
         self.events.push_front(event);
         let mut bytes: usize = self.events.iter().map(Vec::len).sum();
         while bytes > MAX_BYTES {
-            bytes -= self.events.pop_back().map_or(bytes, |e| e.len());
+            bytes -= self.drop_oldest_of_largest().unwrap_or(bytes);
         }
         self.changed = true;
+    }
+
+    /// Drops the oldest event of the kind that takes the most room. Returns its bytes.
+    fn drop_oldest_of_largest(&mut self) -> Option<usize> {
+        let mut room: BTreeMap<(u8, bool), usize> = BTreeMap::new();
+        for event in &self.events {
+            *room.entry(kind(event)?).or_default() += event.len();
+        }
+        let (largest, _) = room.into_iter().max_by_key(|(_, bytes)| *bytes)?;
+        let oldest = self.events.iter().rposition(|event| kind(event) == Some(largest))?;
+        self.events.remove(oldest).map(|event| event.len())
     }
 
     /// How many events there are.
@@ -51,6 +64,12 @@ impl PersistentEvents {
         }
         self.generation
     }
+}
+
+/// The type of an event, and whether a controller's host caused it or the drive.
+fn kind(event: &[u8]) -> Option<(u8, bool)> {
+    let (header, _) = PersistentEvent::ref_from_prefix(event).ok()?;
+    Some((header.etype.0, header.cntlid.get() != u16::MAX))
 }
 
 /// Events as text in the saved state.
@@ -103,6 +122,25 @@ mod tests {
         assert_eq!(events.events[0], event(999));
         let bytes: usize = events.events.iter().map(Vec::len).sum();
         assert!(bytes <= MAX_BYTES && bytes + 1024 > MAX_BYTES, "{bytes}");
+    }
+
+    #[test]
+    fn many_events_of_one_kind_push_none_of_another_out() {
+        let mut events = PersistentEvents::default();
+        let of = |kind| PersistentEvent::new(kind, 0).as_bytes().to_vec();
+        let rare = of(PersistentEventType::SANITIZE_START);
+        events.push(rare.clone());
+        for _ in 0..10_000 {
+            events.push(of(PersistentEventType::FORMAT_START));
+            events.push(of(PersistentEventType::FORMAT_COMPLETION));
+        }
+        assert_eq!(events.events.back(), Some(&rare));
+        // Those of hosts and the drive's own are different kinds.
+        let own = PersistentEvent::new(PersistentEventType::POWER_ON_OR_RESET, 0);
+        let own = PersistentEvent { cntlid: u16::MAX.into(), ..own }.as_bytes().to_vec();
+        events.push(own.clone());
+        (0..10_000).for_each(|_| events.push(of(PersistentEventType::POWER_ON_OR_RESET)));
+        assert!(events.events.contains(&own) && events.events.contains(&rare));
     }
 
     #[test]

@@ -7,7 +7,7 @@
 pub(crate) mod setting;
 
 use crate::contents::Contents;
-use crate::core::{AdminResult, AsyncEvent, Core, Cx, Failure, Reply, TimedEvent};
+use crate::core::{AdminResult, AsyncEvent, Controller, Core, Cx, Failure, Reply, TimedEvent};
 use ftl::{PAGE, SetId, WindowProperties};
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
@@ -36,8 +36,6 @@ struct Window {
     room: u64,
     /// Operations of the media that had failed until then.
     failures: u64,
-    /// [`WindowEvents`] since the log was read.
-    happened: u16,
     /// Those that this deterministic window has had: each warning comes once.
     had: u16,
     /// Tells the looks at this window from those at others.
@@ -218,11 +216,15 @@ impl PredictableLatency {
         let window = self.window_mut(core, set);
         let new = events.into_bits().get() & !window.had;
         window.had |= new;
-        window.happened |= new;
-        if new & window.setting.events != 0 {
-            for (_, controller) in core.controllers.iter_mut() {
-                controller.changed_windows.insert(u16::from(set.0) + 1);
+        let announced = new & window.setting.events != 0;
+        let nvmsetid = u16::from(set.0) + 1;
+        for (_, controller) in core.controllers.iter_mut() {
+            *controller.window_events.entry(nvmsetid).or_default() |= new;
+            if announced {
+                controller.changed_windows.insert(nvmsetid);
             }
+        }
+        if announced {
             core.raise_for_all(AsyncEvent::Window, cx);
         }
     }
@@ -243,24 +245,24 @@ impl PredictableLatency {
         }
     }
 
-    /// The host has read what happened.
-    pub fn clear_events(&mut self, core: &Core, nvmsetid: u16) {
-        if let Some(set) = windowed_set(core, nvmsetid) {
-            self.window_mut(core, set).happened = 0;
-        }
-    }
-
-    /// Predictable Latency Per NVM Set.
+    /// Predictable Latency Per NVM Set, with the events that a controller's host has not read.
     ///
     /// # Errors
     /// If the set does not have the mode.
-    pub fn log(&self, core: &Core, nvmsetid: u16, now: Nanos) -> Result<PredictableLatencyLog, Failure> {
+    pub fn log(
+        &self,
+        core: &Core,
+        controller: &Controller,
+        nvmsetid: u16,
+        now: Nanos,
+    ) -> Result<PredictableLatencyLog, Failure> {
+        let unread = controller.window_events.get(&nvmsetid).copied().unwrap_or(0);
         let set = windowed_set(core, nvmsetid).ok_or(Failure::field(46))?;
         let (window, left) = (self.window(core, set), self.estimate(core, set, now));
         let (high, low) = recovery_times(core, set);
         Ok(PredictableLatencyLog {
             status: window.select(),
-            event_type: WindowEvents::from_bits(window.happened.into()),
+            event_type: WindowEvents::from_bits(unread.into()),
             dtwinrt: U64::new(typical_reads(core, set)),
             dtwinwt: U64::new(typical_writes(core, set)),
             dtwintm: U64::new(longest_window(core, set).unwrap_or_default().0 / MILLI),
@@ -317,7 +319,7 @@ impl PredictableLatency {
         let window = self.window_mut(core, set);
         window.setting = setting;
         if !setting.enabled {
-            (window.deterministic, window.happened) = (false, 0);
+            window.deterministic = false;
             core.ftl.pause_gc(cx.now, set, false, cx.storage);
         }
         core.ftl.collect_ahead(cx.now, set, setting.enabled, cx.storage);
@@ -403,7 +405,7 @@ mod tests {
     #[test]
     fn a_window_begins_is_warned_of_once_and_ends_after_its_time() {
         let mut core = core();
-        let id = fixture::connect(&mut core, 1);
+        let (id, other) = (fixture::connect(&mut core, 1), fixture::connect(&mut core, 2));
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         let mut windows = PredictableLatency::default();
@@ -416,27 +418,39 @@ mod tests {
         let config = set(FeatureId::PREDICTABLE_LATENCY_CONFIG, 1, 1);
         assert!(windows.set_config(&mut core, &config, data.as_bytes(), &mut cx).is_ok());
         assert!(windows.set_window(&mut core, &select, false, &mut cx).is_ok());
-        let log = windows.log(&core, 1, cx.now).unwrap();
+        let log = windows.log(&core, core.controllers.get(id).unwrap(), 1, cx.now).unwrap();
         assert_eq!((log.status, log.dtwinte.get()), (WindowSelect::DETERMINISTIC, 1000));
         cx.now = Nanos(600 * MILLI);
         windows.look_at_all(&mut core, false, &mut cx);
-        let log = windows.log(&core, 1, cx.now).unwrap();
+        let log = windows.log(&core, core.controllers.get(id).unwrap(), 1, cx.now).unwrap();
         assert!(log.event_type.time() && !log.event_type.exceeded());
         assert!(core.controllers.get(id).unwrap().changed_windows.contains(&1));
-        windows.clear_events(&core, 1);
+        core.controllers.get_mut(id).unwrap().window_events.remove(&1);
         cx.now = Nanos(700 * MILLI);
         windows.look_at_all(&mut core, false, &mut cx);
-        assert_eq!(windows.log(&core, 1, cx.now).unwrap().event_type.into_bits().get(), 0);
+        assert_eq!(
+            windows
+                .log(&core, core.controllers.get(id).unwrap(), 1, cx.now)
+                .unwrap()
+                .event_type
+                .into_bits()
+                .get(),
+            0
+        );
+        // Another host has not read it.
+        let unread = windows.log(&core, core.controllers.get(other).unwrap(), 1, cx.now).unwrap();
+        assert!(unread.event_type.time());
         cx.now = Nanos(1000 * MILLI);
         windows.look_at_all(&mut core, false, &mut cx);
-        let log = windows.log(&core, 1, cx.now).unwrap();
+        let log = windows.log(&core, core.controllers.get(id).unwrap(), 1, cx.now).unwrap();
         assert!(log.event_type.exceeded() && log.status == WindowSelect::NON_DETERMINISTIC);
-        assert!(windows.log(&core, 2, cx.now).is_err());
+        assert!(windows.log(&core, core.controllers.get(id).unwrap(), 2, cx.now).is_err());
     }
 
     #[test]
     fn a_saved_setting_outlives_power_and_a_window_does_not() {
         let mut core = core();
+        let id = fixture::connect(&mut core, 1);
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
         let mut windows = PredictableLatency::default();
@@ -446,6 +460,9 @@ mod tests {
         let select = set(FeatureId::PREDICTABLE_LATENCY_WINDOW, 1, WindowSelect::DETERMINISTIC.0.into());
         assert!(windows.set_window(&mut core, &select, false, &mut cx).is_ok());
         windows.power_came(&mut core, cx.now, cx.storage);
-        assert_eq!(windows.log(&core, 1, cx.now).unwrap().status, WindowSelect::NON_DETERMINISTIC);
+        assert_eq!(
+            windows.log(&core, core.controllers.get(id).unwrap(), 1, cx.now).unwrap().status,
+            WindowSelect::NON_DETERMINISTIC
+        );
     }
 }

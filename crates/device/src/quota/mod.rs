@@ -20,6 +20,11 @@ fn targets(core: &Core, id: ControllerId, nsid: u32) -> Result<Vec<u32>, Failure
         let controller = core.controller(id)?;
         return Ok(core.namespaces.ids().into_iter().filter(|nsid| controller.is_attached(*nsid)).collect());
     }
+    let controller = core.controller(id)?;
+    if !controller.role.is_administrator() && !controller.is_attached(nsid) {
+        // It may see one that was detached from it, and changes nothing of it.
+        return Err(core.no_namespace(nsid));
+    }
     core.seen(id, nsid).map(|_| vec![nsid])
 }
 

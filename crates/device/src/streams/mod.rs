@@ -5,7 +5,7 @@
 
 pub(crate) mod open;
 
-use crate::core::{AdminResult, ControllerId, Core, Failure, Namespace, Reply};
+use crate::core::{AdminResult, Controller, ControllerId, Core, Failure, Namespace, Reply};
 use ftl::{PAGE, SetId};
 use nvme::directive::{
     Directive, DirectiveParameters, DirectiveType, EnableDirective, StreamsParameters, operation,
@@ -21,16 +21,40 @@ fn can_stream(core: &Core, ns: &Namespace) -> bool {
 
 /// Streams on a set, by controller and namespace.
 fn streams_of(core: &Core, set: SetId) -> impl Iterator<Item = &Streams> {
+    streams_where(core, set, |_| true)
+}
+
+/// The same of some controllers.
+fn streams_where<'a>(
+    core: &'a Core,
+    set: SetId,
+    wanted: impl Fn(&Controller) -> bool + 'a,
+) -> impl Iterator<Item = &'a Streams> {
     let on = move |nsid: &u32| core.namespaces.get(*nsid).is_some_and(|ns| ns.set == set);
-    core.controllers
-        .iter()
-        .flat_map(move |(_, c)| c.streams.iter().filter(move |(n, _)| on(n)).map(|(_, s)| s))
+    let controllers = core.controllers.iter().filter(move |(_, c)| wanted(c));
+    controllers.flat_map(move |(_, c)| c.streams.iter().filter(move |(n, _)| on(n)).map(|(_, s)| s))
 }
 
 /// Streams that a set has beyond those that are taken.
 fn available(core: &Core, set: SetId) -> usize {
     let taken: usize = streams_of(core, set).map(Streams::taken).sum();
     (core.ftl.handles(set) - 1).saturating_sub(taken)
+}
+
+/// Streams that the host of a controller may still take on a set, over all its controllers. One that does not administer the drive has a
+/// part of them: that of its namespaces among the set's, and one at least.
+fn left_for_host(core: &Core, id: ControllerId, set: SetId) -> usize {
+    let free = available(core, set);
+    let Some(controller) = core.controllers.get(id).filter(|c| !c.role.is_administrator()) else {
+        return free;
+    };
+    let of_set = |all: &(u32, &Namespace)| all.1.set == set;
+    let all = core.namespaces.iter().filter(of_set).count().max(1);
+    let own = core.namespaces.iter().filter(of_set).filter(|(nsid, _)| controller.is_attached(*nsid)).count();
+    let part = ((core.ftl.handles(set) - 1) * own / all).max(1);
+    let mine = |c: &Controller| c.host == controller.host;
+    let taken: usize = streams_where(core, set, mine).map(Streams::taken).sum();
+    free.min(part.saturating_sub(taken))
 }
 
 /// The placement handle of a write with a stream identifier.
@@ -51,7 +75,7 @@ pub(crate) fn place_by_stream(
         return Ok(handle);
     }
     let full = streams.is_full();
-    if streams.allocated() == 0 && available(core, set) == 0 {
+    if streams.allocated() == 0 && left_for_host(core, id, set) == 0 {
         // As if it had no stream (Base 8.1.8.3).
         return Ok(0);
     }
@@ -183,7 +207,7 @@ fn streams_parameters(core: &Core, id: ControllerId, nsid: u32) -> Result<Vec<u8
 /// Allocate Resources: as many as asked for, or as there are. Streams that are open count among them.
 fn allocate_streams(core: &mut Core, id: ControllerId, c: Directive) -> AdminResult {
     let set = core.attached(id, c.nsid)?.set;
-    let free = available(core, set);
+    let free = left_for_host(core, id, set);
     let mine = enabled_streams(core, id, c.nsid)?;
     let asked = c.cdw12 as u16;
     if asked == 0 || mine.allocated() > 0 {
