@@ -6,7 +6,10 @@ use common::load::{quota, set};
 use common::{Bench, TIMED, bytes, initial, nqn, pattern, small};
 use device::{ControllerId, Host, Origin, Role};
 use media::Nanos;
-use nvme::admin::{FormatNvm, GetLbaStatus, LbaStatusAction, NamespaceManagement, NamespaceManagementSelect};
+use nvme::admin::{
+    FaultInjection, FaultKind, FormatNvm, GetLbaStatus, LbaStatusAction, NamespaceManagement,
+    NamespaceManagementSelect, PowerCut,
+};
 use nvme::command_table::{self, Audience};
 use nvme::io::{DsmRange, IoManagementSend};
 use nvme::quota::QuotaKind;
@@ -271,6 +274,16 @@ fn largest(opcode: AdminOpcode) -> (Command, Vec<u8>) {
         }
         AdminOpcode::IDENTIFY => {
             (Command::identify(nvme::identify::Cns::ALLOCATED_NAMESPACES, 0), Vec::new())
+        }
+        AdminOpcode::SANITIZE => (Command { cdw10: 2.into(), ..Command::new(opcode.0, 0) }, Vec::new()),
+        AdminOpcode::POWER_CUT => {
+            (PowerCut { after_media_ops: 0, seed: 0, off_ms: 1, no_plp: false }.into(), Vec::new())
+        }
+        AdminOpcode::FAULT_INJECTION => {
+            let kind = FaultKind::PORT_DOWN;
+            let fault =
+                FaultInjection { nsid: 0, kind, nvmsetid: 1, count: 0, one_in: 0, param: 1, lba: None };
+            (fault.into(), Vec::new())
         }
         other => (Command::new(other.0, 1), Vec::new()),
     }

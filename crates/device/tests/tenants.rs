@@ -47,6 +47,21 @@ fn keys(crkey: u64, nrkey: u64) -> Vec<u8> {
     bytes(&RegisterKeys { crkey: U64::new(crkey), nrkey: U64::new(nrkey) })
 }
 
+#[test]
+fn a_tenants_reservations_take_turns() {
+    let mut b = drive();
+    let me = tenant(&mut b, "tenant", 5, &[1]);
+    assert_eq!(io(&mut b, me, register(RegisterAction::REGISTER, false), &keys(0, 7)), Status::SUCCESS);
+    let start = b.now;
+    let replace = register(RegisterAction::REPLACE, false);
+    let all: Vec<u32> = (0..100).map(|_| b.submit(me, 1, &replace, &keys(7, 7))).collect();
+    for io in all {
+        assert_eq!(b.wait(io).0.status(), Status::SUCCESS);
+    }
+    // Each records the drive's state.
+    assert!(b.now.since(start).0 >= 99 * 500_000, "{:?}", b.now.since(start));
+}
+
 fn format(nsid: u32) -> FormatNvm {
     FormatNvm { nsid, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::NONE }
 }
