@@ -47,7 +47,9 @@ fn connect_refusal(status: Status, dw0: u32) -> String {
     } else if status.is(Status::CONNECT_INVALID_PARAMETERS) {
         format!("the drive does not accept {} (Connect Invalid Parameters)", connect_value(dw0))
     } else if status.is(Status::CONNECT_CONTROLLER_BUSY) {
-        "it has no power at the moment, or no controller left (Connect Controller Busy)".to_owned()
+        "it has no power at the moment, or this host has as many controllers or connections as it may have: max_controllers in the \
+         drive's list of hosts, or its share of all (Connect Controller Busy)"
+            .to_owned()
     } else {
         format!("the drive answered: {status}")
     }

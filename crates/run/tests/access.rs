@@ -376,19 +376,20 @@ fn connections_that_have_not_proved_themselves_are_limited() {
     let access = Access::new(vec![rule, Rule::named(nqn("free"))]);
     let running = start_within(access, Limits { unproven: 3, ..Limits::default() });
     let (mut free, _) = Raw::connect(&running, "free");
-    // One has connected and owes the proof; the others have said nothing.
-    let (_owes, _) = Raw::connect(&running, "a");
+    // One has connected and owes the proof; the others have said nothing. A newer one takes the place of the oldest.
+    let (mut owes, _) = Raw::connect(&running, "a");
     let silent = [0; 2].map(|_| TcpStream::connect(running.tcp().unwrap()).unwrap());
     assert!(free.property().is_success());
-    let closed = || {
-        let mut stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
-        stream.set_read_timeout(Some(PATIENCE)).unwrap();
-        std::io::Read::read(&mut stream, &mut [0]).is_ok_and(|read| read == 0)
-    };
-    assert!(closed() && closed());
-    // When one of them has gone there is room again, and who has proved itself was served all the while.
-    drop(silent);
-    eventually("there is room", || connect(&running, "free", None).is_ok());
+    assert!(matches!(owes.queue.next(Some(Duration::ZERO)), Ok(None)), "there is room for three");
+    let newest = TcpStream::connect(running.tcp().unwrap()).unwrap();
+    eventually("the oldest makes room", || owes.queue.next(Some(Duration::ZERO)).is_err());
+    for mut stream in silent.iter().chain([&newest]) {
+        stream.set_nonblocking(true).unwrap();
+        let read = std::io::Read::read(&mut stream, &mut [0]);
+        assert!(read.is_err_and(|e| e.kind() == std::io::ErrorKind::WouldBlock), "one too many had to go");
+    }
+    // A host that has proved itself is served all the while, and one more gets in.
+    use_it(connect(&running, "free", None).unwrap());
     assert!(free.property().is_success());
 }
 

@@ -11,7 +11,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a client may take to choose an export.
@@ -25,6 +25,30 @@ const INPUT: usize = 256 << 10;
 pub struct Ending {
     /// Set before their bells are rung.
     pub now: AtomicBool,
+}
+
+/// How far a client is.
+#[derive(Default)]
+pub struct Stage(AtomicU8);
+
+impl Stage {
+    const NEGOTIATES: u8 = 0;
+    const HAS_CHOSEN: u8 = 1;
+    const MAKES_ROOM: u8 = 2;
+
+    fn leaves_negotiation_for(&self, stage: u8) -> bool {
+        self.0.compare_exchange(Self::NEGOTIATES, stage, Ordering::AcqRel, Ordering::Acquire).is_ok()
+    }
+
+    /// A client that has not chosen an export makes room for another. `false`: it has chosen, or it does so already.
+    pub fn make_room(&self) -> bool {
+        self.leaves_negotiation_for(Self::MAKES_ROOM)
+    }
+
+    /// Whether it makes room.
+    pub fn makes_room(&self) -> bool {
+        self.0.load(Ordering::Acquire) == Self::MAKES_ROOM
+    }
 }
 
 /// Bytes that a client has sent and that nobody has understood yet.
@@ -94,6 +118,7 @@ pub struct Connection {
     socket: Socket,
     bell: Arc<OwnedFd>,
     ending: Arc<Ending>,
+    stage: Arc<Stage>,
 }
 
 impl Connection {
@@ -105,16 +130,20 @@ impl Connection {
         namespaces: Arc<Namespaces>,
         socket: Socket,
         ending: Arc<Ending>,
+        stage: Arc<Stage>,
     ) -> io::Result<(Self, Arc<OwnedFd>)> {
         let bell = Arc::new(bell()?);
         let rope = bell.clone();
-        Ok((Connection { namespaces, socket, bell, ending }, rope))
+        Ok((Connection { namespaces, socket, bell, ending, stage }, rope))
     }
 
     /// Serves the client to its end.
     pub fn serve(self) {
         let input = Input { bytes: vec![0; INPUT], begin: 0, end: 0 };
         let Some((session, input)) = self.negotiate(input) else { return };
+        if !self.stage.leaves_negotiation_for(Stage::HAS_CHOSEN) {
+            return;
+        }
         // It may have gone since it was chosen.
         let Some(file) = self.namespaces.file(&session.export) else { return };
         let outbox = Outbox::new(self.socket, self.bell, session.structured);
@@ -188,7 +217,7 @@ impl Connection {
     fn wait(&self, flags: PollFlags, deadline: Instant) -> Option<()> {
         let left = deadline.checked_duration_since(Instant::now())?;
         let there = sleep(&self.socket, flags, &self.bell, Some(left)).ok()?;
-        (there && !self.ending.now.load(Ordering::Acquire)).then_some(())
+        (there && !self.ending.now.load(Ordering::Acquire) && !self.stage.makes_room()).then_some(())
     }
 }
 

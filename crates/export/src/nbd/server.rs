@@ -1,6 +1,6 @@
 //! Where clients connect.
 
-use super::connection::{Connection, Ending};
+use super::connection::{Connection, Ending, Stage};
 use super::exports::Namespaces;
 use super::outbox::{Socket, bell, ring};
 use crate::backend::Backend;
@@ -15,7 +15,8 @@ use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::thread::JoinHandle;
 
-/// Connections at a time. One more is closed at once.
+/// Connections at a time, at each place. One more takes the place of the oldest client that has not chosen an export. Where all
+/// have, it is closed at once.
 pub const CONNECTIONS: usize = 64;
 /// After a connection could not be accepted, as when there are no descriptors.
 const PAUSE: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
@@ -78,7 +79,7 @@ impl Listener {
 
     fn accept(&self) -> io::Result<Socket> {
         match &self.socket {
-            Listening::Tcp(listener) => Ok(Socket::Tcp(run::accept_tcp(listener)?)),
+            Listening::Tcp(listener) => Ok(Socket::Tcp(run::accept_tcp(listener)?.0)),
             Listening::Unix(listener) => {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(true)?;
@@ -118,7 +119,7 @@ impl Server {
             namespaces: Arc::new(Namespaces(backend.clone())),
             ending: ending.clone(),
             bell: bell.try_clone()?,
-            connections: Vec::new(),
+            clients: Vec::new(),
         };
         let thread = std::thread::Builder::new().name("nbd".into()).spawn(move || accepting.run())?;
         Ok(Server { places, ending, bell, thread: Some(thread) })
@@ -141,13 +142,23 @@ impl Drop for Server {
     }
 }
 
+/// A client, and its thread.
+struct Client {
+    thread: JoinHandle<()>,
+    bell: Arc<OwnedFd>,
+    stage: Arc<Stage>,
+    /// The listener that it came through.
+    at: usize,
+}
+
 /// The thread that takes connections, and those of connections.
 struct Accepting {
     listeners: Vec<Listener>,
     namespaces: Arc<Namespaces>,
     ending: Arc<Ending>,
     bell: OwnedFd,
-    connections: Vec<(JoinHandle<()>, Arc<OwnedFd>)>,
+    /// The oldest first.
+    clients: Vec<Client>,
 }
 
 impl Accepting {
@@ -173,11 +184,11 @@ impl Accepting {
             }
         }
         self.listeners.clear();
-        for (_, bell) in &self.connections {
-            ring(bell);
+        for client in &self.clients {
+            ring(&client.bell);
         }
-        for (thread, _) in self.connections {
-            let _ = thread.join();
+        for client in self.clients {
+            let _ = client.thread.join();
         }
     }
 
@@ -194,14 +205,28 @@ impl Accepting {
                 }
             };
             // A connection is over when its thread is, and all replies that it owes: these hold the requests' data.
-            self.connections.retain(|(thread, bell)| !thread.is_finished() || Arc::strong_count(bell) > 1);
-            if self.connections.len() >= CONNECTIONS {
+            self.clients.retain(|client| !client.thread.is_finished() || Arc::strong_count(&client.bell) > 1);
+            if !self.has_room(at) {
                 tracing::warn!("NBD: a client was turned away, {CONNECTIONS} are connected");
                 continue;
             }
-            let (connection, bell) = Connection::new(self.namespaces.clone(), socket, self.ending.clone())?;
+            let stage = Arc::new(Stage::default());
+            let (connection, bell) =
+                Connection::new(self.namespaces.clone(), socket, self.ending.clone(), stage.clone())?;
             let thread = std::thread::Builder::new().name("nbd-client".into());
-            self.connections.push((thread.spawn(move || connection.serve())?, bell));
+            let thread = thread.spawn(move || connection.serve())?;
+            self.clients.push(Client { thread, bell, stage, at });
         }
+    }
+
+    /// Whether there is room for one more client of a listener. One that says nothing makes room.
+    fn has_room(&self, at: usize) -> bool {
+        let mut clients = self.clients.iter().filter(|client| client.at == at);
+        if clients.clone().filter(|client| !client.stage.makes_room()).count() < CONNECTIONS {
+            return true;
+        }
+        let Some(oldest) = clients.find(|client| client.stage.make_room()) else { return false };
+        ring(&oldest.bell);
+        true
     }
 }

@@ -365,6 +365,21 @@ fn clients_who_leave_and_servers_that_end_answer_what_is_under_way() {
 }
 
 #[test]
+fn clients_that_choose_nothing_make_room() {
+    let bench = Bench::new(&[namespace(1, 4096, 1 << 20)]);
+    let mut chosen = bench.go("", false);
+    let mut silent: Vec<Client> = (1..CONNECTIONS).map(|_| bench.connect()).collect();
+    let mut more: Vec<Client> = (0..3).map(|_| bench.go("", false)).collect();
+    for client in more.iter_mut().chain([&mut chosen]) {
+        assert_eq!(client.read(0, 4096).unwrap(), [0; 4096]);
+    }
+    assert!(silent[..3].iter_mut().all(Client::is_over), "the oldest made room");
+    // The others can still choose.
+    silent[3].option(7, &named("", &[0, 0]));
+    assert_ne!(silent[3].reply().0, 1 << 31);
+}
+
+#[test]
 fn there_is_a_limit_to_connections() {
     let bench = Bench::new(&[namespace(1, 4096, 1 << 20)]);
     let mut all: Vec<Client> = (0..CONNECTIONS).map(|_| bench.go("", false)).collect();

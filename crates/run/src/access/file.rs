@@ -8,6 +8,7 @@ use nvme::auth::{DhGroupId, HashId};
 use nvme::{NSID_ALL, Nqn};
 use std::fs;
 use std::io::Read;
+use std::ops::RangeInclusive;
 use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 use std::str::FromStr;
@@ -19,6 +20,9 @@ use toml::value::{Datetime, Offset};
 const KEY_FILE: u64 = 4096;
 /// The longest file of hosts that is read, in bytes.
 const HOSTS_FILE: u64 = 16 << 20;
+
+/// Controllers that an entry may allow.
+const CONTROLLERS: RangeInclusive<u16> = 1..=1024;
 
 const HASHES: [(&str, HashId); 3] =
     [("sha256", HashId::SHA256), ("sha384", HashId::SHA384), ("sha512", HashId::SHA512)];
@@ -141,6 +145,7 @@ impl Reader<'_> {
             "expires",
             "role",
             "namespaces",
+            "max_controllers",
         ];
         if let Some((key, _)) = table.iter().find(|(key, _)| !KEYS.contains(&&**key.get_ref())) {
             let near = units::did_you_mean(key.get_ref(), KEYS);
@@ -196,6 +201,9 @@ impl Reader<'_> {
         };
         rule.hostid = get("hostid").map(|place| self.hostid(place)).transpose()?;
         rule.role = self.role(&nqn, get("role"), get("namespaces"))?;
+        if let Some(place) = get("max_controllers") {
+            rule.max_controllers = self.max_controllers(place)?;
+        }
         if rule.expires.is_some_and(|expires| expires <= SystemTime::now()) {
             self.warnings.push(format!("{nqn}: the entry has expired, and the host is refused"));
         }
@@ -289,14 +297,27 @@ impl Reader<'_> {
         }
     }
 
+    /// A number of controllers.
+    fn max_controllers(&self, (value, at): SpannedValue<'_, '_>) -> Result<u16, AccessError> {
+        integer(value)
+            .and_then(|number| u16::try_from(number).ok())
+            .filter(|number| CONTROLLERS.contains(number))
+            .ok_or_else(|| {
+                self.error(
+                    at,
+                    format!(
+                        "max_controllers is a number from {} to {}",
+                        CONTROLLERS.start(),
+                        CONTROLLERS.end()
+                    ),
+                )
+            })
+    }
+
     /// Identifiers of namespaces.
     fn namespaces(&self, (value, at): SpannedValue<'_, '_>) -> Result<Vec<u32>, AccessError> {
         let wrong = || self.error(at, "namespaces is a list of namespace identifiers from 1, such as [1, 2]");
-        let one = |value: &DeValue<'_>| -> Option<u32> {
-            let integer = value.as_integer()?;
-            let nsid = u32::from_str_radix(integer.as_str(), integer.radix()).ok()?;
-            (1..NSID_ALL).contains(&nsid).then_some(nsid)
-        };
+        let one = |value: &DeValue<'_>| integer(value).filter(|nsid| (1..NSID_ALL).contains(nsid));
         let list = value.as_array().ok_or_else(wrong)?;
         list.iter().map(|item| one(item.get_ref()).ok_or_else(wrong)).collect()
     }
@@ -320,6 +341,12 @@ impl Reader<'_> {
         };
         found.filter(|found| !found.is_empty()).ok_or_else(wrong).map(Some)
     }
+}
+
+/// A number of 32 bits.
+fn integer(value: &DeValue<'_>) -> Option<u32> {
+    let integer = value.as_integer()?;
+    u32::from_str_radix(integer.as_str(), integer.radix()).ok()
 }
 
 /// A date (its first moment) or a date and time; UTC unless it says otherwise.
@@ -369,7 +396,7 @@ mod tests {
             "[[host]]\nnqn = 'nqn.2026-11.test:a'\nrole = 'admin'\n\n[[host]]\nnqn = 'nqn.2026-11.test:b'\n\
              role = 'tenant'\nnamespaces = [3, 0x10]\ndhchap_key = '{KEY}'\n\
              dhchap_ctrl_key_file = 'key'\ndhchap_hash = ['sha512', 'sha256']\ndhchap_dhgroup = 'ffdhe8192'\n\
-             tls_psk = '{PSK}'\nexpires = 2001-09-09T03:46:40+02:00\n"
+             max_controllers = 0x10\ntls_psk = '{PSK}'\nexpires = 2001-09-09T03:46:40+02:00\n"
         );
         let (access, warnings) = load(temp.path(), &text).unwrap();
         assert_eq!(access.hosts().len(), 2);
@@ -380,6 +407,7 @@ mod tests {
         assert_eq!(access.hosts()[0].methods, Methods::default());
         assert_eq!(access.hosts()[0].role, Role::Administrator);
         assert_eq!(b.role, Role::Tenant(vec![3, 0x10]));
+        assert_eq!((access.hosts()[0].max_controllers, b.max_controllers), (64, 16));
         let end = SystemTime::UNIX_EPOCH + Duration::from_secs(1_000_000_000);
         assert_eq!(b.expires, Some(end));
         let before = end - Duration::from_secs(1);

@@ -36,6 +36,8 @@ pub struct Rule {
     pub role: Role,
     /// The only Host Identifier that it may have; `None` if any.
     pub hostid: Option<[u8; 16]>,
+    /// Controllers of the drive that it may have at a time, from 1.
+    pub max_controllers: u16,
 }
 
 /// Why a host is refused.
@@ -147,11 +149,22 @@ impl Access {
 }
 
 impl Rule {
+    /// Controllers of a host at a time, unless its rule says otherwise. Linux makes one for each path.
+    pub const DEFAULT_MAX_CONTROLLERS: u16 = 64;
+
     /// A host that needs no more than its name, and may do everything.
     #[must_use]
     pub fn named(nqn: Nqn) -> Self {
-        let role = Role::Administrator;
-        Self { nqn, chap: None, methods: Methods::default(), tls: None, expires: None, role, hostid: None }
+        Self {
+            nqn,
+            chap: None,
+            methods: Methods::default(),
+            tls: None,
+            expires: None,
+            role: Role::Administrator,
+            hostid: None,
+            max_controllers: Self::DEFAULT_MAX_CONTROLLERS,
+        }
     }
 
     /// Whether it may have this Host Identifier.

@@ -2,24 +2,22 @@
 
 use super::connection_id::ConnectionId;
 use super::helper::{Job, Task};
-use super::peer::Peer;
 use super::peer_warnings::warn_limited;
-use super::socket::Stream;
+use super::socket::{Source, Stream};
 use super::{Guard, Server, authentication};
 use crate::engine::Engine;
 use device::Origin;
 use media::Nanos;
 use std::io::ErrorKind;
-use std::net::IpAddr;
 use std::time::SystemTime;
 
 impl Server {
     /// Has the helper do something for a connection.
     pub(super) fn delegate(&mut self, engine: &mut Engine, connection: ConnectionId, task: Task, now: Nanos) {
-        if let Some(peer) = self.peer(connection) {
-            (peer.away, peer.rung) = (true, false);
-        }
-        if let Some(done) = self.helper.take(Job { connection, task }) {
+        let Some(peer) = self.peer(connection) else { return };
+        (peer.away, peer.rung) = (true, false);
+        let network = peer.network;
+        if let Some(done) = self.helper.take(network, Job { connection, task }) {
             self.resume(engine, done, now);
         }
     }
@@ -32,7 +30,9 @@ impl Server {
         match task {
             Task::Message { tag, chap, .. } => {
                 authentication::proceed(peer, tag, chap, Ok(0));
-                peer.prove(engine);
+                if let Some(Some(peer)) = self.peers.get_mut(connection.index as usize) {
+                    peer.prove(engine, &mut self.places);
+                }
                 self.take_commands(engine, connection, now);
                 self.touch(connection);
             }
@@ -58,11 +58,18 @@ impl Server {
         }
     }
 
-    /// Connections of an address that have not connected and authenticated themselves yet.
-    pub(super) fn unproven(&self, address: IpAddr) -> usize {
-        let owes = |peer: &Peer| !peer.is_set_up() || peer.gate.is_shut();
-        let is_same = |peer: &Peer| peer.stream.address().is_some_and(|at| at.ip() == address);
-        self.peers.iter().flatten().filter(|peer| owes(peer) && is_same(peer)).count()
+    /// A new connection comes from this source. Where its network has no place left, the oldest one there that is unproven
+    /// makes room: a host proves itself in less time than a flood of connections takes.
+    pub(super) fn make_room(&mut self, engine: &mut Engine, source: Source, now: Nanos) {
+        let Some(oldest) = self.places.oldest_in_the_way(source) else { return };
+        if let Some(peer) = self.peer(oldest) {
+            peer.counted.timeouts += 1;
+            warn_limited(format_args!(
+                "a connection of {} ends: newer ones of its network wait, and its host has not proved itself",
+                peer.stream.name()
+            ));
+        }
+        self.close(engine, oldest, now);
     }
 
     /// Takes over who may connect from now on. Hosts that are connected stay so if the new list lets them in by the proof that they

@@ -2,6 +2,8 @@
 
 use super::discover::Discovering;
 use super::peer::Peer;
+use super::peer_warnings::warn_limited;
+use super::places::Places;
 use super::ports::Ports;
 use crate::engine::Engine;
 use device::{ControllerId, Host};
@@ -17,6 +19,7 @@ pub(super) fn connect(
     engine: &mut Engine,
     peer: &mut Peer,
     ports: &mut Ports,
+    places: &Places,
     incoming: &Incoming,
     now: Nanos,
 ) -> Completion {
@@ -58,6 +61,13 @@ pub(super) fn connect(
         Ok(role) => role,
         Err(status) => return failed(status, 0),
     };
+    if let Some(claim) = peer.claim(qid == 0 && !discovery)
+        && let Err(full) = places.check(&claim)
+    {
+        warn_limited(format_args!("{host} ({}) is refused: {full}", peer.stream.name()));
+        // It may try again.
+        return Completion::new(0, Status::CONNECT_CONTROLLER_BUSY);
+    }
     let cntlid = data.cntlid.get();
     let entries = u32::from(sqsize_z) + 1;
     let most = if qid == 0 { u32::from(discovery::ADMIN_ENTRIES) } else { engine.limits().entries };

@@ -1,7 +1,7 @@
 //! Hosts that do anything, on connections to a whole drive: proper ones, broken ones, and all between, for a fuzz target
 //! and the suite.
 
-use super::socket::Stream;
+use super::socket::{Source, Stream};
 use super::{Guard, Limits, Ports, Server};
 use crate::access::{Access, Rule};
 use crate::clock::Clock;
@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::engine::front_end::EngineTurn;
 use crate::store::{Backing, Store, pages};
 use crate::wake::{Ready, Sleeper};
-use device::{Config, Drive, Origin, PortId};
+use device::{Config, Drive, PortId};
 use fabric::Tag;
 use fabric::auth::{ChapKey, ChapKeys, Methods, Parties};
 use fabric::host::{Connection, Data};
@@ -22,6 +22,7 @@ use nvme::log::AnaState;
 use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Command, Nqn};
+use peers::Network;
 use std::collections::HashMap;
 use std::io::{Read, Write};
 use std::os::unix::net::UnixStream;
@@ -295,9 +296,12 @@ impl World {
         let (ours, theirs) = UnixStream::pair().expect("a socket");
         ours.set_nonblocking(true).expect("a socket");
         theirs.set_nonblocking(true).expect("a socket");
-        let origin = if how & 16 == 0 { Origin::Network } else { Origin::Unix };
+        let source = match how & 16 {
+            0 => Source::Network(Network::Loopback),
+            _ => Source::User(u32::from(how >> 5)),
+        };
         let port = PortId(1 + u16::from(how >> 7));
-        self.server.adopt(Stream::Unix(theirs), origin, port, self.clock.now());
+        self.server.adopt(Stream::Unix(theirs), source, port, self.clock.now());
         let wire = Connection::new(config);
         self.peers[index] = Some(Peer {
             stream: ours,
@@ -305,7 +309,7 @@ impl World {
             spoilt: false,
             cntlid: CNTLID_DYNAMIC,
             proves: how & 32 == 0,
-            must_prove: self.guarded && origin == Origin::Network,
+            must_prove: self.guarded && matches!(source, Source::Network(_)),
             proof: Proof::Nobody,
             exempt: HashMap::new(),
         });
@@ -437,6 +441,7 @@ pub fn fuzz_hosts(script: &[u8]) {
     assert_eq!((drive.in_flight(), drive.controllers().count()), (0, 0), "hosts that have gone");
     assert_eq!(world.engine.store.references(), 0, "contents that nobody sends");
     assert_eq!(world.server.connections(), 0);
+    assert!(world.server.places.are_unused(), "places that nobody holds");
 }
 
 #[cfg(test)]

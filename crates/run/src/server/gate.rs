@@ -19,13 +19,20 @@ pub(crate) struct Guard {
     pub(crate) tls: Option<tls::Acceptor>,
 }
 
+/// A host that was found in the list, and what its entry allows it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) struct Admitted {
+    pub(super) host: Nqn,
+    pub(super) max_controllers: u16,
+}
+
 /// Who may pass.
 pub(super) struct Gate {
     access: Option<Arc<Access>>,
     /// What hosts may do if there is no list.
     role: Role,
     /// The host, once it was found in the list.
-    host: Option<Nqn>,
+    pub(super) admitted: Option<Admitted>,
     pub(super) chap: Option<Box<Target>>,
     /// Commands other than those of authentication are refused.
     pub(super) shut: bool,
@@ -39,14 +46,14 @@ impl Gate {
     /// Before a connection. `role` is what hosts may do without a list.
     pub(super) fn new(access: Option<Arc<Access>>, role: Role) -> Self {
         let failures = AuthenticationFailures::default();
-        Gate { access, role, host: None, chap: None, shut: false, stranger: false, failures }
+        Gate { access, role, admitted: None, chap: None, shut: false, stranger: false, failures }
     }
 
     /// Another list from now on. What the new one says of a host that the old one let in; `None` if it would not be let in by the same
     /// proof.
     pub(super) fn replace(&mut self, access: &Arc<Access>, now: SystemTime) -> Option<Role> {
         let before = self.access.replace(access.clone());
-        let Some(host) = &self.host else {
+        let Some(Admitted { host, .. }) = &self.admitted else {
             // It has not connected yet. Or it was an unknown host, which may ask again.
             return (!self.stranger).then_some(Role::Guest);
         };
@@ -75,6 +82,11 @@ impl Gate {
     /// Whether the host is an unknown one at a discovery controller: it is told nothing.
     pub(super) fn is_stranger(&self) -> bool {
         self.stranger
+    }
+
+    /// Whether a key says who the host is, and not only its name.
+    pub(super) fn has_key(&self, stream: &Stream) -> bool {
+        self.chap.is_some() || matches!(stream, Stream::Tls(_))
     }
 
     /// Whether a host may connect to this subsystem, and what it may do there.
@@ -119,7 +131,7 @@ impl Gate {
             let parties = Parties { host: *host, subsystem: *subsystem };
             self.chap = Some(Box::new(Target::new(parties, keys.clone(), rule.methods.clone())));
         }
-        self.host = Some(*host);
+        self.admitted = Some(Admitted { host: *host, max_controllers: rule.max_controllers });
         Ok(rule.role.clone())
     }
 

@@ -1,15 +1,21 @@
 //! The cryptography of hosts that connect, on a thread of its own: a Diffie-Hellman exchange takes milliseconds, and commands of
 //! other hosts are not to wait for it.
+//!
+//! There is one thread, so hosts take turns: networks, and in a network its hosts. A host waits for one job of each other
+//! network, and not for all that one of them has begun.
 
 use super::connection_id::ConnectionId;
 use crate::wake::Sleeper;
 use fabric::Tag;
 use fabric::auth::Target;
 use host::fill_random;
+use nvme::Nqn;
+use peers::Network;
+use std::collections::VecDeque;
 use std::io;
 use std::net::TcpStream;
-use std::sync::Arc;
-use std::sync::mpsc::{self, Receiver, Sender};
+use std::sync::mpsc::{self, Receiver};
+use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
 use std::thread::JoinHandle;
 
 /// What is to be done for a connection. The connection takes no further commands until it is.
@@ -33,6 +39,93 @@ impl Job {
             Task::Handshake { session, result } => *result = session.handshake(),
         }
     }
+
+    /// The host that it claims to be for; nobody knows before a TLS handshake is over.
+    fn host(&self) -> Option<Nqn> {
+        match &self.task {
+            Task::Message { chap, .. } => Some(chap.parties().host),
+            Task::Handshake { .. } => None,
+        }
+    }
+}
+
+/// Jobs of a host, of a network or of all.
+type Lanes<K, L> = VecDeque<(K, L)>;
+
+/// Jobs that wait. Networks take turns, and so do the hosts of each.
+#[derive(Default)]
+struct Waiting {
+    networks: Lanes<Network, Lanes<Option<Nqn>, VecDeque<Job>>>,
+    /// The thread is to end.
+    end: bool,
+}
+
+/// What waits of `key`. A newcomer is the last to have its turn.
+fn lane<K: PartialEq, L: Default>(lanes: &mut Lanes<K, L>, key: K) -> &mut L {
+    let at = lanes.iter().position(|(other, _)| *other == key).unwrap_or_else(|| {
+        lanes.push_back((key, L::default()));
+        lanes.len() - 1
+    });
+    &mut lanes[at].1
+}
+
+impl Waiting {
+    fn push(&mut self, network: Network, job: Job) {
+        let host = job.host();
+        lane(lane(&mut self.networks, network), host).push_back(job);
+    }
+
+    fn pop(&mut self) -> Option<Job> {
+        let (network, mut hosts) = self.networks.pop_front()?;
+        let (host, mut jobs) = hosts.pop_front()?;
+        let job = jobs.pop_front();
+        if !jobs.is_empty() {
+            hosts.push_back((host, jobs));
+        }
+        if !hosts.is_empty() {
+            self.networks.push_back((network, hosts));
+        }
+        job
+    }
+
+    /// Drops the job of a connection that has ended: who comes and goes leaves no work behind.
+    fn forget(&mut self, connection: ConnectionId) {
+        for (_, hosts) in &mut self.networks {
+            for (_, jobs) in hosts.iter_mut() {
+                jobs.retain(|job| job.connection != connection);
+            }
+            hosts.retain(|(_, jobs)| !jobs.is_empty());
+        }
+        self.networks.retain(|(_, hosts)| !hosts.is_empty());
+    }
+}
+
+/// Where the server leaves jobs for the thread.
+#[derive(Default)]
+struct Desk {
+    waiting: Mutex<Waiting>,
+    news: Condvar,
+}
+
+impl Desk {
+    fn waiting(&self) -> MutexGuard<'_, Waiting> {
+        // Nothing that holds it panics.
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+
+    /// The next job; `None` at the end.
+    fn next(&self) -> Option<Job> {
+        let mut waiting = self.waiting();
+        loop {
+            if waiting.end {
+                return None;
+            }
+            if let Some(job) = waiting.pop() {
+                return Some(job);
+            }
+            waiting = self.news.wait(waiting).unwrap_or_else(PoisonError::into_inner);
+        }
+    }
 }
 
 /// The thread, from its first job on.
@@ -44,8 +137,7 @@ pub(super) struct Helper {
 }
 
 struct Worker {
-    /// `None` when the thread is to end.
-    jobs: Option<Sender<Job>>,
+    desk: Arc<Desk>,
     done: Receiver<Job>,
     thread: Option<JoinHandle<()>>,
 }
@@ -60,34 +152,41 @@ impl Helper {
         self.threaded = false;
     }
 
-    /// Has a job done. It comes back by [`finished`](Self::finished), after the sleeper was rung; or at once, done, where there is
-    /// no thread.
-    pub(super) fn take(&mut self, mut job: Job) -> Option<Job> {
+    /// Has a job of a network done. It comes back by [`finished`](Self::finished), after the sleeper was rung; or at once, done,
+    /// where there is no thread.
+    pub(super) fn take(&mut self, network: Network, mut job: Job) -> Option<Job> {
         if self.worker.is_none() && self.threaded {
             self.worker = Worker::start(self.sleeper.clone()).ok();
         }
-        if let Some(jobs) = self.worker.as_ref().and_then(|worker| worker.jobs.as_ref()) {
-            match jobs.send(job) {
-                Ok(()) => return None,
-                Err(mpsc::SendError(back)) => job = back,
-            }
-        }
-        job.run();
-        Some(job)
+        let Some(worker) = &self.worker else {
+            job.run();
+            return Some(job);
+        };
+        worker.desk.waiting().push(network, job);
+        worker.desk.news.notify_one();
+        None
     }
 
     /// A job that is done.
     pub(super) fn finished(&self) -> Option<Job> {
         self.worker.as_ref()?.done.try_recv().ok()
     }
+
+    /// A connection has ended: its job is not done, unless the thread has begun it.
+    pub(super) fn forget(&self, connection: ConnectionId) {
+        if let Some(worker) = &self.worker {
+            worker.desk.waiting().forget(connection);
+        }
+    }
 }
 
 impl Worker {
     fn start(sleeper: Arc<Sleeper>) -> io::Result<Self> {
-        let (jobs, inbox) = mpsc::channel::<Job>();
+        let desk = Arc::new(Desk::default());
         let (outbox, done) = mpsc::channel();
+        let at = desk.clone();
         let thread = std::thread::Builder::new().name("tranche-auth".to_owned()).spawn(move || {
-            for mut job in inbox {
+            while let Some(mut job) = at.next() {
                 job.run();
                 if outbox.send(job).is_err() {
                     break;
@@ -95,16 +194,61 @@ impl Worker {
                 sleeper.ring();
             }
         })?;
-        Ok(Worker { jobs: Some(jobs), done, thread: Some(thread) })
+        Ok(Worker { desk, done, thread: Some(thread) })
     }
 }
 
 impl Drop for Worker {
     fn drop(&mut self) {
-        self.jobs = None;
+        self.desk.waiting().end = true;
+        self.desk.news.notify_one();
         if let Some(thread) = self.thread.take() {
-            // It ends after the jobs that it has. A panic of it is told by the panic itself.
+            // It ends after the job that it has. A panic of it is told by the panic itself.
             let _ = thread.join();
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use fabric::auth::{ChapKey, ChapKeys, Methods, Parties};
+
+    fn job(host: &str, index: u32) -> Job {
+        let host = Nqn::new(&format!("nqn.2026-11.test:{host}")).unwrap();
+        let key = ChapKey::generate(None, Some(32), &mut |bytes| bytes.fill(7)).unwrap();
+        let keys = ChapKeys { host: key, controller: None };
+        let chap = Box::new(Target::new(Parties { host, subsystem: host }, keys, Methods::default()));
+        let tag = Tag::from_bits(index);
+        let connection = ConnectionId { index, generation: 0 };
+        Job { connection, task: Task::Message { tag, chap, message: Vec::new() } }
+    }
+
+    /// Hosts with a hundred handshakes each, and one with one: how many others' come before it.
+    #[test]
+    fn a_host_waits_for_one_handshake_of_each_other_one() {
+        let far = |last| Network::V4([192, 0, 2, last].into());
+        // The honest host comes from the attackers' network, and from one of its own.
+        for (own, most) in [(Network::Loopback, 2), (far(9), 1)] {
+            let mut waiting = Waiting::default();
+            for index in 0..100 {
+                waiting.push(Network::Loopback, job(if index % 2 == 0 { "one" } else { "two" }, index));
+            }
+            waiting.push(own, job("honest", 1000));
+            let before =
+                std::iter::from_fn(|| waiting.pop()).take_while(|job| job.connection.index != 1000).count();
+            assert!(before <= most, "{before} others came before it");
+            assert_eq!(std::iter::from_fn(|| waiting.pop()).count(), 100 - before, "all have their turn");
+        }
+    }
+
+    #[test]
+    fn a_connection_that_ends_leaves_no_work() {
+        let mut waiting = Waiting::default();
+        for index in 0..1000 {
+            waiting.push(Network::Loopback, job("host", index));
+            waiting.forget(ConnectionId { index, generation: 0 });
+        }
+        assert!(waiting.networks.is_empty());
     }
 }

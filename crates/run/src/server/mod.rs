@@ -11,6 +11,7 @@ mod gate;
 mod helper;
 mod peer;
 mod peer_warnings;
+mod places;
 mod ports;
 mod socket;
 mod timers;
@@ -43,14 +44,14 @@ use nvme::fabrics::FabricsType;
 use nvme::{Completion, Status};
 use peer::Peer;
 use peer_warnings::warn_limited;
+use peers::Network;
+use places::Places;
 use rustix::fd::OwnedFd;
-use socket::Stream;
+use socket::{Source, Stream};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use timers::Watches;
 
-/// Connections at once; further ones are closed at once.
-const MAX_CONNECTIONS: usize = 4096;
 /// Bytes that are read from one connection before others have their turn.
 const FAIR_SHARE: usize = 1 << 18;
 /// A connection gives memory back when nothing came from the host for so long.
@@ -76,6 +77,7 @@ pub(crate) struct Server {
     generations: Vec<u32>,
     /// Places in `peers` that are free.
     vacant: Vec<u32>,
+    places: Places,
     /// Given up to accept a connection when there is no other descriptor left, and close it: otherwise it would be
     /// reported again and again.
     reserve: Option<OwnedFd>,
@@ -223,6 +225,7 @@ impl Server {
             peers: Vec::new(),
             generations: Vec::new(),
             vacant: Vec::new(),
+            places: Places::new(&limits),
             reserve: reserve(),
             next_trim: Nanos(0),
             touched: Vec::new(),
@@ -253,7 +256,7 @@ impl Server {
     fn serve(&mut self, engine: &mut Engine, ready: &Ready, now: Nanos) {
         for (number, gone) in ready.sockets(Server::ID.number()) {
             if number < LISTENERS {
-                self.accept(number as usize, now);
+                self.accept(engine, number as usize, now);
                 continue;
             }
             let number = number - LISTENERS;
@@ -280,10 +283,10 @@ impl Server {
         }
     }
 
-    fn accept(&mut self, number: usize, now: Nanos) {
+    fn accept(&mut self, engine: &mut Engine, number: usize, now: Nanos) {
         while let Some(port) = self.ports.by_number(number) {
             let (id, is_down) = (port.id, port.is_down());
-            let (stream, origin) = match port.listener.accept() {
+            let (stream, source) = match port.listener.accept() {
                 // Its listener stays, so that nobody else takes the address meanwhile.
                 Ok(_) if is_down => continue,
                 Ok(accepted) => accepted,
@@ -304,16 +307,7 @@ impl Server {
                     return;
                 }
             };
-            if let Some(address) = stream.address().map(|at| at.ip())
-                && self.unproven(address) >= self.limits.unproven
-            {
-                let most = self.limits.unproven;
-                self.counts.refused += 1;
-                warn_limited(format_args!(
-                    "a connection is refused: {most} of {address} have not connected and authenticated themselves yet"
-                ));
-                continue;
-            }
+            self.make_room(engine, source, now);
             let stream = match (stream, &self.guard.tls) {
                 (Stream::Tcp(stream), Some(tls)) => match tls.accept(stream) {
                     Ok(session) => Stream::Tls(Box::new(session)),
@@ -325,7 +319,7 @@ impl Server {
                 },
                 (stream, _) => stream,
             };
-            self.adopt(stream, origin, id, now);
+            self.adopt(stream, source, id, now);
         }
     }
 
@@ -383,25 +377,35 @@ impl Server {
     }
 
     /// Serves a connection that came through a port from here on.
-    fn adopt(&mut self, stream: Stream, origin: Origin, port: PortId, now: Nanos) {
-        let index = match self.vacant.pop() {
-            Some(index) => index as usize,
-            None if self.peers.len() < MAX_CONNECTIONS => {
+    fn adopt(&mut self, stream: Stream, source: Source, port: PortId, now: Nanos) {
+        let index = self.vacant.pop().map_or_else(
+            || {
                 self.peers.push(None);
                 self.generations.push(0);
                 self.peers.len() - 1
-            }
-            None => {
+            },
+            |index| index as usize,
+        );
+        let id = self.id(index);
+        let place = match stream.watch(&self.sleeper, Server::ID.number(), id.number()) {
+            Ok(()) => self
+                .places
+                .admit(source, id)
+                .ok_or_else(|| io::Error::other("its network or user has its share of all connections")),
+            Err(e) => Err(e),
+        };
+        let place = match place {
+            Ok(place) => place,
+            Err(e) => {
+                self.vacant.push(index as u32);
                 self.counts.refused += 1;
-                return note_refused(&format_args!("there are {MAX_CONNECTIONS} already"));
+                return note_refused(&e);
             }
         };
-        let id = self.id(index);
-        if let Err(e) = stream.watch(&self.sleeper, Server::ID.number(), id.number()) {
-            self.vacant.push(index as u32);
-            self.counts.refused += 1;
-            return note_refused(&e);
-        }
+        let (origin, network) = match source {
+            Source::Network(network) => (Origin::Network, network),
+            Source::User(_) => (Origin::Unix, Network::Loopback),
+        };
         let role = if stream.is_near() { Role::Administrator } else { Role::Guest };
         let gate = Gate::new(self.guard.access.clone().filter(|_| origin == Origin::Network), role);
         let peer = Peer {
@@ -409,6 +413,8 @@ impl Server {
             origin,
             port,
             began: now,
+            place,
+            network,
             watches: Watches::default(),
             gate,
             wire: Connection::new(self.config.clone()),
@@ -431,7 +437,7 @@ impl Server {
     /// Serves a connection of a test.
     #[cfg(test)]
     pub(crate) fn adopt_unix(&mut self, stream: std::os::unix::net::UnixStream, now: Nanos) {
-        self.adopt(Stream::Unix(stream), Origin::Unix, PortId(1), now);
+        self.adopt(Stream::Unix(stream), Source::User(0), PortId(1), now);
     }
 
     /// What connections count, how many were refused, and which hosts were not let in.
@@ -567,7 +573,7 @@ impl Server {
                 match authentication::pass(peer, &incoming) {
                     GateVerdict::On => {}
                     GateVerdict::Answered => {
-                        peer.prove(engine);
+                        peer.prove(engine, &mut self.places);
                         continue;
                     }
                     GateVerdict::Later(task) => {
@@ -577,8 +583,10 @@ impl Server {
                 }
             }
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
-                let completion = connect::connect(engine, peer, &mut self.ports, &incoming, now);
+                let (ports, places) = (&mut self.ports, &self.places);
+                let completion = connect::connect(engine, peer, ports, places, &incoming, now);
                 let _ = peer.wire.respond(tag, completion, 0);
+                peer.prove(engine, &mut self.places);
                 continue;
             }
             if let Some(discovery) = &mut peer.discovery {
@@ -621,6 +629,10 @@ impl Server {
         // Closing the socket takes it out of the set that is watched.
         if let Some(peer) = self.peers[id.index as usize].take() {
             self.counts.end(&peer);
+            self.places.give_back(peer.place);
+            if peer.away {
+                self.helper.forget(id);
+            }
         }
         self.generations[id.index as usize] = id.generation.wrapping_add(1);
         self.vacant.push(id.index);
@@ -658,6 +670,7 @@ impl Server {
                 peer.send(store);
                 peer.wire.abandon(|token| store.end_reference(Slot(token)));
                 self.counts.end(&peer);
+                self.places.give_back(peer.place);
                 self.generations[index] = self.generations[index].wrapping_add(1);
                 self.vacant.push(index as u32);
             }

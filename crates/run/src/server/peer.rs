@@ -3,6 +3,7 @@
 use super::discover::Discovering;
 use super::gate::Gate;
 use super::peer_warnings::warn_limited;
+use super::places::{Claim, Party, Place, Places};
 use super::socket::Stream;
 use super::timers::{AwaitedProgress, Limits, Watches};
 use crate::engine::Engine;
@@ -14,6 +15,7 @@ use fabric::target::Connection;
 use fabric::{Part, Tag};
 use media::{Nanos, Slot};
 use nvme::Completion;
+use peers::Network;
 use std::io::{ErrorKind, IoSlice};
 
 /// Slices of a vectored write.
@@ -26,6 +28,10 @@ pub(super) struct Peer {
     /// The port that it came through.
     pub(super) port: PortId,
     pub(super) began: Nanos,
+    /// What it holds.
+    pub(super) place: Place,
+    /// Whose turn it is when the helper has work for it; loopback on the Unix socket.
+    pub(super) network: Network,
     pub(super) watches: Watches,
     pub(super) wire: Connection,
     /// Who may pass.
@@ -76,9 +82,30 @@ impl Peer {
         }
     }
 
-    /// If the host has authenticated itself, its controller gets what it is to see (on the admin queue), or the queue is made.
-    pub(super) fn prove(&mut self, engine: &mut Engine) {
-        if self.gate.is_shut() {
+    /// What an unproven connection takes when its host is in; `None` of a stranger, which never is.
+    pub(super) fn claim(&self, controller: bool) -> Option<Claim> {
+        let Place::Unproven(network, _) = self.place else { return None };
+        if self.gate.is_stranger() {
+            return None;
+        }
+        let entry = self.gate.admitted;
+        let proven = entry.filter(|_| self.gate.has_key(&self.stream));
+        let party = proven.map_or(Party::Network(network), |entry| Party::Host(entry.host));
+        Some(Claim { party, controller, entry })
+    }
+
+    /// If the host has connected and owes no proof, the connection takes its place. Its controller gets what it is to see (on
+    /// the admin queue), or the queue is made.
+    pub(super) fn prove(&mut self, engine: &mut Engine, places: &mut Places) {
+        if !self.is_set_up() || self.gate.is_shut() {
+            return;
+        }
+        if let Some(claim) = self.claim(self.queue.is_some_and(|(_, qid)| qid == 0))
+            && let Err(full) = places.prove(&mut self.place, claim)
+        {
+            warn_limited(format_args!("a connection of {} ends: {full}", self.stream.name()));
+            self.gate.shut = true;
+            self.leaving = true;
             return;
         }
         let Some((controller, qid)) = self.queue else { return };
@@ -100,6 +127,11 @@ impl Peer {
         self.queue.is_some() || self.discovery.is_some()
     }
 
+    /// Whether its host has not connected, is a stranger, or still has to authenticate itself.
+    pub(super) fn is_unproven(&self) -> bool {
+        !self.is_set_up() || self.gate.is_shut() || self.gate.is_stranger()
+    }
+
     /// Whether it owes something that it may not owe for ever.
     pub(super) fn is_watched(&self) -> bool {
         self.queue.is_none() || self.gate.is_shut() || self.wire.is_owed() || self.wire.wants_to_send()
@@ -108,7 +140,7 @@ impl Peer {
     pub(super) fn owed(&self, limits: &Limits) -> AwaitedProgress {
         let (pdu, r2t) = self.wire.owed();
         AwaitedProgress {
-            setup: (!self.is_set_up() || self.gate.is_shut()).then_some(self.began),
+            setup: self.is_unproven().then_some(self.began),
             pdu,
             r2t,
             unread: self.wire.wants_to_send().then(|| self.wire.bytes_sent()),

@@ -1,7 +1,7 @@
 //! Where a server listens, and what it accepts: Unix sockets and TCP.
 
 use crate::wake::Sleeper;
-use device::Origin;
+use peers::Network;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::fs::Permissions;
@@ -27,6 +27,14 @@ const BACKLOG: i32 = 128;
 pub(crate) enum Listener {
     Unix(UnixListener, PathBuf),
     Tcp(TcpListener, SocketAddr),
+}
+
+/// Where a connection comes from.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub(super) enum Source {
+    Network(Network),
+    /// The Unix socket, and the user at its other end.
+    User(u32),
 }
 
 pub(super) enum Stream {
@@ -204,31 +212,36 @@ impl Listener {
         }
     }
 
-    pub(super) fn accept(&self) -> io::Result<(Stream, Origin)> {
+    pub(super) fn accept(&self) -> io::Result<(Stream, Source)> {
         match self {
             Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                Ok((Stream::Unix(stream), Origin::Unix))
+                let user = sockopt::socket_peercred(&stream)?.uid.as_raw();
+                Ok((Stream::Unix(stream), Source::User(user)))
             }
-            Listener::Tcp(listener, _) => Ok((Stream::Tcp(accept_tcp(listener)?), Origin::Network)),
+            Listener::Tcp(listener, _) => {
+                let (stream, network) = accept_tcp(listener)?;
+                Ok((Stream::Tcp(stream), Source::Network(network)))
+            }
         }
     }
 }
 
-/// Accepts a TCP connection that never blocks, and whose peer is asked now and then whether it still lives.
+/// Accepts a TCP connection that never blocks, and whose peer is asked now and then whether it still lives; and the network
+/// that it comes from.
 ///
 /// # Errors
 /// Nobody is there (`WouldBlock`), or what the system says.
-pub fn accept_tcp(listener: &TcpListener) -> io::Result<TcpStream> {
-    let (stream, _) = listener.accept()?;
+pub fn accept_tcp(listener: &TcpListener) -> io::Result<(TcpStream, Network)> {
+    let (stream, address) = listener.accept()?;
     stream.set_nonblocking(true)?;
     stream.set_nodelay(true)?;
     sockopt::set_socket_keepalive(&stream, true)?;
     sockopt::set_tcp_keepidle(&stream, KEEP_ALIVE_IDLE)?;
     sockopt::set_tcp_keepintvl(&stream, KEEP_ALIVE_INTERVAL)?;
     sockopt::set_tcp_keepcnt(&stream, KEEP_ALIVE_PROBES)?;
-    Ok(stream)
+    Ok((stream, address.ip().into()))
 }
 
 impl Drop for Listener {

@@ -11,15 +11,16 @@ use std::time::Duration;
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
     /// From the start of a connection until its Connect command has succeeded, and the host has authenticated itself if it
-    /// must. 30 s.
+    /// must. A host that is not listed stays no longer, whatever its keep-alive timeout. 30 s.
     pub setup: Duration,
     /// For the rest of a PDU after its first byte, for all data that an R2T asked for, and for taking anything of what
     /// is to be sent. 30 s.
     pub stall: Duration,
     /// Without a command on a discovery controller whose host set no keep-alive timeout. 120 s (Base 3.1.3.3).
     pub discovery: Duration,
-    /// Connections of one network address that have not connected, or whose hosts have not authenticated themselves, at a
-    /// time. Further ones are closed at once. 256: a Linux host opens one for each of its queues before it connects the first.
+    /// Unproven connections of one network (loopback, an IPv4 address, an IPv6 /64) at a time: their hosts have not connected,
+    /// are not listed, or have not authenticated themselves. A newer one takes the place of the oldest. 256: a Linux host opens
+    /// one for each of its queues before it connects the first.
     pub unproven: usize,
 }
 
