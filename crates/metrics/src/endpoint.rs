@@ -10,6 +10,8 @@ use web::{Body, Incoming, Limits, Listener, Method, Progress, Request, Response,
 /// What clients may take.
 pub const LIMITS: Limits = Limits::of(16);
 
+const WRONG_HOST: &str =
+    "The request is for a host of another name (DNS rebinding?): ask at 127.0.0.1 or localhost.\n";
 const PAGE: &str = "<!DOCTYPE html><title>Tranche</title><p>Tranche: <a href=\"/metrics\">metrics</a></p>\n";
 
 /// An endpoint that answers. Dropping it ends it, and closes its connections.
@@ -22,7 +24,8 @@ impl Endpoint {
     /// # Errors
     /// The system refuses an event queue or a thread.
     pub fn start(listener: Listener, drive: Handle) -> io::Result<Endpoint> {
-        web::Endpoint::start(listener, "tranche-metrics", LIMITS, Scrapes(drive)).map(Endpoint)
+        let scrapes = Scrapes { drive, is_loopback: listener.is_loopback() };
+        web::Endpoint::start(listener, "tranche-metrics", LIMITS, scrapes).map(Endpoint)
     }
 
     /// The address, with the port that it really has.
@@ -32,11 +35,18 @@ impl Endpoint {
 }
 
 #[derive(Clone)]
-struct Scrapes(Handle);
+struct Scrapes {
+    drive: Handle,
+    /// Only this machine can connect. Then requests name it: a page elsewhere reads nothing through a browser here.
+    is_loopback: bool,
+}
 
 impl web::Service for Scrapes {
     async fn answer(&self, request: Request<Incoming>, _: Progress) -> Response<Body> {
-        answer(&request, &self.0)
+        if self.is_loopback && !web::is_for_this_machine(request.headers()) {
+            return plain(StatusCode::FORBIDDEN, WRONG_HOST);
+        }
+        answer(&request, &self.drive)
     }
 }
 

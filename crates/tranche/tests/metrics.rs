@@ -21,7 +21,7 @@ fn address(served: &Served) -> String {
 
 fn scrape(address: &str) -> Page {
     let mut stream = TcpStream::connect(address).unwrap();
-    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: drive\r\n\r\n").unwrap();
+    stream.write_all(b"GET /metrics HTTP/1.1\r\nHost: localhost\r\n\r\n").unwrap();
     let mut bytes = Vec::new();
     stream.read_to_end(&mut bytes).unwrap();
     let answer = Answer::parse(&text(&bytes));

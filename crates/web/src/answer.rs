@@ -41,6 +41,8 @@ pub fn plain(status: StatusCode, text: &'static str) -> Response<Body> {
 
 /// The pieces that come from a channel, until its other end is dropped. They are taken as the client reads: a slow one leaves the channel full.
 pub fn stream(pieces: Receiver<Bytes>, progress: Progress) -> Body {
+    // From now on the connection is one of a stream, which makes no room for others.
+    progress.advance();
     Pieces { pieces, progress }.boxed_unsync()
 }
 

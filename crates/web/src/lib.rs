@@ -1,18 +1,22 @@
 //! HTTP endpoints of a program that does something else: metrics and the live view of a drive.
 //!
 //! An [`Endpoint`] has a thread of its own, and answers a few requests at a time: one request a connection, with little patience ([`Limits`]). A slow client
-//! takes places from other clients, and nothing from the rest of the program. An answer may be a stream without end: then its reader must go on
+//! takes nothing from the rest of the program, and makes room when others come. An answer may be a stream without end: then its reader must go on
 //! taking it ([`Progress`]).
 
 mod answer;
+mod host_name;
+mod places;
 
 pub use answer::{Body, empty, file, full, plain, stream};
+pub use host_name::{is_for_this_machine, name_of};
 pub use hyper::body::{Bytes, Incoming};
 pub use hyper::{Method, Request, Response, StatusCode, header};
 
 use hyper::server::conn::http1;
 use hyper::service::service_fn;
 use hyper_util::rt::{TokioIo, TokioTimer};
+use places::Places;
 use std::convert::Infallible;
 use std::io;
 use std::net::{SocketAddr, TcpListener as StdListener};
@@ -22,13 +26,13 @@ use std::thread::JoinHandle;
 use std::time::Duration;
 use tokio::net::{TcpListener, TcpStream};
 use tokio::runtime::{Builder, Runtime};
-use tokio::sync::{Semaphore, oneshot};
+use tokio::sync::oneshot;
 use tokio::time::{sleep, timeout};
 
 /// What clients may take.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limits {
-    /// Connections at a time. Others wait in the listener's queue.
+    /// Connections at a time. One more takes the place of the oldest that is no stream, of the network that has most of these.
     pub connections: usize,
     /// From the begin of a connection to the end of a request's head.
     pub head_patience: Duration,
@@ -92,6 +96,11 @@ impl Progress {
     /// A piece was taken.
     pub fn advance(&self) {
         self.0.fetch_add(1, Ordering::Relaxed);
+    }
+
+    /// Whether the answer is a stream: a piece of it was taken, or could be.
+    fn is_stream(&self) -> bool {
+        self.pieces() > 0
     }
 
     fn pieces(&self) -> u64 {
@@ -170,25 +179,27 @@ fn run(
 }
 
 async fn accept(listener: TcpListener, limits: Limits, service: impl Service) {
-    let places = Arc::new(Semaphore::new(limits.connections));
-    // The semaphore is never closed.
-    while let Ok(place) = places.clone().acquire_owned().await {
-        match listener.accept().await {
-            Ok((stream, _)) => {
-                let service = service.clone();
-                tokio::task::spawn_local(async move {
-                    serve(stream, limits, service).await;
-                    drop(place);
-                });
-            }
-            Err(_) => sleep(PAUSE).await,
-        }
+    let places = Places::default();
+    loop {
+        let Ok((stream, address)) = listener.accept().await else {
+            sleep(PAUSE).await;
+            continue;
+        };
+        let progress = Progress::default();
+        let Some(place) = places.take(limits.connections, address.ip().into(), progress.clone()) else {
+            continue;
+        };
+        let service = service.clone();
+        let task = tokio::task::spawn_local(async move {
+            serve(stream, limits, service, progress).await;
+            drop(place);
+        });
+        places.runs_in(task.abort_handle());
     }
 }
 
 /// A client that breaks HTTP or takes too long gets no more than what it has got.
-async fn serve(stream: TcpStream, limits: Limits, service: impl Service) {
-    let progress = Progress::default();
+async fn serve(stream: TcpStream, limits: Limits, service: impl Service, progress: Progress) {
     let counted = progress.clone();
     let service = service_fn(move |request| {
         let (service, progress) = (service.clone(), counted.clone());

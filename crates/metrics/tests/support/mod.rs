@@ -93,7 +93,7 @@ impl Drive {
     }
 
     pub fn get(&self, path: &str, headers: &str) -> Answer {
-        self.send(format!("GET {path} HTTP/1.1\r\nHost: drive\r\n{headers}\r\n").as_bytes())
+        self.send(format!("GET {path} HTTP/1.1\r\nHost: localhost\r\n{headers}\r\n").as_bytes())
     }
 
     pub fn page(&self) -> Page {
