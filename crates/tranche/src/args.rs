@@ -208,11 +208,11 @@ pub struct Serve {
     /// The ready line says which they are
     #[arg(long)]
     pub ublk: bool,
-    /// Serve the live view on this address: a page that shows what the drive does, and changes it (docs/howto/live-view.md). Where other machines can
-    /// connect it needs --ui-token
+    /// Serve the live view on this address: a page that shows what the drive does, and changes it (docs/howto/live-view.md). The ready line has the
+    /// page's address with the token that it asks for
     #[arg(long, value_name = "ADDRESS:PORT")]
     pub ui: Option<String>,
-    /// The token that the live view asks for: a file with 16 to 256 letters, digits, and the signs - _ . ~
+    /// The token that the live view asks for, instead of a new one that is printed: a file with 16 to 256 letters, digits, and the signs - _ . ~
     #[arg(long, value_name = "FILE", requires = "ui")]
     pub ui_token: Option<PathBuf>,
     /// Reports of studies that the live view shows: a directory with NAME/report.html [default: out, if it is there]

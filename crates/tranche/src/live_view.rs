@@ -29,10 +29,10 @@ const TOKEN_FILE: u64 = 4096;
 /// `tranche ui`.
 #[derive(Args, Debug)]
 pub struct ServeUi {
-    /// Where the page is. Where other machines can connect it needs --ui-token; with port 0 it takes a free port
+    /// Where the page is; with port 0 it takes a free port. The address that is printed has the token that the page asks for
     #[arg(long, value_name = "ADDRESS:PORT", default_value = "127.0.0.1:8420")]
     pub listen: String,
-    /// The token that the page asks for: a file with 16 to 256 letters, digits, and the signs - _ . ~
+    /// The token that the page asks for, instead of a new one that is printed: a file with 16 to 256 letters, digits, and the signs - _ . ~
     #[arg(long = "ui-token", alias = "token", value_name = "FILE")]
     pub token: Option<PathBuf>,
     /// Reports of studies that the page shows: a directory with NAME/report.html [default: out, if it is there]
@@ -55,7 +55,6 @@ impl LiveView {
         let token = token.map(read_token).transpose()?;
         let listener =
             Listener::bind(address).with_context(|| format!("cannot serve the live view on {address}"))?;
-        ui::check(&listener, token.as_ref())?;
         if !listener.is_loopback() {
             tracing::warn!(
                 "{} can be reached from other machines, and the live view speaks HTTP without TLS: who can listen on the way reads the token, \

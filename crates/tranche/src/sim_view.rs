@@ -19,10 +19,11 @@ const LOOK: Duration = Duration::from_millis(50);
 #[derive(Args, Clone, Debug)]
 pub struct View {
     /// Show the run in a browser while it goes: serve the live view on this address (docs/howto/live-view.md). When the run is over, its results are
-    /// printed as always, and the page stays until Ctrl-C. For one run only, not for a sweep. Where other machines can connect it needs --ui-token
+    /// printed as always, and the page stays until Ctrl-C. For one run only, not for a sweep. The address that is said has the token that
+    /// the page asks for
     #[arg(long, value_name = "ADDRESS:PORT")]
     ui: Option<String>,
-    /// The token that the live view asks for: a file with 16 to 256 letters, digits, and the signs - _ . ~
+    /// The token that the live view asks for, instead of a new one that is said: a file with 16 to 256 letters, digits, and the signs - _ . ~
     #[arg(long, value_name = "FILE", requires = "ui")]
     ui_token: Option<PathBuf>,
     /// How fast the run goes that is shown, in virtual seconds for each real one: 1 is as fast as a drive that is served, 0.01 is slow

@@ -16,6 +16,7 @@ struct Demo {
     process: Child,
     said: BufReader<ChildStdout>,
     view: String,
+    token: String,
 }
 
 impl Demo {
@@ -27,21 +28,25 @@ impl Demo {
         let first = line(&mut said);
         schema::check("demo", &first);
         let url = first["ui"].as_str().unwrap();
-        let view = url.strip_prefix("http://").unwrap().trim_end_matches('/').to_owned();
-        Demo { process, said, view }
+        let (view, token) = url.strip_prefix("http://").unwrap().split_once("/?token=").unwrap();
+        let (view, token) = (view.to_owned(), token.to_owned());
+        Demo { process, said, view, token }
     }
 
     fn get(&self, path: &str) -> Value {
-        let request = format!("GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nConnection: close\r\n\r\n");
+        let token = &self.token;
+        let request = format!(
+            "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+        );
         let answer = http::send(&*self.view, request.as_bytes());
         assert_eq!(answer.status, 200, "{answer:?}");
         serde_json::from_str(&answer.body).unwrap()
     }
 
     fn post(&self, path: &str, body: &str) -> u16 {
-        let length = body.len();
+        let (length, token) = (body.len(), &self.token);
         let request = format!(
-            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
+            "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         );
         http::send(&*self.view, request.as_bytes()).status
     }

@@ -25,9 +25,13 @@ fn serve(dir: &Path) -> Served {
 }
 
 fn state(url: &str) -> Value {
-    let host = url.trim_start_matches("http://").trim_end_matches('/');
+    let (host, token) = url.strip_prefix("http://").unwrap().split_once("/?token=").unwrap();
     let mut stream = TcpStream::connect(host).unwrap();
-    write!(stream, "GET /api/state HTTP/1.1\r\nHost: {host}\r\nConnection: close\r\n\r\n").unwrap();
+    write!(
+        stream,
+        "GET /api/state HTTP/1.1\r\nHost: {host}\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
+    )
+    .unwrap();
     let mut answer = String::new();
     stream.read_to_string(&mut answer).unwrap();
     let (_, body) = answer.split_once("\r\n\r\n").unwrap();

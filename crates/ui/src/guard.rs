@@ -1,21 +1,22 @@
-//! Who may ask: requests of this view's own page, and of programs that know the token.
+//! Who may ask: this view's own page, and programs that know the token.
 //!
-//! - **DNS rebinding**: a page of another site may let its name lead to this address. So on loopback a request has to name a host of this
-//!   machine (`Host`). Elsewhere a token is a must, and a browser sends its cookie to the name only that it came from.
+//! - **Token**: each request needs it, also on loopback, where any user of the machine can connect. A browser brings it once, in
+//!   the address, and gets a cookie for it. A page that lets its own name lead here (DNS rebinding) has neither.
 //! - **Requests across sites**: a request with an `Origin`, or with `Sec-Fetch-Site`, must come from the page itself. What changes something has to
 //!   say that it is JSON, which other sites cannot say without asking first.
 
 use crate::refusal::Refusal;
-use std::net::IpAddr;
+use std::fmt::Write;
 use web::header::{AUTHORIZATION, CONTENT_TYPE, COOKIE, HOST, HeaderMap, HeaderName, ORIGIN};
 use web::{Method, StatusCode};
 
 /// Characters of a token: at least, and at most.
 pub const TOKEN: std::ops::RangeInclusive<usize> = 16..=256;
 
-const COOKIE_NAME: &str = "tranche_ui";
+/// Random bytes of a secret.
+const SECRET_BYTES: usize = 32;
 
-/// What who asks has to know, where not only this machine can connect.
+/// What a client has to know.
 #[derive(Clone, PartialEq, Eq)]
 pub struct Token(String);
 
@@ -34,6 +35,28 @@ impl Token {
         }
         Ok(Token(text.to_owned()))
     }
+
+    /// A new token of 64 hexadecimal digits.
+    #[must_use]
+    pub fn random() -> Token {
+        Token(random_text())
+    }
+
+    /// Its text.
+    pub(crate) fn text(&self) -> &str {
+        &self.0
+    }
+}
+
+/// Hexadecimal digits that cannot be guessed.
+fn random_text() -> String {
+    let mut random = [0; SECRET_BYTES];
+    host::fill_random(&mut random);
+    random.iter().fold(String::new(), |mut text, byte| {
+        // Memory takes it.
+        let _ = write!(text, "{byte:02x}");
+        text
+    })
 }
 
 impl std::fmt::Debug for Token {
@@ -59,9 +82,9 @@ pub(crate) enum Verdict {
 /// The rules of one view.
 #[derive(Clone, Debug)]
 pub(crate) struct Guard {
-    /// Whether only this machine can connect.
-    loopback: bool,
-    token: Option<Token>,
+    token: Token,
+    /// The cookie's name. A browser sends the cookies of an address to all of its ports: each view has a name of its own.
+    cookie: String,
     /// What the cookie holds in place of the token.
     session: String,
 }
@@ -83,28 +106,10 @@ fn value<'a>(headers: &'a HeaderMap, name: &HeaderName) -> Option<&'a str> {
     headers.get(name)?.to_str().ok()
 }
 
-/// The host's name or address of a `Host` header, without the port.
-fn name_of(host: &str) -> Option<&str> {
-    let (name, port) = match host.strip_prefix('[') {
-        Some(rest) => rest.split_once(']')?,
-        None => host.split_at(host.find(':').unwrap_or(host.len())),
-    };
-    let is_port =
-        |port: &str| !port.is_empty() && port.len() <= 5 && port.bytes().all(|byte| byte.is_ascii_digit());
-    (port.is_empty() || port.strip_prefix(':').is_some_and(is_port))
-        .then_some(name)
-        .filter(|name| !name.is_empty())
-}
-
-fn is_of_this_machine(name: &str) -> bool {
-    let loopback = |address: IpAddr| address.to_canonical().is_loopback();
-    name.eq_ignore_ascii_case("localhost") || name.parse().is_ok_and(loopback)
-}
-
 impl Guard {
-    /// `session` is what nobody can guess.
-    pub fn new(loopback: bool, token: Option<Token>, session: String) -> Guard {
-        Guard { loopback, token, session }
+    /// Of the view at this port.
+    pub fn new(token: Token, port: u16) -> Guard {
+        Guard { token, cookie: format!("tranche_ui_{port}"), session: random_text() }
     }
 
     /// Whether a request is carried out.
@@ -127,17 +132,8 @@ impl Guard {
     fn check_host<'a>(&self, head: &'a Head<'_>) -> Result<&'a str, Refusal> {
         let mut hosts = head.headers.get_all(HOST).iter();
         let host = hosts.next().and_then(|host| host.to_str().ok()).filter(|_| hosts.next().is_none());
-        let named = host.and_then(|host| Some((host, name_of(host)?)));
-        match named {
-            // A page that has its own name lead here knows no token, and its cookies are not the view's.
-            Some((host, name)) if !self.loopback || self.token.is_some() || is_of_this_machine(name) => {
-                Ok(host)
-            }
-            Some(_) => Err(forbidden(
-                "the request is for a host of another name (DNS rebinding?): open the view at 127.0.0.1 or localhost",
-            )),
-            None => Err(forbidden("the request does not say which host it is for")),
-        }
+        let host = host.filter(|host| web::name_of(host).is_some());
+        host.ok_or_else(|| forbidden("the request does not say which host it is for"))
     }
 
     fn check_site(&self, head: &Head<'_>, host: &str) -> Result<(), Refusal> {
@@ -160,20 +156,13 @@ impl Guard {
     }
 
     fn check_token(&self, head: &Head<'_>) -> Result<Verdict, Refusal> {
-        let Some(Token(token)) = &self.token else {
-            return match self.loopback {
-                true => Ok(Verdict::Pass),
-                false => Err(forbidden("this view has no token")),
-            };
-        };
+        let Token(token) = &self.token;
         // First, so that the token leaves the address of a browser that has the cookie, too.
         let given = head.query.and_then(|query| query.strip_prefix("token="));
         if *head.method == Method::GET && head.path == "/" && given.is_some_and(|given| is_same(given, token))
         {
-            let session = &self.session;
-            return Ok(Verdict::GiveCookie(format!(
-                "{COOKIE_NAME}={session}; Path=/; HttpOnly; SameSite=Strict"
-            )));
+            let (name, session) = (&self.cookie, &self.session);
+            return Ok(Verdict::GiveCookie(format!("{name}={session}; Path=/; HttpOnly; SameSite=Strict")));
         }
         if let Some(bearer) =
             value(head.headers, &AUTHORIZATION).and_then(|value| value.strip_prefix("Bearer "))
@@ -184,12 +173,13 @@ impl Guard {
         let cookies = head.headers.get_all(COOKIE).iter().filter_map(|cookies| cookies.to_str().ok());
         let mut pairs =
             cookies.flat_map(|cookies| cookies.split(';')).filter_map(|pair| pair.trim().split_once('='));
-        if pairs.any(|(name, value)| name == COOKIE_NAME && is_same(value, &self.session)) {
+        if pairs.any(|(name, value)| name == self.cookie && is_same(value, &self.session)) {
             return Ok(Verdict::Pass);
         }
         Err(Refusal::new(
             StatusCode::UNAUTHORIZED,
-            "this view needs its token: open /?token=TOKEN once, or send the header 'Authorization: Bearer TOKEN' (the token is in the file of --ui-token)",
+            "this view needs its token: open /?token=TOKEN once, or send the header 'Authorization: Bearer TOKEN' (the token is in the \
+             address that was printed at the start, or in the file of --ui-token)",
         ))
     }
 }
@@ -199,6 +189,10 @@ mod tests {
     use super::*;
 
     const SECRET: &str = "a-token-of-some-length";
+
+    fn guard() -> Guard {
+        Guard::new(Token::new(SECRET).unwrap(), 8420)
+    }
 
     fn status(guard: &Guard, method: &Method, address: &str, headers: &[(&'static str, &str)]) -> u16 {
         let mut map = HeaderMap::new();
@@ -215,47 +209,13 @@ mod tests {
     }
 
     #[test]
-    fn on_loopback_only_hosts_of_this_machine_are_named() {
-        let guard = Guard::new(true, None, "s".repeat(32));
-        let get = |headers: &[(&'static str, &str)]| status(&guard, &Method::GET, "/api/state", headers);
-        for host in [
-            "127.0.0.1:8420",
-            "localhost",
-            "LOCALHOST:80",
-            "[::1]:8420",
-            "127.1.2.3:9",
-            "[::ffff:127.0.0.1]:1",
-        ] {
-            assert_eq!(get(&[("host", host)]), 200, "{host}");
-        }
-        for host in [
-            "evil.example",
-            "evil.example:8420",
-            "127.0.0.1.evil.example",
-            "10.0.0.1:8420",
-            "",
-            ":8420",
-            "localhost:",
-            "localhost:x",
-            "[::1",
-            "[::2]:1",
-            "localhost:123456",
-            "user@localhost",
-            "localhost/",
-        ] {
-            assert_eq!(get(&[("host", host)]), 403, "{host}");
-        }
-        assert_eq!(get(&[]), 403);
-        assert_eq!(get(&[("host", "localhost"), ("host", "localhost")]), 403);
-    }
-
-    #[test]
     fn other_sites_may_lead_to_the_page_and_do_nothing_else() {
-        let guard = Guard::new(true, None, "s".repeat(32));
+        let guard = guard();
         let host = ("host", "localhost:8420");
+        let known = ("authorization", &*format!("Bearer {SECRET}"));
         let json = ("content-type", "application/json");
         let post = |more: &[(&'static str, &str)]| {
-            status(&guard, &Method::POST, "/api/power-cut", &[&[host, json], more].concat())
+            status(&guard, &Method::POST, "/api/power-cut", &[&[host, known, json], more].concat())
         };
         assert_eq!(post(&[]), 200, "a program sends no origin");
         assert_eq!(post(&[("origin", "http://localhost:8420"), ("sec-fetch-site", "same-origin")]), 200);
@@ -272,8 +232,11 @@ mod tests {
         }
         for site in ["cross-site", "same-site"] {
             assert_eq!(post(&[("sec-fetch-site", site)]), 403, "{site}");
-            assert_eq!(status(&guard, &Method::GET, "/api/state", &[host, ("sec-fetch-site", site)]), 403);
-            assert_eq!(status(&guard, &Method::GET, "/", &[host, ("sec-fetch-site", site)]), 200);
+            assert_eq!(
+                status(&guard, &Method::GET, "/api/state", &[host, known, ("sec-fetch-site", site)]),
+                403
+            );
+            assert_eq!(status(&guard, &Method::GET, "/", &[host, known, ("sec-fetch-site", site)]), 200);
         }
         for kind in [
             "text/plain",
@@ -282,36 +245,51 @@ mod tests {
             "application/jsonp",
             "",
         ] {
-            let refused = status(&guard, &Method::POST, "/api/power-cut", &[host, ("content-type", kind)]);
+            let refused =
+                status(&guard, &Method::POST, "/api/power-cut", &[host, known, ("content-type", kind)]);
             assert_eq!(refused, 403, "{kind}");
         }
-        assert_eq!(status(&guard, &Method::DELETE, "/api/namespaces/1", &[host]), 403);
+        assert_eq!(status(&guard, &Method::DELETE, "/api/namespaces/1", &[host, known]), 403);
         let charset = ("content-type", "Application/JSON; charset=utf-8");
-        assert_eq!(status(&guard, &Method::PUT, "/api/namespaces/1/quota", &[host, charset]), 200);
+        assert_eq!(status(&guard, &Method::PUT, "/api/namespaces/1/quota", &[host, known, charset]), 200);
     }
 
     #[test]
-    fn a_token_is_a_must_beyond_loopback() {
-        let session = "s".repeat(32);
-        let guard = Guard::new(false, Some(Token::new(SECRET).unwrap()), session.clone());
+    fn a_token_is_a_must() {
+        let guard = guard();
+        let session = guard.session.clone();
         let host = ("host", "lab.example:8420");
         let get = |address: &str, more: &[(&'static str, &str)]| {
             status(&guard, &Method::GET, address, &[&[host], more].concat())
         };
         assert_eq!(get("/", &[]), 401);
         assert_eq!(get("/api/state", &[("authorization", &format!("Bearer {SECRET}"))]), 200);
-        assert_eq!(get("/api/state", &[("cookie", &format!("a=b; tranche_ui={session}"))]), 200);
+        assert_eq!(get("/api/state", &[("cookie", &format!("a=b; tranche_ui_8420={session}"))]), 200);
         assert_eq!(get(&format!("/?token={SECRET}"), &[]), 303);
         for wrong in [format!("/?token={SECRET}x"), "/?token=".into(), format!("/api/state?token={SECRET}")] {
             assert_eq!(get(&wrong, &[]), 401, "{wrong}");
         }
-        let other = format!("tranche_ui={SECRET}");
+        let other = format!("tranche_ui_8421={session}");
+        assert_eq!(get("/api/state", &[("cookie", &other)]), 401, "another view's cookie");
+        let other = format!("tranche_ui_8420={SECRET}");
         assert_eq!(get("/api/state", &[("cookie", &other)]), 401, "the token is no session");
         assert_eq!(get("/api/state", &[("authorization", SECRET)]), 401);
-        assert_eq!(status(&Guard::new(false, None, session), &Method::GET, "/", &[host]), 403);
+        let known = ("authorization", &*format!("Bearer {SECRET}"));
+        for hosts in [
+            &[][..],
+            &[("host", "")],
+            &[host, host],
+            &[("host", "user@localhost")],
+            &[("host", "localhost:x")],
+        ] {
+            let headers = [hosts, &[known]].concat();
+            assert_eq!(status(&guard, &Method::GET, "/", &headers), 403, "{hosts:?}");
+        }
         for wrong in ["", "short", "with a space in it", "ümlaut-ümlaut-ümlaut", &"x".repeat(257)] {
             assert!(Token::new(wrong).is_err(), "{wrong}");
         }
+        let random = [Token::random(), Token::random()];
+        assert!(random[0] != random[1] && Token::new(random[0].text()).as_ref() == Ok(&random[0]));
         assert_eq!(format!("{:?}", Token::new(SECRET).unwrap()), "(secret)");
     }
 }

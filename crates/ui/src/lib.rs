@@ -40,7 +40,6 @@ use host::{Host, Identity, Transport};
 use run::{Handle, LocalTransport};
 use service::Service;
 use source::Source;
-use std::fmt::Write;
 use std::io;
 use std::net::SocketAddr;
 use std::path::PathBuf;
@@ -60,7 +59,7 @@ pub const LIMITS: Limits = Limits::of(64);
 pub struct Options {
     /// Where hosts connect to the drive, for people to read; empty if unknown.
     pub address: String,
-    /// What who asks has to know. A must where other machines can connect.
+    /// What clients have to know. Without, the view makes a token, which its [address](Ui::url) has.
     pub token: Option<Token>,
     /// The directory with reports of studies: `NAME/report.html`.
     pub studies: Option<PathBuf>,
@@ -69,11 +68,6 @@ pub struct Options {
 /// Why a view is not served.
 #[derive(Debug, thiserror::Error)]
 pub enum StartError {
-    /// Other machines can connect, and there is no token.
-    #[error(
-        "{0} can be reached from other machines, and whoever connects could change the drive: give a token with --ui-token FILE, or listen on 127.0.0.1"
-    )]
-    NeedsToken(SocketAddr),
     /// The system refuses an event queue or a thread.
     #[error(transparent)]
     Io(#[from] io::Error),
@@ -85,17 +79,8 @@ pub struct Ui {
     endpoint: Option<web::Endpoint>,
     thread: Option<JoinHandle<()>>,
     address: SocketAddr,
-}
-
-/// Whether a view may be served there.
-///
-/// # Errors
-/// [`StartError::NeedsToken`].
-pub fn check(listener: &Listener, token: Option<&Token>) -> Result<(), StartError> {
-    match listener.is_loopback() || token.is_some() {
-        true => Ok(()),
-        false => Err(StartError::NeedsToken(listener.address())),
-    }
+    /// The token that the view has made.
+    token: Option<Token>,
 }
 
 impl Ui {
@@ -108,7 +93,6 @@ impl Ui {
         options: Options,
         connect: impl FnMut() -> Result<Host<T>, host::Error> + Send + 'static,
     ) -> Result<Ui, StartError> {
-        check(&listener, options.token.as_ref())?;
         let address = options.address.clone();
         let (drive, thread) = Drive::start(move || View::new(connect, address))?;
         let mut ui = Ui::of_source(listener, options, drive)?;
@@ -121,24 +105,23 @@ impl Ui {
     /// # Errors
     /// See [`StartError`].
     pub fn of_run(listener: Listener, options: Options, run: RunView) -> Result<Ui, StartError> {
-        check(&listener, options.token.as_ref())?;
         Ui::of_source(listener, options, run)
     }
 
-    /// Serves a view of a source, where that is allowed.
+    /// Serves a view of a source.
     fn of_source(listener: Listener, options: Options, source: impl Source) -> Result<Ui, StartError> {
-        let mut random = [0; 32];
-        host::fill_random(&mut random);
-        let session = random.iter().fold(String::new(), |mut text, byte| {
-            // Memory takes it.
-            let _ = write!(text, "{byte:02x}");
-            text
-        });
-        let guard = Guard::new(listener.is_loopback(), options.token, session);
-        let service = Service::new(source, guard, Studies::new(options.studies));
         let at = listener.address();
+        let (token, made) = match options.token {
+            Some(token) => (token, None),
+            None => {
+                let token = Token::random();
+                (token.clone(), Some(token))
+            }
+        };
+        let guard = Guard::new(token, at.port());
+        let service = Service::new(source, guard, Studies::new(options.studies));
         let endpoint = web::Endpoint::start(listener, "tranche-ui", LIMITS, service)?;
-        Ok(Ui { endpoint: Some(endpoint), thread: None, address: at })
+        Ok(Ui { endpoint: Some(endpoint), thread: None, address: at, token: made })
     }
 
     /// Serves a view of a drive in this process. To the drive it is a host on the network, because it does what its clients ask.
@@ -160,9 +143,10 @@ impl Ui {
         self.address
     }
 
-    /// Where the page is.
+    /// Where the page is: with the token if the view has made it, and without one that was [given](Options::token).
     pub fn url(&self) -> String {
-        format!("http://{}/", self.address)
+        let token = self.token.as_ref().map(|token| format!("?token={}", token.text()));
+        format!("http://{}/{}", self.address, token.unwrap_or_default())
     }
 }
 

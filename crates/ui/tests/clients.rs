@@ -5,8 +5,8 @@ mod support;
 use serde_json::json;
 use std::io::{ErrorKind, Read, Write};
 use std::net::TcpStream;
-use support::Drive;
-use ui::{LIMITS, Listener, Options, STREAMS, StartError, Token, Ui};
+use support::{Drive, bearer};
+use ui::{LIMITS, Listener, Options, STREAMS, Token, Ui};
 
 const JSON: &str = "Content-Type: application/json\r\n";
 const NEW: &str = "{\"set\":2,\"size\":1048576,\"lba_bytes\":512}";
@@ -59,28 +59,51 @@ fn requests_across_sites_fail() {
     assert_eq!(create(&own), 200);
 }
 
+/// Nothing of a page whose name leads here knows the token: its cookies are of that name.
 #[test]
 fn names_that_lead_here_from_elsewhere_fail() {
     let drive = Drive::start();
     let port = drive.ui.address().port();
-    let named =
-        |host: &str| drive.send(format!("GET /api/state HTTP/1.1\r\nHost: {host}\r\n\r\n").as_bytes()).status;
-    assert_eq!(named(&format!("localhost:{port}")), 200);
-    for host in [
-        "evil.example".to_owned(),
-        format!("evil.example:{port}"),
-        format!("127.0.0.1.evil.example:{port}"),
-        String::new(),
-    ] {
-        assert_eq!(named(&host), 403, "{host}");
+    for host in ["evil.example".to_owned(), format!("evil.example:{port}"), format!("127.0.0.1:{port}")] {
+        let get = format!("GET /api/state HTTP/1.1\r\nHost: {host}\r\n\r\n");
+        assert_eq!(drive.send(get.as_bytes()).status, 401, "{host}");
+        // Of both parts of a rebinding attack: the page's origin and the name agree.
+        let attack = format!(
+            "POST /api/namespaces HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n{JSON}Content-Length: {}\r\n\r\n{NEW}",
+            NEW.len()
+        );
+        assert_eq!(drive.send(attack.as_bytes()).status, 401, "{host}");
     }
-    // Of both parts of a rebinding attack: the page's origin and the name agree, and are not ours.
-    let attack = format!(
-        "POST /api/namespaces HTTP/1.1\r\nHost: evil.example:{port}\r\nOrigin: http://evil.example:{port}\r\n{JSON}Content-Length: {}\r\n\r\n{NEW}",
-        NEW.len()
-    );
-    assert!(drive.send(attack.as_bytes()).refused(403).contains("DNS rebinding"));
     assert_eq!(drive.send(b"GET /api/state HTTP/1.0\r\n\r\n").status, 403);
+}
+
+/// Also on loopback, where any user of the machine can connect.
+#[test]
+fn a_view_makes_a_token_which_its_address_has() {
+    let drive = Drive::start();
+    let ui =
+        Ui::of_handle(Listener::bind("127.0.0.1:0").unwrap(), Options::default(), drive.running.handle());
+    let ui = ui.unwrap();
+    let url = ui.url();
+    let (view, query) = url.strip_prefix("http://").unwrap().split_once('/').unwrap();
+    let token = query.strip_prefix("?token=").unwrap();
+    assert!(token.len() >= 32, "{token}");
+    let get = |address: &str, headers: &str| {
+        support::http::send(
+            view,
+            format!("GET {address} HTTP/1.1\r\nHost: {view}\r\n{headers}\r\n").as_bytes(),
+        )
+    };
+    for address in ["/", "/api/state", "/api/samples", "/assets/", "/?token="] {
+        assert_eq!(get(address, "").status, 401, "{address}");
+    }
+    let given = get(&format!("/{query}"), "");
+    assert_eq!(given.status, 303);
+    let cookie = given.headers["set-cookie"].split(';').next().unwrap().to_owned();
+    assert_eq!(get("/api/state", &format!("Cookie: {cookie}\r\n")).status, 200);
+    assert_eq!(get("/api/state", &format!("Authorization: Bearer {token}\r\n")).status, 200);
+    // A token that is given is not shown.
+    assert!(!drive.ui.url().contains("token"), "{}", drive.ui.url());
 }
 
 #[test]
@@ -89,12 +112,12 @@ fn a_token_is_asked_for_and_gives_a_cookie() {
     let options = Options { token: Some(Token::new(token).unwrap()), ..Options::default() };
     let drive = Drive::of(support::DRIVE, options);
     for address in ["/", "/api/state", "/api/samples", "/?token=wrong-horse-battery", "/api/studies"] {
-        assert!(drive.get(address).refused(401).contains("--ui-token"), "{address}");
+        assert!(drive.bare("GET", address, "", "").refused(401).contains("--ui-token"), "{address}");
     }
-    assert_eq!(drive.with("POST", "/api/namespaces", JSON, NEW).status, 401);
+    assert_eq!(drive.bare("POST", "/api/namespaces", JSON, NEW).status, 401);
     let bearer = format!("Authorization: Bearer {token}\r\n");
-    assert_eq!(drive.with("GET", "/api/state", &bearer, "").status, 200);
-    let given = drive.get(&format!("/?token={token}"));
+    assert_eq!(drive.bare("GET", "/api/state", &bearer, "").status, 200);
+    let given = drive.bare("GET", &format!("/?token={token}"), "", "");
     assert_eq!((given.status, &*given.headers["location"]), (303, "/"));
     let cookie = &given.headers["set-cookie"];
     assert!(
@@ -103,13 +126,13 @@ fn a_token_is_asked_for_and_gives_a_cookie() {
     );
     let session = cookie.split(';').next().unwrap();
     let with = format!("Cookie: other=1; {session}\r\n");
-    assert_eq!(drive.with("GET", "/", &with, "").status, 200);
-    let again = drive.with("GET", &format!("/?token={token}"), &with, "");
+    assert_eq!(drive.bare("GET", "/", &with, "").status, 200);
+    let again = drive.bare("GET", &format!("/?token={token}"), &with, "");
     assert_eq!(again.status, 303, "the token leaves the address of a browser that has the cookie, too");
-    assert_eq!(drive.with("POST", "/api/namespaces", &format!("{JSON}{with}"), NEW).status, 200);
+    assert_eq!(drive.bare("POST", "/api/namespaces", &format!("{JSON}{with}"), NEW).status, 200);
     // The cookie comes along with requests of other sites in some browsers: they fail all the same.
     let other = format!("{JSON}{with}Origin: http://evil.example\r\n");
-    assert_eq!(drive.with("POST", "/api/namespaces", &other, NEW).status, 403);
+    assert_eq!(drive.bare("POST", "/api/namespaces", &other, NEW).status, 403);
     // A proxy before the view has a name of its own.
     let proxied = |host: &str| {
         let head = format!("GET /api/state HTTP/1.1\r\nHost: {host}\r\nOrigin: https://{host}\r\n{with}\r\n");
@@ -118,27 +141,7 @@ fn a_token_is_asked_for_and_gives_a_cookie() {
     assert_eq!(proxied("view.example"), 200);
     let second =
         Drive::of(support::DRIVE, Options { token: Some(Token::new(token).unwrap()), ..Options::default() });
-    assert_eq!(second.with("GET", "/", &with, "").status, 401, "a cookie is of one view");
-}
-
-#[test]
-fn beyond_loopback_it_is_not_served_without_a_token() {
-    let drive = Drive::start();
-    let start = |token: Option<&str>| {
-        let options = Options { token: token.map(|token| Token::new(token).unwrap()), ..Options::default() };
-        Ui::of_handle(Listener::bind("0.0.0.0:0").unwrap(), options, drive.running.handle())
-    };
-    let refused = start(None).unwrap_err();
-    assert!(
-        matches!(refused, StartError::NeedsToken(_)) && refused.to_string().contains("--ui-token"),
-        "{refused}"
-    );
-    let ui = start(Some("correct-horse-battery")).unwrap();
-    let mut stream = TcpStream::connect(("127.0.0.1", ui.address().port())).unwrap();
-    stream.write_all(b"GET / HTTP/1.1\r\nHost: lab.example\r\n\r\n").unwrap();
-    let mut said = String::new();
-    stream.read_to_string(&mut said).unwrap();
-    assert!(said.starts_with("HTTP/1.1 401"), "{said}");
+    assert_eq!(second.bare("GET", "/", &with, "").status, 401, "a cookie is of one view");
 }
 
 #[test]
@@ -153,8 +156,12 @@ fn bodies_that_make_no_sense_or_have_no_end_are_refused() {
     // One whose length is not said in advance.
     let at = drive.ui.address();
     let mut stream = drive.connect();
-    write!(stream, "POST /api/namespaces HTTP/1.1\r\nHost: {at}\r\n{JSON}Transfer-Encoding: chunked\r\n\r\n")
-        .unwrap();
+    write!(
+        stream,
+        "POST /api/namespaces HTTP/1.1\r\nHost: {at}\r\n{}{JSON}Transfer-Encoding: chunked\r\n\r\n",
+        bearer()
+    )
+    .unwrap();
     let chunk = "x".repeat(1000);
     for _ in 0..100 {
         if write!(stream, "{:x}\r\n{chunk}\r\n", chunk.len()).is_err() {
@@ -177,7 +184,8 @@ fn slow_clients_hold_up_neither_the_drive_nor_others() {
     let unread: Vec<TcpStream> = (0..STREAMS)
         .map(|_| {
             let mut stream = drive.connect();
-            write!(stream, "GET /api/samples HTTP/1.1\r\nHost: {}\r\n\r\n", drive.ui.address()).unwrap();
+            let host = drive.ui.address();
+            write!(stream, "GET /api/samples HTTP/1.1\r\nHost: {host}\r\n{}\r\n", bearer()).unwrap();
             let mut begin = [0; 12];
             stream.read_exact(&mut begin).unwrap();
             assert_eq!(&begin, b"HTTP/1.1 200");
@@ -185,7 +193,7 @@ fn slow_clients_hold_up_neither_the_drive_nor_others() {
         })
         .collect();
     assert!(drive.get("/api/samples").refused(503).contains("close one"));
-    let silent: Vec<TcpStream> = (0..LIMITS.connections - STREAMS - 4)
+    let silent: Vec<TcpStream> = (0..2 * LIMITS.connections)
         .map(|n| {
             let mut stream = drive.connect();
             if n % 2 == 0 {
@@ -249,7 +257,7 @@ fn it_ends_with_the_drive_and_the_address_is_free_again() {
     running.stop();
     events.wait("gone");
     let mut stream = TcpStream::connect(address).unwrap();
-    write!(stream, "GET /api/state HTTP/1.1\r\nHost: {address}\r\n\r\n").unwrap();
+    write!(stream, "GET /api/state HTTP/1.1\r\nHost: {address}\r\n{}\r\n", bearer()).unwrap();
     let mut said = String::new();
     stream.read_to_string(&mut said).unwrap();
     assert!(said.starts_with("HTTP/1.1 503"), "{said}");

@@ -11,7 +11,7 @@ use run::{LocalTransport, Options, Running, Shape};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
-use ui::{Listener, Ui};
+use ui::{Listener, Token, Ui};
 
 /// Flash with conventional namespaces and a zoned one; and DRAM.
 pub const DRIVE: &str = r#"
@@ -55,6 +55,14 @@ pub fn harmful() -> String {
     DRIVE.replace("timing = false\n", "timing = false\nallow_network_faults = true\n")
 }
 
+/// The token of the views, unless a test gives another.
+pub const TOKEN: &str = "the-token-of-these-tests";
+
+/// The header of a program that knows it.
+pub fn bearer() -> String {
+    format!("Authorization: Bearer {TOKEN}\r\n")
+}
+
 pub struct Drive {
     pub ui: Ui,
     pub running: Running,
@@ -65,7 +73,8 @@ impl Drive {
         Drive::of(DRIVE, ui::Options::default())
     }
 
-    pub fn of(toml: &str, options: ui::Options) -> Drive {
+    pub fn of(toml: &str, mut options: ui::Options) -> Drive {
+        options.token.get_or_insert(Token::new(TOKEN).unwrap());
         let shape = Shape { config: run::Config::from_toml(toml).unwrap(), toml: toml.to_owned() };
         let running = run::start(Some(shape), &Options::default(), &mut |_| ()).unwrap();
         let listener = Listener::bind("127.0.0.1:0").unwrap();
@@ -87,7 +96,12 @@ impl Drive {
         http::send(self.ui.address(), request)
     }
 
+    /// A request of a program that knows the token.
     pub fn with(&self, method: &str, address: &str, headers: &str, body: &str) -> Answer {
+        self.bare(method, address, &(bearer() + headers), body)
+    }
+
+    pub fn bare(&self, method: &str, address: &str, headers: &str, body: &str) -> Answer {
         let host = self.ui.address();
         let length = body.len();
         self.send(
@@ -132,7 +146,7 @@ impl Drive {
     pub fn events(&self) -> Events {
         let mut stream = self.connect();
         let host = self.ui.address();
-        write!(stream, "GET /api/samples HTTP/1.1\r\nHost: {host}\r\n\r\n").unwrap();
+        write!(stream, "GET /api/samples HTTP/1.1\r\nHost: {host}\r\n{}\r\n", bearer()).unwrap();
         let mut events = Events { reader: BufReader::new(stream), begun: false, pending: String::new() };
         let head = events.head();
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
