@@ -38,7 +38,10 @@ put() { # MODE FILE PLACE
 put 755 "$tranche" usr/bin/tranche
 strip --strip-unneeded "$tree/usr/bin/tranche"
 put 644 "$here/packaging/tranche@.service" lib/systemd/system/tranche@.service
-put 644 "$here/packaging/drive.conf" usr/share/doc/tranche/examples/drive.conf
+put 644 "$here/packaging/sysusers.conf" usr/lib/sysusers.d/tranche.conf
+for example in drive.conf credentials.conf; do
+    put 644 "$here/packaging/$example" "usr/share/doc/tranche/examples/$example"
+done
 put 644 "$here/README.md" usr/share/doc/tranche/README.md
 put 644 "$here/CHANGELOG.md" usr/share/doc/tranche/changelog
 {
@@ -78,6 +81,15 @@ done
 [ -n "$depends" ] || fail "no package has the libraries of $tranche"
 
 mkdir "$tree/DEBIAN"
+# Without systemd there is no unit that needs the group.
+cat >"$tree/DEBIAN/postinst" <<'POSTINST'
+#!/bin/sh
+set -e
+if [ "$1" = configure ] && command -v systemd-sysusers >/dev/null; then
+    systemd-sysusers tranche.conf
+fi
+POSTINST
+chmod 755 "$tree/DEBIAN/postinst"
 size=$(du -k -s "$tree" | awk '{ print $1 }')
 cat >"$tree/DEBIAN/control" <<CONTROL
 Package: tranche

@@ -40,6 +40,7 @@ fn the_package_has_the_program_its_manual_and_its_service() {
     assert!(field("Depends:").contains("libc6 (>= ") && field("Depends:").contains("libssl3"), "{control}");
     for file in [
         "lib/systemd/system/tranche@.service",
+        "usr/lib/sysusers.d/tranche.conf",
         "usr/share/man/man1/tranche.1.gz",
         "usr/share/man/man1/tranche-serve.1.gz",
         "usr/share/bash-completion/completions/tranche",
@@ -49,6 +50,7 @@ fn the_package_has_the_program_its_manual_and_its_service() {
         "usr/share/doc/tranche/changelog.gz",
         "usr/share/doc/tranche/changelog.Debian.gz",
         "usr/share/doc/tranche/examples/drive.conf",
+        "usr/share/doc/tranche/examples/credentials.conf",
     ] {
         assert!(tree.join(file).is_file(), "{file}");
     }
@@ -94,18 +96,52 @@ impl Drop for Served {
     }
 }
 
+fn packaging(name: &str) -> String {
+    std::fs::read_to_string(repository().join("packaging").join(name)).unwrap()
+}
+
+/// The unit with the credentials of the example, as systemd reads it for the drive `x`.
+#[test]
+fn systemd_takes_the_unit_and_finds_it_closed() {
+    let test = "systemd_takes_the_unit_and_finds_it_closed";
+    if Command::new("systemd-analyze").arg("--version").output().is_err() {
+        return support::skipped(test, "needs systemd-analyze");
+    }
+    let dir = tempfile::tempdir().unwrap();
+    let unit = dir.path().join("tranche@x.service");
+    let text = packaging("tranche@.service").replace("/usr/bin/tranche", TRANCHE);
+    std::fs::write(&unit, text + &packaging("credentials.conf")).unwrap();
+    let unit = unit.to_str().unwrap();
+    let ask = |args: &[&str]| {
+        let output = Command::new("systemd-analyze").args(args).arg(unit).output().unwrap();
+        let said = String::from_utf8_lossy(&output.stdout) + String::from_utf8_lossy(&output.stderr);
+        assert!(output.status.success(), "{said}");
+        // Other units of the machine may have mistakes of their own.
+        assert!(!said.lines().any(|line| line.contains("tranche@") && line.contains("Unknown")), "{said}");
+    };
+    ask(&["verify", "--man=no", "--recursive-errors=no"]);
+    ask(&["security", "--offline=true", "--no-pager", "--threshold=20"]);
+}
+
 /// The command line of the unit with the options of its example is one.
 #[test]
 fn the_service_starts_a_drive() {
-    let packaging = repository().join("packaging");
-    let read = |name: &str| std::fs::read_to_string(packaging.join(name)).unwrap();
-    let (unit, example) = (read("tranche@.service"), read("drive.conf"));
+    let (unit, example) = (packaging("tranche@.service"), packaging("drive.conf"));
+    for closed in ["Group=tranche", "RuntimeDirectoryMode=0750", "LimitCORE=0", "UMask=0077"] {
+        assert!(unit.lines().any(|line| line == closed), "{closed}");
+    }
+    let both = format!("{unit}{example}");
+    assert!(!both.contains("--tcp"), "every user of the machine could administer the drive");
     let line = unit.lines().find_map(|line| line.strip_prefix("ExecStart=/usr/bin/tranche ")).unwrap();
     let options = example.lines().find_map(|line| line.strip_prefix("OPTIONS=")).unwrap();
     let dir = tempfile::tempdir().unwrap();
-    // systemd makes the directory of the state. Another drive may have the port.
-    let line = line.replace("/var/lib/tranche/%i", dir.path().to_str().unwrap());
-    let line = line.replace("$OPTIONS", &options.replace(":4420", ":0"));
+    // systemd makes the directories.
+    let image = dir.path().join("image");
+    let run = dir.path().join("run");
+    std::fs::create_dir(&run).unwrap();
+    let line = line.replace("/var/lib/tranche/%i", image.to_str().unwrap());
+    let line = line.replace("/run/tranche/%i", run.to_str().unwrap()).replace("$OPTIONS", options);
+    let line = line.replace("$CREDENTIALS ", "");
     assert!(!line.contains(['%', '$']), "{line}");
     let socket = dir.path().with_extension("notify");
     let manager = UnixDatagram::bind(&socket).unwrap();
@@ -127,8 +163,8 @@ fn the_service_starts_a_drive() {
     assert_eq!(told(), "READY=1");
     let mut ready = String::new();
     BufReader::new(drive.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
-    let addr = ready.split_whitespace().find_map(|word| word.strip_prefix("tcp=")).unwrap();
-    let list = support::run(TRANCHE, &["ns", "list", "--on", &format!("tcp://{addr}")]);
+    assert!(!ready.contains("tcp="), "{ready}");
+    let list = support::run(TRANCHE, &["ns", "list", "--on", &format!("unix://{}/socket", run.display())]);
     assert!(list.lines().count() > 1, "{list}");
     support::run("kill", &["-TERM", &drive.0.id().to_string()]);
     assert_eq!(told(), "STOPPING=1");
