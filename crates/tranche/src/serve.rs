@@ -15,6 +15,7 @@ use export::ublk::{Devices, Exported};
 use export::{Backend, DEFAULT_MODE, Export};
 use host::{Addr, Endpoint};
 use metrics::{Endpoint as MetricsEndpoint, Listener as MetricsListener};
+use run::access::Rule;
 use run::image::{Presence, presence};
 use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use sd_notify::NotifyState;
@@ -281,24 +282,37 @@ fn warn_if_exposed(running: &Running, access: Option<&Access>, tls: bool) {
     for rule in access.iter().flat_map(|access| access.hosts()).filter(|rule| rule.tls.is_some()) {
         tracing::warn!("{}: its tls_psk is of no use without --tls", rule.nqn);
     }
-    let by_name = access.map(|access| {
+    let listed = access.map(|access| {
         let now = SystemTime::now();
         let valid = access.hosts().iter().filter(|rule| rule.expires.is_none_or(|expires| expires > now));
-        let without = valid.filter(|rule| rule.chap.is_none());
-        without.map(|rule| rule.nqn.to_string()).collect::<Vec<_>>().join(", ")
+        let (with_key, by_name): (Vec<_>, Vec<_>) = valid.partition(|rule| rule.chap.is_some());
+        let names =
+            |rules: Vec<&Rule>| rules.iter().map(|rule| rule.nqn.to_string()).collect::<Vec<_>>().join(", ");
+        (names(by_name), names(with_key))
     });
-    for address in running.ports().iter().map(|port| port.address).filter(|at| !at.ip().is_loopback()) {
-        match &by_name {
-            None => tracing::warn!(
+    for address in
+        running.ports().iter().map(|port| port.address).filter(|at| !at.ip().to_canonical().is_loopback())
+    {
+        let Some((by_name, with_key)) = &listed else {
+            tracing::warn!(
                 "WARNING: {address} can be reached from other machines, and there is no authentication: anyone \
                  who can connect can read and overwrite every namespace that is attached for all hosts. Give the hosts keys \
                  with --hosts, or listen on 127.0.0.1 instead."
-            ),
-            Some(hosts) if !hosts.is_empty() => tracing::warn!(
+            );
+            continue;
+        };
+        if !by_name.is_empty() {
+            tracing::warn!(
                 "WARNING: {address} can be reached from other machines, and these hosts are let in without a key: \
-                 anyone who claims to be one of them may do what that host's role allows: {hosts}"
-            ),
-            Some(_) => {}
+                 anyone who claims to be one of them may do what that host's role allows: {by_name}"
+            );
+        }
+        if !with_key.is_empty() {
+            tracing::warn!(
+                "WARNING: {address} can be reached from other machines, and after these hosts have authenticated themselves \
+                 (DH-HMAC-CHAP) nothing protects their connections: anyone on the way can read and change their data. \
+                 --tls protects them: {with_key}"
+            );
         }
     }
 }

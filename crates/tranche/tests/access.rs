@@ -46,6 +46,29 @@ fn a_key_in_a_file_is_its_owner_s_and_never_overwritten() {
     assert_eq!(std::fs::read_to_string(&file).unwrap(), kept);
 }
 
+/// A key proves who a host is, and protects nothing that comes after.
+#[test]
+fn keys_without_tls_are_warned_of_beyond_loopback() {
+    let temp = tempfile::tempdir().unwrap();
+    let hosts = temp.path().join("hosts.toml");
+    let text = format!(
+        "[[host]]\nnqn = 'nqn.2026-11.test:a'\nrole = 'admin'\ndhchap_key = '{}'\n",
+        key(&["dhchap"])
+    );
+    std::fs::write(&hosts, text).unwrap();
+    std::fs::set_permissions(&hosts, std::fs::Permissions::from_mode(0o600)).unwrap();
+    for (address, warned) in [("0.0.0.0:0", true), ("127.0.0.1:0", false)] {
+        let mut command = Command::new(TRANCHE);
+        command.args(["serve", "--tcp", address, "--timing", "off", "--hosts", hosts.to_str().unwrap()]);
+        let said = said_by(Served::run(command.stderr(Stdio::piped())));
+        assert_eq!(
+            said.contains("DH-HMAC-CHAP") && said.contains("--tls protects"),
+            warned,
+            "{address}: {said}"
+        );
+    }
+}
+
 #[test]
 fn nobody_else_can_open_the_unix_socket() {
     let temp = tempfile::tempdir().unwrap();
