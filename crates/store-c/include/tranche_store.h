@@ -123,7 +123,8 @@ int tranche_open(tranche_store *store, const char *path, int flags, tranche_file
 int tranche_close(tranche_file *file);
 /* Reads up to `length` bytes; *read tells how many there are: fewer only at the end of the file. */
 int tranche_read(tranche_file *file, uint64_t offset, void *buffer, size_t length, size_t *read);
-/* Does several reads at once: the drive has all of them at the same time. Their buffers do not overlap. */
+/* Does several reads at once: the drive has all of them at the same time. Buffers that overlap are refused with
+ * TRANCHE_INVALID. */
 int tranche_read_many(tranche_file *file, struct tranche_request *requests, size_t count);
 int tranche_write(tranche_file *file, uint64_t offset, const void *data, size_t length);
 /* Appends. Bytes may be collected in memory; other users of the file see them all the same. */

@@ -103,6 +103,13 @@ fn borrow<'a, T>(pointer: *const T) -> Result<&'a T, Failure> {
     unsafe { pointer.as_ref() }.ok_or_else(|| Failure::invalid("a handle is NULL"))
 }
 
+/// Whether two places share a byte. Each is an address and a length in bytes.
+fn overlap(mut places: Vec<(usize, usize)>) -> bool {
+    places.retain(|(_, length)| *length > 0);
+    places.sort_unstable();
+    places.windows(2).any(|pair| pair[0].0.saturating_add(pair[0].1) > pair[1].0)
+}
+
 /// Where a result goes.
 fn place_of<'a, T>(pointer: *mut T) -> Result<&'a mut T, Failure> {
     // SAFETY: by the header it is NULL or points to a variable of the caller, which nobody else uses during the call.
@@ -354,8 +361,13 @@ pub extern "C" fn tranche_read_many(file: *mut File, requests: *mut Request, cou
         if requests.is_null() {
             return Err(Failure::invalid("the requests are NULL"));
         }
+        let own = (requests as usize, count.saturating_mul(size_of::<Request>()));
         // SAFETY: by the header it points to so many requests, which nobody else uses during the call.
         let requests = unsafe { std::slice::from_raw_parts_mut(requests, count) };
+        let buffers = requests.iter().map(|request| (request.buffer as usize, request.length));
+        if overlap(std::iter::once(own).chain(buffers).collect()) {
+            return Err(Failure::invalid("buffers of the requests overlap each other, or the requests"));
+        }
         let one = |request: &Request| {
             let buffer = output(request.buffer, request.length)?;
             Ok(Read { offset: request.offset, buffer, length: 0 })
@@ -440,4 +452,46 @@ pub extern "C" fn tranche_set_keys(
 #[unsafe(no_mangle)]
 pub extern "C" fn tranche_inode(file: *mut File) -> u64 {
     borrow(file).map_or(0, File::ino)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn places_overlap_where_they_share_a_byte() {
+        for (places, expected) in [
+            (&[][..], false),
+            (&[(100, 10), (110, 10)], false),
+            (&[(110, 10), (100, 11)], true),
+            (&[(100, 10), (100, 10)], true),
+            (&[(100, 50), (120, 0), (150, 1)], false),
+            (&[(100, 50), (10, 1), (120, 1)], true),
+            (&[(usize::MAX, usize::MAX), (0, 5)], false),
+        ] {
+            assert_eq!(overlap(places.to_vec()), expected, "{places:?}");
+        }
+    }
+
+    /// Two requests for one buffer, and one for the requests themselves, are refused before the file is looked at.
+    #[test]
+    fn requests_whose_buffers_overlap_are_refused() {
+        let mut buffer = [0u8; 64];
+        let at = |buffer: &mut [u8; 64], first: usize, length| Request {
+            offset: 0,
+            buffer: buffer[first..].as_mut_ptr().cast(),
+            length,
+            read: 0,
+        };
+        let mut requests = [at(&mut buffer, 0, 33), at(&mut buffer, 32, 32)];
+        let refused = |requests: *mut Request, count| {
+            tranche_read_many(std::ptr::null_mut(), requests, count);
+            LAST_ERROR.with_borrow(|last| last.to_string_lossy().contains("overlap"))
+        };
+        assert!(refused(requests.as_mut_ptr(), 2));
+        requests[0].length = 32;
+        assert!(!refused(requests.as_mut_ptr(), 2));
+        requests[1].buffer = (&raw mut requests[0]).cast();
+        assert!(refused(requests.as_mut_ptr(), 2));
+    }
 }
