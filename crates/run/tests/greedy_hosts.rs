@@ -15,9 +15,9 @@ use std::path::Path;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(25);
+const TIMEOUT: Duration = Duration::from_secs(25);
 /// Unproven connections of a network in these tests.
-const UNPROVEN: usize = 8;
+const MAX_UNPROVEN: usize = 8;
 
 fn nqn(name: &str) -> Nqn {
     format!("nqn.2026-11.test:{name}").parse().unwrap()
@@ -38,7 +38,7 @@ fn start(dir: &Path, limits: Limits) -> Running {
 /// A connection whose Connect command was answered.
 fn raw(running: &Running, subsystem: &str, name: &str) -> Result<(SocketQueue, Status), ()> {
     let stream = TcpStream::connect(running.tcp().unwrap()).map_err(drop)?;
-    let mut queue = SocketQueue::over_tcp(stream, Config::default(), PATIENCE).map_err(drop)?;
+    let mut queue = SocketQueue::over_tcp(stream, Config::default(), TIMEOUT).map_err(drop)?;
     let cattr = ConnectAttributes::new();
     let connect = Connect { recfmt: 0, qid: 0, sqsize_z: 31, cattr, kato: u32::MAX };
     let data = ConnectData {
@@ -50,7 +50,7 @@ fn raw(running: &Running, subsystem: &str, name: &str) -> Result<(SocketQueue, S
     };
     let command = Command::from(FabricsCommand::Connect(connect));
     queue.submit(command, Data::Out(data.as_bytes().to_vec())).map_err(drop)?;
-    let done = queue.next(Some(PATIENCE)).map_err(drop)?.ok_or(())?;
+    let done = queue.next(Some(TIMEOUT)).map_err(drop)?.ok_or(())?;
     Ok((queue, done.completion.status()))
 }
 
@@ -61,7 +61,7 @@ fn is_open(queue: &mut SocketQueue) -> bool {
 fn connect(running: &Running, addr: &str, name: &str) -> Result<Host<SocketTransport>, host::Error> {
     let mut identity = Identity::new(nqn(name));
     identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
-    Host::connect(SocketTransport::new(addr.parse().unwrap(), PATIENCE), &identity)
+    Host::connect(SocketTransport::new(addr.parse().unwrap(), TIMEOUT), &identity)
 }
 
 /// A listed host over TCP and an administrator over the Unix socket get in and do something.
@@ -79,7 +79,7 @@ fn others_get_in(running: &Running, dir: &Path) {
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -87,13 +87,13 @@ fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
 #[test]
 fn strangers_hold_no_more_than_their_networks_unproven_places() {
     let temp = tempfile::tempdir().unwrap();
-    let running = start(temp.path(), Limits { unproven: UNPROVEN, ..Limits::default() });
-    let mut strangers: Vec<SocketQueue> = (0..4 * UNPROVEN)
+    let running = start(temp.path(), Limits { unproven: MAX_UNPROVEN, ..Limits::default() });
+    let mut strangers: Vec<SocketQueue> = (0..4 * MAX_UNPROVEN)
         .filter_map(|n| raw(&running, Nqn::DISCOVERY, &format!("stranger-{n}")).ok())
         .map(|(queue, _)| queue)
         .collect();
     eventually("strangers hold more places than they may", || {
-        strangers.iter_mut().filter_map(|queue| is_open(queue).then_some(())).count() <= UNPROVEN
+        strangers.iter_mut().filter_map(|queue| is_open(queue).then_some(())).count() <= MAX_UNPROVEN
     });
     others_get_in(&running, temp.path());
 }
@@ -113,9 +113,9 @@ fn a_stranger_is_shown_out_whatever_its_keep_alive_timeout() {
 #[test]
 fn silent_connections_keep_no_host_of_their_network_out() {
     let temp = tempfile::tempdir().unwrap();
-    let running = start(temp.path(), Limits { unproven: UNPROVEN, ..Limits::default() });
+    let running = start(temp.path(), Limits { unproven: MAX_UNPROVEN, ..Limits::default() });
     let silent: Vec<TcpStream> =
-        (0..UNPROVEN).map(|_| TcpStream::connect(running.tcp().unwrap()).unwrap()).collect();
+        (0..MAX_UNPROVEN).map(|_| TcpStream::connect(running.tcp().unwrap()).unwrap()).collect();
     others_get_in(&running, temp.path());
     drop(silent);
 }

@@ -17,9 +17,9 @@ use std::net::TcpStream;
 use std::process::Command as Process;
 use std::time::Duration;
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const TIMEOUT: Duration = Duration::from_secs(60);
 /// More than the drive has places of this kind for one network.
-const SILENT: usize = 300;
+const SILENT_CONNECTIONS: usize = 300;
 /// Handshakes of the largest group that are begun and not finished.
 const HANDSHAKES: usize = 40;
 
@@ -63,7 +63,7 @@ impl Drive {
         let mut identity = Identity::new(nqn(name));
         identity.subnqn = Some(self.place("nqn=").parse().unwrap());
         identity.chap = Some(self.keys());
-        Host::connect(SocketTransport::new(addr.parse().unwrap(), PATIENCE), &identity)
+        Host::connect(SocketTransport::new(addr.parse().unwrap(), TIMEOUT), &identity)
     }
 
     fn keys(&self) -> ChapKeys {
@@ -77,7 +77,7 @@ impl Drive {
     /// A connection whose Connect command was answered.
     fn raw(&self, subsystem: &str, name: &str) -> Option<SocketQueue> {
         let stream = TcpStream::connect(self.place("tcp=")).ok()?;
-        let mut queue = SocketQueue::over_tcp(stream, Default::default(), PATIENCE).ok()?;
+        let mut queue = SocketQueue::over_tcp(stream, Default::default(), TIMEOUT).ok()?;
         let cattr = ConnectAttributes::new();
         let connect = Connect { recfmt: 0, qid: 0, sqsize_z: 31, cattr, kato: u32::MAX };
         let mut data = ConnectData {
@@ -89,7 +89,7 @@ impl Drive {
         data.cntlid.set(CNTLID_DYNAMIC);
         let command = Command::from(FabricsCommand::Connect(connect));
         queue.submit(command, Data::Out(data.as_bytes().to_vec())).ok()?;
-        queue.next(Some(PATIENCE)).ok()??;
+        queue.next(Some(TIMEOUT)).ok()??;
         Some(queue)
     }
 
@@ -120,10 +120,11 @@ fn whatever_strangers_and_a_tenant_take_others_get_in() {
 
     let controllers: Vec<_> = (0..100).map_while(|_| drive.host(&drive.tcp(), "tenant").ok()).collect();
     assert_eq!(controllers.len(), 64, "controllers of one tenant");
-    let strangers: Vec<_> = (0..SILENT).filter_map(|_| drive.raw(Nqn::DISCOVERY, "stranger")).collect();
+    let strangers: Vec<_> =
+        (0..SILENT_CONNECTIONS).filter_map(|_| drive.raw(Nqn::DISCOVERY, "stranger")).collect();
     let mut held = Vec::new();
     for place in [drive.place("tcp="), view, drive.place("metrics="), drive.place("nbd=")] {
-        held.extend(silent(place, SILENT));
+        held.extend(silent(place, SILENT_CONNECTIONS));
     }
     let handshakes: Vec<_> = (0..HANDSHAKES).filter_map(|_| drive.begin_handshake()).collect();
     assert!(handshakes.len() > HANDSHAKES / 2);
