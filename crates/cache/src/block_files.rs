@@ -3,7 +3,9 @@
 use crate::live::LiveTier;
 use blockdev::{Operation, Verb};
 use export::Errno;
-use export::drive::{Abilities, Drive, DriveNotice, Extent, LARGEST, Limits, Namespace, Op, Reports};
+use export::drive::{
+    Abilities, Drive, DriveNotice, Extent, LARGEST, Limits, Namespace, NamespaceKey, Op, Reports,
+};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
@@ -76,14 +78,14 @@ impl Drive for BlockFiles {
             Some(drive) => drive.namespaces()?,
             None => Vec::new(),
         };
-        all.retain(|namespace| !self.hidden.contains(&namespace.nsid));
+        all.retain(|namespace| !self.hidden.contains(&namespace.nsid()));
         let losses = self.losses();
         for (nsid, tier) in (FIRST..).zip(&self.tiers) {
             if self.drive.is_some() && tier.failure().is_some() {
                 continue;
             }
             all.push(Namespace {
-                nsid,
+                key: NamespaceKey { nsid, generation: None },
                 nguid: [0; 16],
                 block_size: tier.geometry().block_size,
                 blocks: tier.geometry().blocks,
@@ -104,17 +106,17 @@ impl Drive for BlockFiles {
         (FIRST..).zip(self.tiers.iter().map(|tier| file_name(tier))).collect()
     }
 
-    fn extents(&self, nsid: u32, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
-        match (self.tier(nsid), &self.drive) {
-            (None, Some(drive)) => drive.extents(nsid, lba, blocks, most),
+    fn extents(&self, of: NamespaceKey, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
+        match (self.tier(of.nsid), &self.drive) {
+            (None, Some(drive)) => drive.extents(of, lba, blocks, most),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
-    fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {
-        let Some(tier) = self.tier(nsid) else {
+    fn submit(&self, tag: u64, of: NamespaceKey, op: Op, data: Vec<u8>) {
+        let Some(tier) = self.tier(of.nsid) else {
             return match &self.drive {
-                Some(drive) => drive.submit(tag, nsid, op, data),
+                Some(drive) => drive.submit(tag, of, op, data),
                 None => self.refuse(tag, data),
             };
         };

@@ -2,14 +2,16 @@
 
 use crate::bell::Bell;
 use blockdev::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload, Status};
-use host::{Host, Identity};
-use nvme::identify::NamespaceIdDescriptor;
-use nvme::{Completion, Nqn, Nsid};
+use host::{Host, Identity, TransportError};
+use nvme::identify::{Cns, IdentifyNamespace, NamespaceIdDescriptor};
+use nvme::zerocopy::FromBytes;
+use nvme::{Command, Completion, IDENTIFY_SIZE, Nqn, Nsid};
 use run::{
     Buffer, ConnectError, Controller, Handle, HostIdentity, LocalTransport, NoEvents, Queue, Refused,
     RefusedReason, Sink,
 };
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Commands under way at once.
@@ -23,6 +25,8 @@ pub struct OwnDevice {
     controller: Controller,
     queue: Queue,
     namespace: Namespace,
+    /// Which one it is, beyond its NSID.
+    generation: Option<NonZeroU64>,
     arrived: Arc<Arrived>,
     /// Those of them that were taken over together, and not asked for yet.
     taken: VecDeque<Completed>,
@@ -46,8 +50,8 @@ pub enum OwnError {
     /// A power cut took completed writes along.
     #[error("a power cut took completed writes along")]
     Lost,
-    /// The namespace was detached or deleted.
-    #[error("the namespace was detached from the cache tier's host, or deleted")]
+    /// The namespace was detached, deleted or formatted.
+    #[error("the namespace was detached from the cache tier's host, deleted or formatted")]
     Detached,
 }
 
@@ -85,6 +89,18 @@ pub fn identity(descriptors: &[NamespaceIdDescriptor]) -> [u8; 16] {
     id
 }
 
+/// The generation of a namespace, as the drive identifies it.
+fn generation(controller: &Controller, nsid: Nsid) -> Result<Option<NonZeroU64>, host::Error> {
+    let identify = Command::identify(Cns::NAMESPACE, nsid);
+    let room = Buffer::zeroed(IDENTIFY_SIZE as u32);
+    let (completion, buffer) =
+        controller.admin(&identify, room).map_err(|_| host::Error::from(TransportError::Closed))?;
+    let what = || format!("{}, namespace {nsid}", Cns::NAMESPACE);
+    completion.status().ok().map_err(|status| host::Error::Command { what: what(), status })?;
+    let page = IdentifyNamespace::read_from_bytes(buffer.as_slice());
+    Ok(page.ok().and_then(|page| NonZeroU64::new(page.generation())))
+}
+
 impl OwnDevice {
     /// Opens a namespace that is attached to the host `nqn`. Also gives the identifier that it has everywhere.
     ///
@@ -92,14 +108,14 @@ impl OwnDevice {
     /// There is none, or the drive refuses the host.
     pub fn open(handle: &Handle, nqn: &str, nsid: Nsid, bell: Bell) -> Result<(Self, [u8; 16]), host::Error> {
         let name: Nqn = nqn.parse().map_err(|error| host::Error::Usage(format!("{nqn}: {error}")))?;
+        let own = HostIdentity::new(nqn).map_err(|error| host::Error::Usage(format!("{nqn}: {error}")))?;
+        let controller = handle.connect(own, Arc::new(NoEvents)).map_err(|error| connect_error(&error))?;
+        // First, so that all that follows is of this generation, or no command passes.
+        let generation = generation(&controller, nsid)?;
         let mut host = Host::connect(LocalTransport::new(handle.clone()), &Identity::new(name))?;
         let namespace = host.namespace(nsid)?;
         let id = identity(&host.namespace_descriptors(nsid)?);
         host.shutdown()?;
-        let identity =
-            HostIdentity::new(nqn).map_err(|error| host::Error::Usage(format!("{nqn}: {error}")))?;
-        let controller =
-            handle.connect(identity, Arc::new(NoEvents)).map_err(|error| connect_error(&error))?;
         let arrived = Arc::new(Arrived { done: Mutex::default(), bell });
         let queue = controller.queue(ENTRIES, arrived.clone()).map_err(|error| connect_error(&error))?;
         let losses = controller.losses();
@@ -108,6 +124,7 @@ impl OwnDevice {
                 controller,
                 queue,
                 namespace,
+                generation,
                 arrived,
                 taken: VecDeque::new(),
                 outstanding: 0,
@@ -151,7 +168,7 @@ impl BlockDevice for OwnDevice {
                 (u64::from(tag) | RANGES, list)
             }
         };
-        match self.queue.post(tag, &command, Buffer::from(data)) {
+        match self.queue.post(tag, &command, self.generation, Buffer::from(data)) {
             Ok(()) => {
                 self.outstanding += 1;
                 self.posted = true;

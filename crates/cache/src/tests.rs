@@ -1,10 +1,14 @@
 //! A tier that runs, on files and on namespaces of a drive in this process: many threads at once, changes, and a second opening.
 
+use crate::device::{Backing, execute};
 use crate::live::{Devices, LiveTier};
 use crate::source::{Source, recorded, recorded_or_blank, remove};
 use crate::{BlockFiles, Error, Role};
+use blockdev::{BlockDevice, Operation, Verb};
 use export::Errno;
-use export::drive::{Completions, Drive, Namespace, Op, Reports};
+use export::drive::{Completions, Drive, Namespace, NamespaceKey, Op, Reports};
+use host::{Addr, Host, Identity, SocketTransport, namespace_create};
+use nvme::admin::FormatNvm;
 use rng::Rng;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
 use std::path::Path;
@@ -36,7 +40,7 @@ impl Asker {
         let tag = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = mpsc::channel();
         self.waiting.lock().unwrap().insert(tag, tell);
-        drive.submit(tag, nsid, op, data);
+        drive.submit(tag, NamespaceKey { nsid, generation: None }, op, data);
         told
     }
 }
@@ -64,14 +68,14 @@ fn shown(tier: &Arc<LiveTier>) -> Shown {
 
 impl Shown {
     fn ask(&self, op: Op, data: Vec<u8>) -> Answer {
-        answer(&self.asker.begin(&*self.files, self.namespace.nsid, op, data))
+        answer(&self.asker.begin(&*self.files, self.namespace.nsid(), op, data))
     }
 
     /// Asks for all of them before it waits for the first answer.
     fn ask_together(&self, ops: Vec<(Op, Vec<u8>)>) -> Vec<Answer> {
         let (mut ops, mut told) = (ops.into_iter(), Vec::new());
         self.files.together(&mut || {
-            let begin = |(op, data)| self.asker.begin(&*self.files, self.namespace.nsid, op, data);
+            let begin = |(op, data)| self.asker.begin(&*self.files, self.namespace.nsid(), op, data);
             told.extend(ops.by_ref().map(begin));
         });
         told.iter().map(answer).collect()
@@ -282,6 +286,56 @@ fn many_threads_and_changes_on_namespaces_of_this_process() {
     let failure = tier.failure().expect("a failure");
     assert!(failure.contains("the drive has stopped"), "{failure}");
     assert!(tier.close().is_err());
+}
+
+/// Another namespace with the same NSID is not written, nor is one that was formatted: neither here nor over a socket.
+#[test]
+fn a_device_ends_with_the_namespace_that_it_was_opened_on() {
+    type Admin = Host<run::LocalTransport>;
+    let dir = tempfile::tempdir().unwrap();
+    let shape = run::Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+    let options = run::Options { unix: Some(dir.path().join("socket")), ..run::Options::default() };
+    let drive = run::start(Some(shape), &options, &mut |_| ()).unwrap();
+    let identity = |name: &str| Identity::new(name.parse().unwrap());
+    let transport = run::LocalTransport::new(drive.handle());
+    let mut admin: Admin = Host::connect(transport, &identity("nqn.2026-11.test:admin")).unwrap();
+    let addr: Addr = format!("unix://{}", dir.path().join("socket").display()).parse().unwrap();
+    let own = || Source::own(Role::Origin, &drive.handle(), 1, &[]).unwrap().device;
+    let far = || {
+        let transport = SocketTransport::new(addr.clone(), Duration::from_secs(10));
+        let host = Host::connect(transport, &identity(export::HOST_NQN)).unwrap();
+        Source::namespace(Role::Origin, &addr, 1, host).unwrap().device
+    };
+    let replace: [fn(&mut Admin); 2] = [
+        |admin| {
+            admin.delete_namespace(1).unwrap();
+            assert_eq!(admin.create_namespace(&namespace_create(2048, 0, 1)).unwrap(), 1);
+            let all = admin.controllers().unwrap();
+            admin.attach_namespace(1, &all).unwrap();
+        },
+        |admin| {
+            let ses = nvme::admin::SecureErase::NONE;
+            let format = FormatNvm { nsid: 1, lbaf: 1, mset: false, pi: 0, pil: false, ses };
+            admin.format(format).unwrap();
+        },
+    ];
+    let open: [&dyn Fn() -> Backing; 2] = [&own, &far];
+    for open in open {
+        for replace in replace {
+            let mut device = open();
+            let bytes = device.block_size() as usize;
+            let first = |verb| Operation { verb, lba: 0, blocks: 1 };
+            execute(&mut device, &first(Verb::Write), vec![7; bytes]).unwrap();
+            replace(&mut admin);
+            assert!(execute(&mut device, &first(Verb::Write), vec![8; bytes]).is_err());
+            drop(device);
+            let mut device = open();
+            let room = vec![1; device.block_size() as usize];
+            let found = execute(&mut device, &first(Verb::Read), room).unwrap();
+            assert!(found.iter().all(|byte| *byte == 0));
+        }
+    }
+    drive.stop();
 }
 
 #[test]

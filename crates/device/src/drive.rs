@@ -155,6 +155,17 @@ impl Drive {
         self.core.namespaces.get(nsid).map(|ns| (1 << ns.shift, ns.blocks()))
     }
 
+    /// Whether a namespace is of this generation, which Identify tells: no other namespace has it, nor had the namespace before it was formatted. A
+    /// host that names it knows the namespace as if its controller had identified it.
+    #[inline]
+    pub fn confirm(&mut self, controller: ControllerId, nsid: u32, generation: u64) -> bool {
+        let current = self.core.namespaces.get(nsid).is_some_and(|ns| ns.generation == generation);
+        if current && self.core.controllers.get(controller).is_some_and(|c| !c.is_open(nsid)) {
+            self.core.controllers.known(controller, nsid);
+        }
+        current
+    }
+
     /// Log D8h of each namespace, as it is now.
     pub fn statistics(&self) -> impl Iterator<Item = NamespaceStatistics> + '_ {
         self.core
@@ -187,8 +198,8 @@ impl Drive {
     /// because it is too large or names no attached namespace.
     pub fn transfer(&self, controller: ControllerId, qid: u16, command: &Command) -> Transfer {
         let attached = |nsid: Nsid| {
-            let attached = self.core.controllers.get(controller).is_some_and(|c| c.is_attached(nsid));
-            self.core.namespaces.get(nsid).filter(|_| attached)
+            let open = self.core.controllers.get(controller).is_some_and(|c| c.is_open(nsid));
+            self.core.namespaces.get(nsid).filter(|_| open)
         };
         let transfer = nvme::data_transfer(command, qid == 0, |unit| match unit {
             FormatUnit::Block(blocks) => attached(blocks.nsid)

@@ -379,7 +379,7 @@ pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
     };
     let set = U16::new(u16::from(ns.set.0) + 1);
     let used = core.ftl.allocated_bytes(ns.volume) >> ns.shift;
-    IdentifyNamespace {
+    let mut identified = IdentifyNamespace {
         nsze: blocks,
         ncap: ns
             .zones
@@ -410,7 +410,9 @@ pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
         vs: encryption(ns),
         nguid: ns.nguid,
         ..common_namespace(core)
-    }
+    };
+    identified.set_generation(ns.generation);
+    identified
 }
 
 /// What the NVM Command Set adds (NVM 4.1.5.3): protection information. Without a namespace, what all have in common.

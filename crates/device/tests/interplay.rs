@@ -11,6 +11,7 @@ use nvme::admin::{
     NamespaceManagement, NamespaceManagementSelect, Sanitize, SanitizeAction, SecureErase,
 };
 use nvme::directive::{Directive, DirectiveType, EnableDirective, StreamsParameters, operation};
+use nvme::identify::Cns;
 use nvme::io::Blocks;
 use nvme::log::{LogId, SanitizeOperationStatus, SanitizeStatus, SelfTestLog, SelfTestOutcome};
 use nvme::{Command, Csi, IoCommand, NSID_ALL, Status};
@@ -133,6 +134,8 @@ fn a_host_that_goes_while_its_command_waits_leaves_no_namespace_shut() {
         assert!(out.is_empty(), "{what}: {out:?}");
         assert_eq!(b.wait(read).0.status(), Status::SUCCESS);
         b.wait(waiting);
+        // What was formatted is closed until then.
+        b.on(other, 0, &Command::identify(Cns::NAMESPACE, 1), &[]);
         let (again, _) = b.on(other, 1, &Command::read(1, 0, 1), &[]);
         let expected = if gone { Status::INVALID_FIELD } else { Status::SUCCESS };
         assert!(again.status().is(expected), "{what}: {}", again.status());

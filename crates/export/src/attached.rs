@@ -1,7 +1,7 @@
 //! A running drive as the export uses it: an NVMe host in the same process.
 
 use crate::drive::{
-    Abilities, Completions, Drive, DriveNotice, Extent, Limits, Namespace, Op, Reports, Zones,
+    Abilities, Completions, Drive, DriveNotice, Extent, Limits, Namespace, NamespaceKey, Op, Reports, Zones,
 };
 use crate::errno::errno;
 use blockdev::{ControllerLimits, Operation, Verb};
@@ -22,6 +22,7 @@ use nvme::{Command, Completion, Csi, IDENTIFY_SIZE, Nsid};
 use run::{BlockingQueue, Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
 use std::cell::Cell;
 use std::collections::BTreeSet;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError, Weak, mpsc};
 
@@ -140,8 +141,13 @@ impl Attached {
                     Csi::ZONED => Some(self.zones(nsid, data)?),
                     _ => None,
                 };
+                // The answers are about one namespace, or the news of its successor comes next.
+                let page = identify(&self.controller, Cns::NAMESPACE, nsid, Csi::NVM)?;
+                if read::<IdentifyNamespace>(&page)?.generation() != data.generation() {
+                    return skip("it was replaced meanwhile");
+                }
                 Ok(Some(Namespace {
-                    nsid,
+                    key: NamespaceKey { nsid, generation: NonZeroU64::new(data.generation()) },
                     nguid: data.nguid,
                     block_size,
                     blocks: data.nsze.get(),
@@ -159,13 +165,20 @@ impl Attached {
     }
 
     /// Which of these blocks are allocated, by one command: up to [`STATUS_BLOCKS`].
-    fn status(&self, nsid: Nsid, lba: u64, blocks: u16, found: &mut Vec<Extent>) -> Result<(), Errno> {
+    fn status(
+        &self,
+        of: NamespaceKey,
+        lba: u64,
+        blocks: u16,
+        found: &mut Vec<Extent>,
+    ) -> Result<(), Errno> {
         let bytes = STATUS_BYTES.min(self.limits.transfer);
         let atype = LbaStatusAction::ALLOCATED;
-        let command = GetLbaStatus { nsid, slba: lba, dwords: u64::from(bytes) / 4, range: blocks, atype };
+        let command = GetLbaStatus { nsid: of.nsid, slba: lba, dwords: u64::from(bytes) / 4, range: blocks, atype };
         let command = Command::from(AdminCommand::GetLbaStatus(command));
         let room = Buffer::from(vec![0; bytes as usize]);
-        let (completion, buffer) = self.controller.admin(&command, room).map_err(|_| Errno::ENODEV)?;
+        let answered = self.controller.admin_of(&command, of.generation, room);
+        let (completion, buffer) = answered.map_err(|_| Errno::ENODEV)?;
         completion.status().ok().map_err(errno)?;
         let page = buffer.into_vec();
         let (header, rest) = LbaStatusHeader::ref_from_prefix(&page).map_err(|_| Errno::EIO)?;
@@ -289,7 +302,7 @@ impl Drive for Attached {
         self.controller.losses()
     }
 
-    fn extents(&self, nsid: u32, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
+    fn extents(&self, of: NamespaceKey, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
         let mut found = Vec::new();
         let mut told = 0;
         for _ in 0..STATUS_COMMANDS {
@@ -298,7 +311,7 @@ impl Drive for Attached {
                 break;
             }
             let asked = u16::try_from(blocks - told).unwrap_or(STATUS_BLOCKS).min(STATUS_BLOCKS);
-            self.status(nsid, lba + told, asked, &mut found)?;
+            self.status(of, lba + told, asked, &mut found)?;
             let before = told;
             told = found.iter().map(|extent| extent.blocks).sum();
             if told == before {
@@ -309,7 +322,8 @@ impl Drive for Attached {
         if found.is_empty() { Err(Errno::EIO) } else { Ok(found) }
     }
 
-    fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>) {
+    fn submit(&self, tag: u64, of: NamespaceKey, op: Op, data: Vec<u8>) {
+        let NamespaceKey { nsid, generation } = of;
         let protection = u8::from(self.protected.has(nsid));
         let namespace =
             blockdev::Namespace { protection, ..blockdev::Namespace::plain(nsid, 0, PAGE as u32) };
@@ -324,10 +338,10 @@ impl Drive for Attached {
             Op::Zone { lba, action } => ZoneManagementSend::new(nsid, action, lba).into(),
         };
         let data = Buffer::from(data);
-        let begun = match TOGETHER.get() == self.address() {
-            true => self.queue.post(tag, &command, data),
-            false => self.queue.submit(tag, &command, data),
-        };
+        let begun = self.queue.post(tag, &command, generation, data);
+        if begun.is_ok() && TOGETHER.get() != self.address() {
+            self.queue.ring();
+        }
         if let Err(refused) = begun {
             // Stopped: the queue is never full, because the caller keeps to the limit.
             tracing::debug!(reason = %refused.reason, "command refused");

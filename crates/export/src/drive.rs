@@ -3,18 +3,29 @@
 use fuser::Errno;
 use nvme::zone::ZoneSendAction;
 use std::collections::BTreeMap;
+use std::num::NonZeroU64;
 use std::sync::{Weak, mpsc};
 
 /// Largest read or write that the kernel is asked to send: what its default limit of 256 pages allows.
 pub const LARGEST: u32 = 1 << 20;
 
+/// Which namespace a command is for: more than its identifier, because others had that, or get it.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct NamespaceKey {
+    /// Namespace identifier: 1 or more.
+    pub nsid: u32,
+    /// Its generation: a namespace that was created again under the same NSID, or formatted, has another one. `None` if the drive never replaces
+    /// namespaces.
+    pub generation: Option<NonZeroU64>,
+}
+
 /// A namespace as the drive reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Namespace {
-    /// Namespace identifier: 1 or more.
-    pub nsid: u32,
+    /// Which one it is, for commands.
+    pub key: NamespaceKey,
     /// NGUID, zero if it has none. A namespace that was deleted and created again under the same NSID has
-    /// another one.
+    /// another one; one that was formatted keeps it.
     pub nguid: [u8; 16],
     /// Bytes per logical block: a power of two, 512 or more.
     pub block_size: u32,
@@ -32,6 +43,11 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// Its identifier.
+    pub fn nsid(&self) -> u32 {
+        self.key.nsid
+    }
+
     /// Size in bytes. Of a zoned namespace, what can be written in all its zones.
     pub fn bytes(&self) -> u64 {
         let blocks = self.zones.map_or(self.blocks, |zones| u64::from(zones.count) * zones.capacity);
@@ -159,14 +175,15 @@ pub trait Drive: Send + Sync + 'static {
     ///
     /// # Errors
     /// `EOPNOTSUPP` if it cannot tell, and what the drive says.
-    fn extents(&self, nsid: u32, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
-        let _ = (nsid, lba, blocks, most);
+    fn extents(&self, of: NamespaceKey, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
+        let _ = (of, lba, blocks, most);
         Err(Errno::EOPNOTSUPP)
     }
 
     /// Starts a command; [`Completions::complete`] follows exactly once, perhaps before this returns.
-    /// Never called with more than [`Limits::commands`] commands in flight.
-    fn submit(&self, tag: u64, nsid: u32, op: Op, data: Vec<u8>);
+    /// Never called with more than [`Limits::commands`] commands in flight. If another namespace has the NSID by now, the command does nothing, and
+    /// ends with `ENODEV`.
+    fn submit(&self, tag: u64, of: NamespaceKey, op: Op, data: Vec<u8>);
 
     /// Makes several calls of [`submit`](Drive::submit). The drive may begin these commands together when `submits` returns, which costs less.
     /// `submits` must not wait for one of them.

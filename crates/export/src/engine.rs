@@ -3,7 +3,7 @@
 //! A request is a list of [`CommandStep`]s. Most have one; the others are started a few at a time, and the request
 //! is answered when all have ended. The thread that delivers the completion sends the answer.
 
-use crate::drive::{Completions, Drive, Limits, Op};
+use crate::drive::{Completions, Drive, Limits, NamespaceKey, Op};
 use crate::files::File;
 use crate::nbd;
 use crate::pool;
@@ -126,7 +126,7 @@ struct ActiveRequest {
 /// A command on its way to the drive.
 struct Issue {
     tag: u64,
-    nsid: u32,
+    of: NamespaceKey,
     op: Op,
     data: Vec<u8>,
 }
@@ -353,7 +353,7 @@ impl Engine {
 
     fn submit(&self, issue: Issue) {
         if let Some(drive) = self.drive.get() {
-            drive.submit(issue.tag, issue.nsid, issue.op, issue.data);
+            drive.submit(issue.tag, issue.of, issue.op, issue.data);
         }
     }
 
@@ -513,7 +513,7 @@ impl ActiveRequest {
             Work::Report => (Op::Report { lba }, std::mem::take(&mut self.data)),
             Work::Zone(action) => (Op::Zone { lba, action }, Vec::new()),
         };
-        Some(Issue { tag: tag(slot, index), nsid: self.file.namespace.nsid, op, data })
+        Some(Issue { tag: tag(slot, index), of: self.file.namespace.key, op, data })
     }
 
     /// Takes in the end of a command: what must follow it at once, and its buffer if that is not needed.
@@ -543,7 +543,7 @@ impl ActiveRequest {
             let fua = self.work == Work::Write { fua: true };
             let op = Op::Write { lba, blocks, fua };
             let tag = tag(slot, 0) | step | WRITE_BACK;
-            return (Some(Issue { tag, nsid: self.file.namespace.nsid, op, data }), Vec::new());
+            return (Some(Issue { tag, of: self.file.namespace.key, op, data }), Vec::new());
         }
         if self.work == Work::Read && matches!(self.steps, Steps::Many(_)) {
             let source = part(&data, skip as usize, len as usize);

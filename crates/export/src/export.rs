@@ -164,7 +164,7 @@ impl Export {
     pub fn devices(&self) -> Vec<Device> {
         let loops = self.shared.loops();
         let device = |file: Arc<File>| Device {
-            nsid: file.namespace.nsid,
+            nsid: file.namespace.nsid(),
             file: self.shared.path(&file),
             node: loops.get(&file.ino).map(LoopDevice::node),
             bytes: file.namespace.bytes(),

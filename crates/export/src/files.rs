@@ -44,7 +44,7 @@ pub struct File {
 }
 
 impl File {
-    /// `before` is the file of the same namespace before a power cut.
+    /// `before` is the file of the same namespace before a power cut or a Format.
     fn new(ino: u64, name: String, namespace: Namespace, before: Option<&File>, access: Access) -> Self {
         let mut access = before.map_or(access, |file| *file.access());
         if namespace.read_only {
@@ -153,7 +153,7 @@ impl Files {
         self.access
     }
 
-    /// Makes the files those of `namespaces`. A namespace of which anything has changed (size, format,
+    /// Makes the files those of `namespaces`. A namespace of which anything has changed (size, generation,
     /// identity, protection, lost writes) is another file: what is open of the old one fails from now on.
     pub fn update(&self, namespaces: &[Namespace]) -> Changes {
         let mut table = self.table.write().unwrap_or_else(PoisonError::into_inner);
@@ -163,20 +163,22 @@ impl Files {
         for file in &changes.gone {
             file.gone.store(true, Ordering::Relaxed);
             table.by_ino.remove(&file.ino);
-            table.by_nsid.remove(&file.namespace.nsid);
+            table.by_nsid.remove(&file.namespace.nsid());
         }
         for namespace in namespaces {
-            if !table.by_nsid.contains_key(&namespace.nsid) {
-                // A power cut takes no permissions along.
+            if !table.by_nsid.contains_key(&namespace.nsid()) {
+                // Neither a power cut nor a Format takes permissions along.
                 let same = |file: &&Arc<File>| {
-                    Namespace { losses: namespace.losses, ..file.namespace } == *namespace
+                    let Namespace { losses, key, .. } = *namespace;
+                    file.namespace.nsid() == key.nsid
+                        && Namespace { losses, key, ..file.namespace } == *namespace
                 };
                 let before = changes.gone.iter().find(same).map(|file| &**file);
-                let name = self.name_of(namespace.nsid);
+                let name = self.name_of(namespace.nsid());
                 let file = Arc::new(File::new(table.next_ino, name, *namespace, before, self.access));
                 table.next_ino = file.end_ino();
                 table.by_ino.insert(file.ino, file.clone());
-                table.by_nsid.insert(namespace.nsid, file.clone());
+                table.by_nsid.insert(namespace.nsid(), file.clone());
                 changes.new.push(file);
             }
         }
@@ -222,12 +224,12 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Abilities, Zones};
+    use crate::drive::{Abilities, NamespaceKey, Zones};
 
     fn namespace(nsid: u32, blocks: u64) -> Namespace {
         let abilities = Abilities::default();
         Namespace {
-            nsid,
+            key: NamespaceKey { nsid, generation: None },
             nguid: [0; 16],
             block_size: 512,
             blocks,
@@ -302,7 +304,7 @@ mod tests {
         let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, names);
         let changes = files.update(&[namespace(1, 8), namespace(7, 8)]);
         assert_eq!(names_of(&changes.new), ["nvme0n1", "cache-fast"]);
-        assert_eq!(files.find("cache-fast").unwrap().namespace.nsid, 7);
+        assert_eq!(files.find("cache-fast").unwrap().namespace.nsid(), 7);
         assert!(files.find("nvme0n7").is_none() && files.find("cache-slow").is_none());
         files.update(&[namespace(1, 8)]);
         assert!(files.find("cache-fast").is_none());

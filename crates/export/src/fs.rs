@@ -249,7 +249,7 @@ impl Directory {
                 }));
             }
             _ => entries.extend(self.files.all().into_iter().map(|file| Entry {
-                at: 2 + u64::from(file.namespace.nsid),
+                at: 2 + u64::from(file.namespace.nsid()),
                 ino: file.ino,
                 kind: file.namespace.zones.map_or(FileType::RegularFile, |_| FileType::Directory),
                 name: file.name(),

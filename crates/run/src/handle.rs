@@ -30,6 +30,7 @@ use crate::snapshot::Snapshot;
 use device::Origin;
 use nvme::{Command, Completion};
 use std::collections::HashMap;
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Condvar, Mutex, PoisonError, mpsc};
 
@@ -121,6 +122,19 @@ impl Controller {
         self.admin.execute(command, buffer)
     }
 
+    /// The same for a command on a namespace of this [generation](Queue::post).
+    ///
+    /// # Errors
+    /// If the drive was stopped. A command that fails is `Ok` with its status.
+    pub fn admin_of(
+        &self,
+        command: &Command,
+        generation: Option<NonZeroU64>,
+        buffer: Buffer,
+    ) -> Result<(Completion, Buffer), Gone> {
+        self.admin.execute_of(command, generation, buffer)
+    }
+
     /// Makes an I/O queue for `entries` commands in flight.
     ///
     /// # Errors
@@ -176,7 +190,7 @@ impl Queue {
     /// # Errors
     /// If the queue is full or the drive was stopped.
     pub fn submit(&self, tag: u64, command: &Command, buffer: Buffer) -> Result<(), Refused> {
-        self.post(tag, command, buffer)?;
+        self.post(tag, command, None, buffer)?;
         self.ring();
         Ok(())
     }
@@ -184,14 +198,23 @@ impl Queue {
     /// Leaves a command with the drive, as [`submit`](Queue::submit) does. The drive may not begin it before somebody
     /// [rings](Queue::ring): commands that come together cost less if it begins them together.
     ///
+    /// With the `generation` of the namespace that the command is for (bytes 392 to 399 of Identify Namespace), the drive refuses the command with
+    /// *Invalid Namespace or Format* if the NSID has another namespace by now, or the namespace was formatted.
+    ///
     /// # Errors
     /// If the queue is full or the drive was stopped.
-    pub fn post(&self, tag: u64, command: &Command, buffer: Buffer) -> Result<(), Refused> {
+    pub fn post(
+        &self,
+        tag: u64,
+        command: &Command,
+        generation: Option<NonZeroU64>,
+        buffer: Buffer,
+    ) -> Result<(), Refused> {
         let QueueInner { shared, endpoint } = &*self.inner;
         if !endpoint.enter() {
             return Err(Refused { reason: RefusedReason::Full, buffer });
         }
-        shared.submit(endpoint, tag, command, buffer)
+        shared.submit(endpoint, tag, command, generation, buffer)
     }
 
     /// Lets the drive begin what was [posted](Queue::post). Completions may go to their sinks before this returns.
@@ -228,7 +251,16 @@ impl BlockingQueue {
     /// # Errors
     /// If the drive was stopped. A command that fails is `Ok` with its status.
     pub fn execute(&self, command: &Command, buffer: Buffer) -> Result<(Completion, Buffer), Gone> {
-        let tag = self.submit(command, buffer)?;
+        self.execute_of(command, None, buffer)
+    }
+
+    fn execute_of(
+        &self,
+        command: &Command,
+        generation: Option<NonZeroU64>,
+        buffer: Buffer,
+    ) -> Result<(Completion, Buffer), Gone> {
+        let tag = self.submit_of(command, generation, buffer)?;
         self.wait(tag)
     }
 
@@ -236,11 +268,23 @@ impl BlockingQueue {
     ///
     /// # Errors
     /// If the drive was stopped.
-    pub fn submit(&self, command: &Command, mut buffer: Buffer) -> Result<u64, Gone> {
+    pub fn submit(&self, command: &Command, buffer: Buffer) -> Result<u64, Gone> {
+        self.submit_of(command, None, buffer)
+    }
+
+    fn submit_of(
+        &self,
+        command: &Command,
+        generation: Option<NonZeroU64>,
+        mut buffer: Buffer,
+    ) -> Result<u64, Gone> {
         let tag = self.waiters.next.fetch_add(1, Ordering::Relaxed);
         loop {
-            match self.queue.submit(tag, command, buffer) {
-                Ok(()) => return Ok(tag),
+            match self.queue.post(tag, command, generation, buffer) {
+                Ok(()) => {
+                    self.queue.ring();
+                    return Ok(tag);
+                }
                 Err(Refused { reason: RefusedReason::Gone(gone), .. }) => return Err(gone),
                 Err(refused) => buffer = refused.buffer,
             }

@@ -12,6 +12,7 @@ use device::{ControllerId, Host, Origin};
 use media::Nanos;
 use nvme::property::{Cc, PropertyOffset};
 use nvme::{AdminOpcode, CNTLID_DYNAMIC, Command, Completion, Status};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 use std::sync::mpsc::{Receiver, Sender};
@@ -32,6 +33,8 @@ pub(crate) enum Request {
         endpoint: Arc<QueueEndpoint>,
         tag: u64,
         command: Command,
+        /// The generation of the namespace that the command is for, if its host says.
+        generation: Option<NonZeroU64>,
         buffer: Buffer,
     },
     /// Boxed, because it is rare and large.
@@ -152,8 +155,8 @@ impl FrontEnd for Hosts {
             }
             let now = turn.now;
             match request {
-                Request::Command { endpoint, tag, command, buffer } => {
-                    self.command(engine, now, endpoint, tag, &command, buffer);
+                Request::Command { endpoint, tag, command, generation, buffer } => {
+                    self.command(engine, now, endpoint, tag, (&command, generation), buffer);
                 }
                 Request::Stop => engine.begin_stop(now),
                 Request::Connect(connect) => {
@@ -334,10 +337,16 @@ impl Hosts {
         now: Nanos,
         endpoint: Arc<QueueEndpoint>,
         tag: u64,
-        command: &Command,
+        (command, generation): (&Command, Option<NonZeroU64>),
         buffer: Buffer,
     ) {
-        match self.controller_of(&endpoint) {
+        let found = self.controller_of(&endpoint).and_then(|(controller, qid)| match generation {
+            Some(of) if !engine.confirm(now, controller, command.nsid.get(), of) => {
+                Err(Status::INVALID_NAMESPACE.with_dnr())
+            }
+            _ => Ok((controller, qid)),
+        });
+        match found {
             Ok((controller, qid)) => {
                 if qid != 0 {
                     engine.drive.prefetch(command);

@@ -16,6 +16,7 @@ use crate::wake::{Ready, Sleeper};
 use media::Nanos;
 use nvme::Command;
 use std::cell::{Cell, RefCell};
+use std::num::NonZeroU64;
 use std::sync::atomic::{AtomicBool, AtomicIsize, AtomicU64, Ordering, fence};
 use std::sync::mpsc::{SyncSender, TrySendError};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, TryLockError};
@@ -112,9 +113,11 @@ impl Shared {
         endpoint: &Arc<QueueEndpoint>,
         tag: u64,
         command: &Command,
+        generation: Option<NonZeroU64>,
         buffer: Buffer,
     ) -> Result<(), Refused> {
-        let request = Request::Command { endpoint: endpoint.clone(), tag, command: *command, buffer };
+        let request =
+            Request::Command { endpoint: endpoint.clone(), tag, command: *command, generation, buffer };
         self.put(request).map_err(|request| {
             endpoint.leave();
             let buffer = match request {

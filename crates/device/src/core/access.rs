@@ -17,13 +17,24 @@ impl Core {
     /// The namespace, if it is attached to this controller and open.
     #[inline]
     pub(crate) fn attached(&self, id: ControllerId, nsid: u32) -> Result<&Namespace, Failure> {
-        let attached = self.controllers.get(id).is_some_and(|c| c.is_attached(nsid));
+        let open = self.controllers.get(id).is_some_and(|c| c.is_open(nsid));
         self.check_access(id)?;
         match self.namespaces.get(nsid) {
-            Some(ns) if attached && ns.admission == Admission::Open && !ns.locked => Ok(ns),
-            Some(ns) if attached && ns.locked => Err(Status::ACCESS_DENIED.into()),
-            Some(ns) if attached => Err(Failure::transient(ns.admission.refusal())),
-            _ => Err(self.no_namespace(nsid)),
+            Some(ns) if open && ns.admission == Admission::Open && !ns.locked => Ok(ns),
+            Some(ns) if open && ns.locked => Err(Status::ACCESS_DENIED.into()),
+            Some(ns) if open => Err(Failure::transient(ns.admission.refusal())),
+            _ => Err(self.not_open(id, nsid)),
+        }
+    }
+
+    /// A host that has not identified the namespace that now has this identifier means another one, or another format.
+    #[cold]
+    fn not_open(&self, id: ControllerId, nsid: u32) -> Failure {
+        match self.controllers.get(id) {
+            Some(controller) if controller.is_attached(nsid) => {
+                Failure { location: 4, ..Status::INVALID_NAMESPACE.into() }
+            }
+            _ => self.no_namespace(nsid),
         }
     }
 

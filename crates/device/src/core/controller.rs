@@ -114,8 +114,8 @@ pub(crate) struct Controller {
     queues: u128,
     /// I/O queues that Number of Queues granted.
     pub granted: u16,
-    /// Attached namespaces, bit `nsid - 1`.
-    attached: Vec<u64>,
+    /// Bit `nsid - 1` of word `(nsid - 1) / 64`.
+    namespaces: Vec<AttachmentWord>,
     pub values: FeatureValues,
     pub behavior: Behavior,
     pub events: AsyncEvents,
@@ -164,7 +164,7 @@ impl Controller {
             csts: Csts::new(),
             queues: 1,
             granted: MAX_IO_QUEUES,
-            attached: vec![0; (namespaces as usize).div_ceil(64)],
+            namespaces: vec![AttachmentWord::default(); (namespaces as usize).div_ceil(64)],
             values: FeatureValues::default(),
             behavior: Behavior::default(),
             events: AsyncEvents::default(),
@@ -249,22 +249,41 @@ impl Controller {
     }
 
     #[inline]
+    fn word(&self, nsid: u32) -> AttachmentWord {
+        self.namespaces.get((nsid.wrapping_sub(1) / 64) as usize).copied().unwrap_or_default()
+    }
+
+    #[inline]
     pub fn is_attached(&self, nsid: u32) -> bool {
-        let bit = nsid.wrapping_sub(1);
-        self.attached.get((bit / 64) as usize).is_some_and(|word| word >> (bit % 64) & 1 != 0)
+        self.word(nsid).attached & bit(nsid) != 0
+    }
+
+    /// Whether commands may access the namespace: it is attached, and the host knows it as it is.
+    #[inline]
+    pub fn is_open(&self, nsid: u32) -> bool {
+        let AttachmentWord { attached, stale } = self.word(nsid);
+        attached & !stale & bit(nsid) != 0
+    }
+
+    fn set_stale(&mut self, nsid: u32, stale: bool) {
+        if let Some(word) = self.namespaces.get_mut((nsid.wrapping_sub(1) / 64) as usize) {
+            set(&mut word.stale, nsid, stale);
+        }
     }
 
     pub fn attach(&mut self, nsid: u32, attached: bool) {
-        let bit = nsid.wrapping_sub(1);
         self.ana_changes += 1;
         if !attached {
             self.streams.remove(&nsid);
             if !self.events.zones_read(nsid) {
                 self.events.withdraw(AsyncEvent::Zones);
             }
+            if self.is_attached(nsid) {
+                self.set_stale(nsid, true);
+            }
         }
-        if let Some(word) = self.attached.get_mut((bit / 64) as usize) {
-            *word = *word & !(1 << (bit % 64)) | u64::from(attached) << (bit % 64);
+        if let Some(word) = self.namespaces.get_mut((nsid.wrapping_sub(1) / 64) as usize) {
+            set(&mut word.attached, nsid, attached);
         }
     }
 
@@ -296,14 +315,40 @@ impl Controller {
     }
 }
 
+/// What a controller has of 64 namespaces.
+#[derive(Clone, Copy, Default, Debug)]
+struct AttachmentWord {
+    attached: u64,
+    /// Those that others have replaced, or detached, since the host identified them. What it knows of them holds no more.
+    stale: u64,
+}
+
+/// The bit of a namespace in its word.
+#[inline]
+fn bit(nsid: u32) -> u64 {
+    1 << (nsid.wrapping_sub(1) % 64)
+}
+
+fn set(word: &mut u64, nsid: u32, value: bool) {
+    *word = *word & !bit(nsid) | if value { bit(nsid) } else { 0 };
+}
+
 /// All controllers, by identifier. A host that returns gets an identifier that it had before, also after a power cycle. Other hosts
 /// get the lowest identifier that was never used. So a late queue of a host that has gone finds no controller of another host.
 #[derive(Debug, Default)]
 pub(crate) struct Controllers {
     table: Vec<Option<Box<Controller>>>,
     /// Which host has or had each identifier, the first ones.
-    hosts: Vec<HostKey>,
+    hosts: Vec<KnownHost>,
     numbers: u32,
+}
+
+/// A host that has or had a controller.
+#[derive(Debug)]
+struct KnownHost {
+    key: HostKey,
+    /// While it is away: the words of [`AttachmentWord::stale`]. What it identifies by another controller, it knows.
+    stale: Vec<u64>,
 }
 
 /// A host: its NQN and its Host Identifier.
@@ -321,12 +366,17 @@ impl Controllers {
         }
         let host = (controller.host, controller.host_id);
         let is_free = |at: usize| self.table[at].is_none();
-        let own = (0..self.hosts.len()).find(|at| self.hosts[*at] == host && is_free(*at));
+        let own = (0..self.hosts.len()).find(|at| self.hosts[*at].key == host && is_free(*at));
         let new = Some(self.hosts.len()).filter(|at| *at < most);
         let at = own.or(new).or_else(|| (0..most).find(|at| is_free(*at)))?;
+        if own.is_some() {
+            let stale = &self.hosts[at].stale;
+            controller.namespaces.iter_mut().zip(stale).for_each(|(word, stale)| word.stale = *stale);
+        }
+        let known = KnownHost { key: host, stale: Vec::new() };
         match self.hosts.get_mut(at) {
-            Some(before) => *before = host,
-            None => self.hosts.push(host),
+            Some(before) => *before = known,
+            None => self.hosts.push(known),
         }
         controller.association = self.fresh();
         self.table[at] = Some(Box::new(controller));
@@ -351,7 +401,41 @@ impl Controllers {
     }
 
     pub fn remove(&mut self, id: ControllerId) -> Option<Box<Controller>> {
-        self.table.get_mut(usize::from(id.0).wrapping_sub(1))?.take()
+        let at = usize::from(id.0).wrapping_sub(1);
+        let controller = self.table.get_mut(at)?.take()?;
+        if let Some(host) = self.hosts.get_mut(at) {
+            host.stale = controller.namespaces.iter().map(|word| word.stale).collect();
+        }
+        Some(controller)
+    }
+
+    /// The host of a controller knows a namespace as it is now: it has identified it, or has changed it itself.
+    pub fn known(&mut self, id: ControllerId, nsid: u32) {
+        let Some(controller) = self.get_mut(id) else { return };
+        controller.set_stale(nsid, false);
+        let key = (controller.host, controller.host_id);
+        for host in &mut self.hosts {
+            if let Some(word) = host.stale.get_mut((nsid.wrapping_sub(1) / 64) as usize)
+                && *word & bit(nsid) != 0
+                && host.key == key
+            {
+                set(word, nsid, false);
+            }
+        }
+    }
+
+    /// A namespace is deleted or formatted: what its hosts know of it holds no more, also of those that are away and may come back.
+    pub fn replaced(&mut self, nsid: u32) {
+        for controller in self.table.iter_mut().flatten().filter(|controller| controller.is_attached(nsid)) {
+            controller.set_stale(nsid, true);
+        }
+        for (host, controller) in self.hosts.iter_mut().zip(&self.table) {
+            if controller.is_none()
+                && let Some(word) = host.stale.get_mut((nsid.wrapping_sub(1) / 64) as usize)
+            {
+                set(word, nsid, true);
+            }
+        }
     }
 
     pub fn iter(&self) -> impl Iterator<Item = (ControllerId, &Controller)> {
@@ -368,7 +452,7 @@ impl Controllers {
 
     /// Power was lost.
     pub fn clear(&mut self) {
-        self.table.clear();
+        self.ids().into_iter().for_each(|id| drop(self.remove(id)));
     }
 }
 
@@ -425,5 +509,44 @@ mod tests {
         c.attach(0, true);
         c.attach(u32::MAX, true);
         assert!(c.is_attached(70) && !c.is_attached(1) && !c.is_attached(0) && !c.is_attached(u32::MAX));
+    }
+
+    #[test]
+    fn what_was_replaced_is_open_when_its_host_has_identified_it() {
+        let host = "nqn.2026-11.test:host";
+        let mut all = Controllers::default();
+        let id = all.add(of(host, 0)).unwrap();
+        let is_open = |all: &Controllers, nsid| all.get(id).unwrap().is_open(nsid);
+        all.get_mut(id).unwrap().attach(70, true);
+        all.get_mut(id).unwrap().attach(1, true);
+        assert!(is_open(&all, 70) && is_open(&all, 1), "no host had them before");
+        all.replaced(70);
+        all.get_mut(id).unwrap().attach(70, false);
+        all.get_mut(id).unwrap().attach(70, true);
+        assert!(!is_open(&all, 70) && is_open(&all, 1));
+        // The host is away, and nobody tells it of the other one.
+        all.remove(id);
+        all.replaced(1);
+        assert_eq!(all.add(of(host, 0)), Some(id));
+        for nsid in [1, 70] {
+            all.get_mut(id).unwrap().attach(nsid, true);
+            assert!(!is_open(&all, nsid));
+            all.known(id, nsid);
+            assert!(is_open(&all, nsid));
+        }
+        all.replaced(1);
+        all.clear();
+        assert_eq!(all.add(of(host, 0)), Some(id));
+        all.get_mut(id).unwrap().attach(1, true);
+        assert!(!is_open(&all, 1), "power does not tell it either");
+        // Two ways of one host: what it has learnt by one, it knows by the other.
+        let second = all.add(of(host, 0)).unwrap();
+        all.remove(id);
+        all.replaced(1);
+        all.get_mut(second).unwrap().attach(1, true);
+        all.known(second, 1);
+        assert_eq!(all.add(of(host, 0)), Some(id));
+        all.get_mut(id).unwrap().attach(1, true);
+        assert!(is_open(&all, 1));
     }
 }

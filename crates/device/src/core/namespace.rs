@@ -104,6 +104,9 @@ pub(crate) struct Namespace {
     pub in_flight: u32,
     #[serde(skip)]
     pub admission: Admission,
+    /// Tells the namespace from all that had its identifier before, and from itself before a Format. [`Namespaces`] gives it.
+    #[serde(skip)]
+    pub generation: u64,
 }
 
 /// Whether a namespace takes commands.
@@ -213,12 +216,14 @@ impl Namespace {
 #[derive(Debug, Default)]
 pub(crate) struct Namespaces {
     table: Vec<Option<Namespace>>,
+    /// The generation that was given last.
+    generations: u64,
 }
 
 impl Namespaces {
     /// Room for `count` namespaces.
     pub fn new(count: u32) -> Namespaces {
-        Namespaces { table: (0..count).map(|_| None).collect() }
+        Namespaces { table: (0..count).map(|_| None).collect(), generations: 0 }
     }
 
     /// The highest valid identifier (NN).
@@ -255,10 +260,20 @@ impl Namespaces {
         u32::try_from(index + 1).ok()
     }
 
-    /// Puts a namespace at an identifier that is valid.
+    /// Puts a namespace at an identifier that is valid. It gets a generation.
     pub fn insert(&mut self, nsid: u32, namespace: Namespace) {
         if let Some(place) = self.table.get_mut((nsid as usize).wrapping_sub(1)) {
             *place = Some(namespace);
+        }
+        self.renew(nsid);
+    }
+
+    /// Gives a namespace another generation: what hosts know of it holds no more.
+    pub fn renew(&mut self, nsid: u32) {
+        self.generations += 1;
+        let generation = self.generations;
+        if let Some(namespace) = self.get_mut(nsid) {
+            namespace.generation = generation;
         }
     }
 

@@ -16,11 +16,12 @@ use crate::{
 };
 use media::Nanos;
 use nvme::admin::{
-    AdminCommand, FaultInjection, FaultKind, FormatNvm, NamespaceManagement, NamespaceManagementSelect,
-    SecureErase,
+    AdminCommand, FaultInjection, FaultKind, FormatNvm, Identify, NamespaceManagement,
+    NamespaceManagementSelect, SecureErase,
 };
 use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
+use nvme::identify::Cns;
 use nvme::log::SelfTestOutcome;
 use nvme::{Command, Status};
 use std::collections::BTreeSet;
@@ -113,7 +114,7 @@ impl Drive {
             self.core.check_access(id)?;
         }
         match command {
-            AdminCommand::Identify(c) => identify::answer(&self.core, &self.identify_inputs(), id, c),
+            AdminCommand::Identify(c) => self.identify(id, c),
             AdminCommand::GetLogPage(c) => self.get_log_page(id, c, cx),
             AdminCommand::SetFeatures(c) if self.must_wait(id, &c)? => {
                 let work = SteppedWork::SetFeatures(c, data.into());
@@ -129,7 +130,7 @@ impl Drive {
             AdminCommand::FirmwareCommit(c) => firmware::commit(&mut self.core, id, c, cx),
             AdminCommand::FirmwareImageDownload(c) => firmware::download(&mut self.core, id, c, data),
             AdminCommand::DeviceSelfTest(c) => self_test::execute(&mut self.core, id, c, cx),
-            AdminCommand::NamespaceAttachment(c) => attachment::execute(&mut self.core, c, data, cx),
+            AdminCommand::NamespaceAttachment(c) => attachment::execute(&mut self.core, id, c, data, cx),
             AdminCommand::DirectiveSend(c) => streams::directive_send(&mut self.core, id, c),
             AdminCommand::DirectiveReceive(c) => streams::directive_receive(&mut self.core, id, c),
             AdminCommand::FormatNvm(c) => self.format(token, id, c, cx),
@@ -150,6 +151,15 @@ impl Drive {
             | AdminCommand::CreateIoCq(_)
             | AdminCommand::Fabrics(_) => Err(Failure { location: 0, ..Status::INVALID_OPCODE.into() }),
         }
+    }
+
+    /// A host that has read what a namespace is like now may access it.
+    fn identify(&mut self, id: ControllerId, c: Identify) -> AdminResult {
+        let answer = identify::answer(&self.core, &self.identify_inputs(), id, c)?;
+        if c.cns == Cns::NAMESPACE && self.core.controller(id)?.is_attached(c.nsid) {
+            self.core.controllers.known(id, c.nsid);
+        }
+        Ok(answer)
     }
 
     /// Fabrics commands that came all the way here: properties. Connect, authentication and Disconnect are
@@ -265,7 +275,7 @@ impl Drive {
         let targets = &change.targets;
         let done = match change.command {
             ChangeCommand::Format(c, format) => {
-                let formatted = given_up.and_then(|()| self.end_format(targets, &c, format, cx));
+                let formatted = given_up.and_then(|()| self.end_format(id, targets, &c, format, cx));
                 let status = formatted.err().map_or(Status::SUCCESS, |failure: Failure| failure.status);
                 persistent_event_log::format_end(&mut self.core, cx.now, id, &c, status);
                 let entry = self.core.commands.get_mut(&token);
@@ -277,7 +287,7 @@ impl Drive {
             ChangeCommand::Delete => given_up.map(|()| {
                 let has_key = |nsid: &u32| self.core.namespaces.get(*nsid).is_some_and(|ns| ns.key.is_some());
                 let keyed = targets.iter().any(has_key);
-                self.end_delete(targets, cx);
+                self.end_delete(id, targets, cx);
                 // Deleting the key deletes the contents: the key must be gone when the host is told.
                 let entry = self.core.commands.get_mut(&token);
                 (entry.forget, entry.sync) = (keyed, keyed);
@@ -290,6 +300,7 @@ impl Drive {
 
     fn end_format<S: Contents>(
         &mut self,
+        id: ControllerId,
         targets: &[u32],
         c: &FormatNvm,
         format: LbaFormat,
@@ -299,17 +310,19 @@ impl Drive {
             if format::format(&mut self.core, nsid, c, format, cx) {
                 keys::renew(&mut self.core, nsid, cx.storage)?;
             }
+            self.core.controllers.known(id, nsid);
             let affected = self.core.attached_controllers(nsid);
             self.core.namespace_changed(nsid, &affected, cx);
             Ok(())
         })
     }
 
-    fn end_delete<S: Contents>(&mut self, targets: &[u32], cx: &mut Cx<'_, S>) {
+    fn end_delete<S: Contents>(&mut self, id: ControllerId, targets: &[u32], cx: &mut Cx<'_, S>) {
         for &nsid in targets {
             if let Some((counts, media)) = management::delete(&mut self.core, nsid, cx) {
                 self.deleted.add(&counts, &media);
             }
+            self.core.controllers.known(id, nsid);
         }
     }
 

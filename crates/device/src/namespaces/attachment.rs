@@ -16,6 +16,7 @@ const MAX_REMEMBERED: usize = 8192;
 /// Namespace Attachment.
 pub(crate) fn execute<S: Contents>(
     core: &mut Core,
+    id: ControllerId,
     c: NamespaceAttachment,
     data: &[u8],
     cx: &mut Cx<'_, S>,
@@ -59,6 +60,9 @@ pub(crate) fn execute<S: Contents>(
     }
     for id in &ids {
         core.controller_mut(*id)?.attach(c.nsid, attach);
+    }
+    if !attach {
+        core.controllers.known(id, c.nsid);
     }
     core.return_unreachable(cx.now);
     remember_hosts(core, c.nsid, &ids, attach);

@@ -65,6 +65,8 @@ pub(crate) fn format<S: Contents>(
     format: LbaFormat,
     cx: &mut Cx<'_, S>,
 ) -> bool {
+    core.controllers.replaced(nsid);
+    core.namespaces.renew(nsid);
     let Some(namespace) = core.namespaces.get_mut(nsid) else { return false };
     namespace.protection_type = c.pi;
     namespace.protection_first = c.pil && c.pi != 0;

@@ -131,6 +131,7 @@ pub(crate) fn delete<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Option<(NamespaceStats, VolumeStats)> {
     let affected = core.attached_controllers(nsid);
+    core.controllers.replaced(nsid);
     let namespace = core.namespaces.remove(nsid)?;
     cx.storage.drop_key(nsid);
     let media = stats::media_stats(core, &namespace);
@@ -199,6 +200,7 @@ fn new_namespace(
         losses: 0,
         in_flight: 0,
         admission: Admission::default(),
+        generation: 0,
     }
 }
 

@@ -57,7 +57,7 @@ impl Namespaces {
         }
         let blocks = u64::from(len / size);
         let most = if one { 1 } else { EXTENTS };
-        match self.0.drive().extents(file.namespace.nsid, offset / u64::from(size), blocks, most) {
+        match self.0.drive().extents(file.namespace.key, offset / u64::from(size), blocks, most) {
             // The answer may be about another namespace.
             Ok(_) if changed() => reply.fail(Errno::ENODEV),
             Ok(extents) => reply.status(size, len, &extents),

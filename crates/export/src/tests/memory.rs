@@ -1,7 +1,7 @@
 //! A drive in memory, for tests: completes its commands at once, or later and in any order.
 
 use super::zoned::ZoneModel;
-use crate::drive::{Abilities, Completions, Drive, Limits, Namespace, Op};
+use crate::drive::{Abilities, Completions, Drive, Limits, Namespace, NamespaceKey, Op};
 use crate::drive::{DriveNotice, Reports};
 use fuser::Errno;
 use std::collections::BTreeMap;
@@ -41,7 +41,8 @@ pub fn namespace(nsid: u32, block_size: u32, bytes: u64) -> Namespace {
     let blocks = bytes / u64::from(block_size);
     let nguid = [nsid as u8; 16];
     let abilities = Abilities::default();
-    Namespace { nsid, nguid, block_size, blocks, zones: None, read_only: false, losses: 0, abilities }
+    let key = NamespaceKey { nsid, generation: None };
+    Namespace { key, nguid, block_size, blocks, zones: None, read_only: false, losses: 0, abilities }
 }
 
 impl Memory {
@@ -69,8 +70,8 @@ impl Memory {
     pub fn attach(&self, namespace: Namespace) {
         let room = vec![0; namespace.blocks as usize * namespace.block_size as usize];
         let mut state = self.state.lock().unwrap();
-        state.namespaces.insert(namespace.nsid, (namespace, room));
-        state.zones.extend(namespace.zones.map(|zones| (namespace.nsid, ZoneModel::new(zones))));
+        state.namespaces.insert(namespace.nsid(), (namespace, room));
+        state.zones.extend(namespace.zones.map(|zones| (namespace.nsid(), ZoneModel::new(zones))));
         drop(state);
         self.tell();
     }
@@ -194,7 +195,8 @@ impl Drive for Memory {
         self.losses.load(Ordering::SeqCst)
     }
 
-    fn submit(&self, tag: u64, nsid: u32, op: Op, mut data: Vec<u8>) {
+    fn submit(&self, tag: u64, of: NamespaceKey, op: Op, mut data: Vec<u8>) {
+        let nsid = of.nsid;
         let mut state = self.state.lock().unwrap();
         state.seen.push(Seen { nsid, op });
         state.in_flight += 1;

@@ -5,6 +5,7 @@ mod memory;
 mod mounted;
 mod nbd;
 mod nbd_parser;
+mod replaced;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod ublk;

@@ -7,7 +7,7 @@ use crate::nbd::{CONNECTIONS, Listener, Place, Server, greeting};
 use fuser::Errno;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -41,12 +41,7 @@ impl Bench {
     }
 
     fn connect(&self) -> Client {
-        let socket = UnixStream::connect(self.path()).unwrap();
-        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
-        let mut client = Client { socket, structured: false };
-        assert_eq!(client.take(18), greeting());
-        client.send(&3u32.to_be_bytes());
-        client
+        Client::connect(&self.path())
     }
 
     /// A client of this export, which has chosen it in the newer way, when it is there.
@@ -60,7 +55,32 @@ impl Bench {
     }
 
     fn try_to_go(&self, name: &str, structured: bool) -> Option<Client> {
-        let mut client = self.connect();
+        Client::open(&self.path(), name, structured)
+    }
+}
+
+fn named(name: &str, rest: &[u8]) -> Vec<u8> {
+    [&(name.len() as u32).to_be_bytes(), name.as_bytes(), rest].concat()
+}
+
+pub struct Client {
+    socket: UnixStream,
+    structured: bool,
+}
+
+impl Client {
+    fn connect(path: &Path) -> Client {
+        let socket = UnixStream::connect(path).unwrap();
+        socket.set_read_timeout(Some(Duration::from_secs(60))).unwrap();
+        let mut client = Client { socket, structured: false };
+        assert_eq!(client.take(18), greeting());
+        client.send(&3u32.to_be_bytes());
+        client
+    }
+
+    /// A client of this export, which has chosen it in the newer way; `None` if it is not there.
+    pub fn open(path: &Path, name: &str, structured: bool) -> Option<Client> {
+        let mut client = Client::connect(path);
         client.structured = structured;
         if structured {
             client.option(8, &[]);
@@ -75,18 +95,7 @@ impl Bench {
             }
         }
     }
-}
 
-fn named(name: &str, rest: &[u8]) -> Vec<u8> {
-    [&(name.len() as u32).to_be_bytes(), name.as_bytes(), rest].concat()
-}
-
-struct Client {
-    socket: UnixStream,
-    structured: bool,
-}
-
-impl Client {
     fn send(&mut self, bytes: &[u8]) {
         self.socket.write_all(bytes).unwrap();
     }
@@ -159,11 +168,11 @@ impl Client {
         outcome
     }
 
-    fn write(&mut self, offset: u64, data: &[u8]) -> Result<Vec<u8>, u32> {
+    pub fn write(&mut self, offset: u64, data: &[u8]) -> Result<Vec<u8>, u32> {
         self.outcome(0, 1, offset, data.len() as u32, data)
     }
 
-    fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, u32> {
+    pub fn read(&mut self, offset: u64, len: u32) -> Result<Vec<u8>, u32> {
         self.outcome(0, 0, offset, len, &[])
     }
 

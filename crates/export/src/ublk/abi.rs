@@ -263,13 +263,13 @@ impl Descriptor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::Abilities;
+    use crate::drive::{Abilities, NamespaceKey};
 
     fn namespace(nsid: u32, block_size: u32, bytes: u64) -> Namespace {
         let blocks = bytes / u64::from(block_size);
         let abilities = Abilities::default();
         Namespace {
-            nsid,
+            key: NamespaceKey { nsid, generation: None },
             nguid: [0; 16],
             block_size,
             blocks,

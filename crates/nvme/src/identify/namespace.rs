@@ -411,7 +411,22 @@ impl Flbas {
     }
 }
 
+/// Where the generation is among the vendor specific bytes of [`IdentifyNamespace`].
+const GENERATION: core::ops::Range<usize> = 8..16;
+
 impl IdentifyNamespace {
+    /// The namespace's generation (vendor specific: bytes 392 to 399); 0 if the drive has none. It changes with each creation and each Format,
+    /// also where NSID and NGUID stay. It means nothing beyond the drive's process.
+    #[must_use]
+    pub fn generation(&self) -> u64 {
+        self.vs[GENERATION].try_into().map_or(0, u64::from_le_bytes)
+    }
+
+    /// Sets the [generation](IdentifyNamespace::generation).
+    pub fn set_generation(&mut self, generation: u64) {
+        self.vs[GENERATION].copy_from_slice(&generation.to_le_bytes());
+    }
+
     /// The LBA format in use.
     #[must_use]
     pub fn format(&self) -> &LbaFormat {

@@ -19,7 +19,7 @@ use ftl::Io;
 use media::Nanos;
 use nvme::command_table::{self, DataSource};
 use nvme::{Command, Completion, Status, Transfer};
-use std::num::NonZeroU8;
+use std::num::{NonZeroU8, NonZeroU64};
 
 /// Which front end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -191,6 +191,28 @@ impl Engine {
         self.stop == Stop::Done
     }
 
+    /// Does what is due before a command of this time, however late this thread is.
+    #[inline]
+    fn catch_up(&mut self, now: Nanos) {
+        if self.drive.due() <= now {
+            self.drive.poll(now, &mut self.store, &mut self.outputs);
+        }
+    }
+
+    /// Whether a namespace is of this generation for a command that is submitted next, at this time ([`Drive::confirm`]). A command that the drive
+    /// has accepted meets no other: a namespace is replaced when none of its commands is in flight, and held ones are given back.
+    #[inline]
+    pub(crate) fn confirm(
+        &mut self,
+        now: Nanos,
+        controller: ControllerId,
+        nsid: u32,
+        generation: NonZeroU64,
+    ) -> bool {
+        self.catch_up(now);
+        self.drive.confirm(controller, nsid, generation.get())
+    }
+
     /// Hands a command to the drive. Its buffer is lent to the store until the command ends.
     #[inline]
     pub(crate) fn submit(
@@ -205,10 +227,7 @@ impl Engine {
         if let Some(recorder) = self.recorder.as_mut().filter(|_| qid != 0) {
             recorder.note(now, controller, qid, &command, data.as_slice(), &self.drive);
         }
-        // What was due before the command comes before it, however late this thread is.
-        if self.drive.due() <= now {
-            self.drive.poll(now, &mut self.store, &mut self.outputs);
-        }
+        self.catch_up(now);
         let info = command_table::of(command.opc, qid == 0);
         let reads = info.is_some_and(|info| !info.changes);
         // Room without bytes is always large enough.
