@@ -308,6 +308,8 @@ fn paths_of_a_host_share_its_registration_and_outlive_it() {
     assert_eq!(b.on(again, 0, &format.into(), &[]).0.status(), SUCCESS);
     assert_eq!(read(&mut b, again), SUCCESS);
     assert!(read(&mut b, hosts[1]).is(CONFLICT));
+    // The others look at what has become of the namespace.
+    b.on(hosts[1], 0, &Command::identify(Cns::NAMESPACE, 1), &[]);
     let (header, entries) = report(&mut b, hosts[1]);
     assert_eq!((header.rtype.0, header.registrants.get(), header.generation.get()), (2, 1, 1));
     assert_eq!(
@@ -319,6 +321,7 @@ fn paths_of_a_host_share_its_registration_and_outlive_it() {
     assert_eq!(b.on(again, 0, &delete.into(), &[]).0.status(), SUCCESS);
     assert_eq!(b.create_attached(1, 64), 1);
     let owner = b.controller;
+    b.on(owner, 0, &Command::identify(Cns::NAMESPACE, 1), &[]);
     assert_eq!(report(&mut b, owner).0.registrants.get(), 0);
     assert_eq!(read(&mut b, owner), SUCCESS);
 }

@@ -140,6 +140,7 @@ fn formats_of_a_tenant_leave_others_contents_alone() {
     b.write(2, 0, 1, &data);
     let me = b.connect_host(host("tenant", Role::Tenant(vec![2])));
     assert_eq!(b.status(me, format(NSID_ALL), &[]), Status::SUCCESS);
+    b.admin_ok(Command::identify(Cns::NAMESPACE, 2), &[]);
     assert_eq!((b.read(1, 0, 1), b.read(2, 0, 1)), (data, vec![0; 4096]));
 }
 

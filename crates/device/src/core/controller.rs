@@ -278,9 +278,6 @@ impl Controller {
             if !self.events.zones_read(nsid) {
                 self.events.withdraw(AsyncEvent::Zones);
             }
-            if self.is_attached(nsid) {
-                self.set_stale(nsid, true);
-            }
         }
         if let Some(word) = self.namespaces.get_mut((nsid.wrapping_sub(1) / 64) as usize) {
             set(&mut word.attached, nsid, attached);
@@ -290,6 +287,12 @@ impl Controller {
     /// Its host, as reservations know it.
     pub(crate) fn reservation_host(&self) -> ReservationHost {
         ReservationHost { id: self.host_id, nqn: Some(self.host) }
+    }
+
+    /// A namespace is detached for other reasons than its host's own acts: when it is back, the host is to look at it again.
+    pub fn lose(&mut self, nsid: u32) {
+        self.set_stale(nsid, true);
+        self.attach(nsid, false);
     }
 
     /// Whether its host may know of a namespace.

@@ -59,7 +59,12 @@ pub(crate) fn execute<S: Contents>(
         return Err(Status::NAMESPACE_ATTACHMENT_LIMIT.into());
     }
     for id in &ids {
-        core.controller_mut(*id)?.attach(c.nsid, attach);
+        let controller = core.controller_mut(*id)?;
+        if attach {
+            controller.attach(c.nsid, true);
+        } else {
+            controller.lose(c.nsid);
+        }
     }
     if !attach {
         core.controllers.known(id, c.nsid);
@@ -164,7 +169,7 @@ pub(crate) fn change_role<S: Contents>(core: &mut Core, id: ControllerId, role: 
     }
     let lost = |nsid: &u32| controller.is_attached(*nsid) && !controller.role.may_attach(*nsid);
     let mut changed: Vec<u32> = core.namespaces.ids().into_iter().filter(lost).collect();
-    changed.iter().for_each(|nsid| controller.attach(*nsid, false));
+    changed.iter().for_each(|nsid| controller.lose(*nsid));
     let admitted = attach_admitted(core, id);
     admitted.iter().for_each(|nsid| core.show_losses(id, *nsid, cx));
     changed.extend(admitted);

@@ -235,6 +235,11 @@ impl World {
             _ => {
                 let all = self.admin.namespace_controllers(nsid).unwrap();
                 self.admin.detach_namespace(nsid, &all).unwrap();
+                // So that what is opened later is not opened on a file that is about to go.
+                let hold = self.hold.clone();
+                wait_for("that the file goes", || {
+                    hold.waits.load(Ordering::SeqCst) || self.file(nsid).is_none()
+                });
                 self.attach(nsid);
             }
         }
