@@ -272,7 +272,11 @@ impl World {
                 Client::open(&self.dir.path().join("nbd"), &file.name(), true)
                     // The table may have changed meanwhile.
                     .filter(|_| self.file(nsid).is_some_and(|now| now.ino == file.ino))
-                    .map(|client| Handle { way: Way::Nbd(client), key })
+                    .map(|mut client| {
+                        // The server closes a connection whose export goes before it has begun.
+                        let _ = client.read(0, 4096);
+                        Handle { way: Way::Nbd(client), key }
+                    })
             }
             2 if file.namespace.zones.is_none() => self.open_fuse(nsid),
             _ => Some(Handle { way: Way::File(file), key }),
