@@ -20,12 +20,17 @@ const PAGES: u64 = 8192;
 
 /// Namespace 1 is full, and belongs to the tenant; 2 is a neighbour's, on the same set.
 fn drive(changes: &[(&str, &str)]) -> (Bench, ControllerId) {
+    drive_of(PAGES, changes)
+}
+
+/// The same with a namespace 1 of so many pages.
+fn drive_of(pages: u64, changes: &[(&str, &str)]) -> (Bench, ControllerId) {
     let mut config = small(changes);
-    for size in [PAGES * 4096, 4 << 20] {
+    for size in [pages * 4096, 4 << 20] {
         config.namespaces.push(initial(1, size));
     }
     let mut b = Bench::new(config);
-    for slba in (0..PAGES).step_by(256) {
+    for slba in (0..pages).step_by(256) {
         b.write(1, slba, 256, &pattern(slba as u32, 1 << 20));
     }
     b.write(2, 0, 1, &pattern(1, 4096));
@@ -293,7 +298,7 @@ fn largest(opcode: AdminOpcode) -> (Command, Vec<u8>) {
 fn every_admin_command_of_a_tenant_is_bounded() {
     for info in command_table::admin_commands() {
         let opcode = AdminOpcode(info.opcode);
-        let (mut b, tenant) = drive(&[]);
+        let (mut b, tenant) = drive_of(1024, &[]);
         let (command, data) = largest(opcode);
         let held = if bound(opcode) == Bound::Steps {
             // The controller is busy with a step of somebody else.
@@ -323,7 +328,7 @@ fn every_admin_command_of_a_tenant_is_bounded() {
 
 #[test]
 fn changes_that_move_no_data_count_as_commands() {
-    let (mut b, tenant) = drive(&[]);
+    let (mut b, tenant) = drive_of(1024, &[]);
     b.admin_ok(set(1, false), &bytes(&quota(&[(QuotaKind::WriteCommands, 10)])));
     let range = bytes(&DsmRange::new(0, 1));
     let start = b.now;
