@@ -16,6 +16,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use run::trust::{TrustedDir, check_directory_of};
+use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 
 use crate::{
@@ -47,9 +49,10 @@ impl Scratch {
     /// When the directory cannot be made, or something a dead run left cannot be removed.
     pub fn new(parent: &Path, cancel: &Cancel) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
-        let parent = parent.canonicalize().with_context(|| {
-            format!("scratch directory {}: name another with --scratch", parent.display())
-        })?;
+        let name_another = || format!("scratch directory {}: name another with --scratch", parent.display());
+        // In /tmp another user can put anything, and exchange nothing.
+        check_directory_of(&parent.join(PREFIX)).with_context(name_another)?;
+        let parent = parent.canonicalize().with_context(name_another)?;
         // A killed run may have used another directory than this one will.
         let usual = [Path::new("/dev/shm").to_owned(), std::env::temp_dir()];
         for directory in usual.iter().filter(|d| **d != parent && d.is_dir()) {
@@ -185,7 +188,9 @@ fn sweep(parent: &Path) -> Result<()> {
             continue;
         }
         let path = entry.path();
-        let dead = match File::open(path.join(LOCK)) {
+        // What another user put there would tell whom to kill, and what to unmount and remove.
+        let Ok(directory) = TrustedDir::open(&path) else { continue };
+        let dead = match directory.open_file(LOCK, OFlags::RDONLY) {
             Ok(lock) => match lock.try_lock() {
                 Ok(()) => true,
                 Err(TryLockError::WouldBlock) => false,

@@ -10,6 +10,7 @@
 //! - [`Handle::snapshot`] says what the drive counts, for monitors.
 //! - [`policies`] are those of flash, for drives that are to have their own.
 //! - What hosts do can be recorded ([`Options::record`]), to be replayed in virtual time (`workload::trace`).
+//! - [`trust`] opens directories that other users cannot change.
 //! - [`precondition`] brings a new drive into the state of a used one, in virtual time, before it goes live.
 //!
 //! Validated here: that a buffer holds its command's transfer; Connect; everything about files. Not here:
@@ -44,6 +45,7 @@ mod store;
 #[cfg(test)]
 mod testing;
 mod transport;
+pub mod trust;
 mod virtual_queues;
 mod wake;
 mod xts;

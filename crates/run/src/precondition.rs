@@ -5,6 +5,7 @@
 //! reads as zeros afterwards, as a freshly written one would. It takes no room in memory or in an image.
 
 use crate::sim::{ActorTotals, Checkpoint, CheckpointError, Contents, Sim};
+use crate::trust::{TrustError, TrustedDir};
 use device::{Config, Drive};
 use ftl::{SetId, WriteHistory};
 use media::Nanos;
@@ -290,11 +291,21 @@ pub fn preconditioned(
     progress: &mut Progress<'_>,
 ) -> Result<(Checkpoint, Origin), CheckpointError> {
     let past = past(how, seed);
-    let path = cache
-        .filter(|_| how != Precondition::None)
-        .map(|dir| dir.join(Checkpoint::file_name(config.clone(), contents, &past)));
-    if let Some(path) = &path {
-        match Checkpoint::kept(config.clone(), contents, &past, path) {
+    let cache = cache.filter(|_| how != Precondition::None);
+    let name = Checkpoint::file_name(config.clone(), contents, &past);
+    let path = cache.map(|dir| dir.join(&name));
+    let refused = |dir: &Path, error: TrustError| CheckpointError::File {
+        what: "cannot use the directory",
+        path: dir.to_owned(),
+        source: error.into(),
+    };
+    if let (Some(dir), Some(path)) = (cache, &path) {
+        let kept = match TrustedDir::open(dir) {
+            Ok(dir) => Checkpoint::kept(config.clone(), contents, &past, &dir, &name),
+            Err(TrustError::Missing(_)) => Ok(None),
+            Err(error) => Err(refused(dir, error)),
+        };
+        match kept {
             Ok(Some(kept)) => return Ok((kept, Origin::Kept(path.clone()))),
             Ok(None) => {}
             Err(error @ CheckpointError::File { .. }) => return Err(error),
@@ -305,13 +316,9 @@ pub fn preconditioned(
     let sim = Sim::new(config, before)?;
     condition(&sim, how, seed, progress)?;
     let made = Checkpoint::of(sim)?.with_contents(contents);
-    if let (Some(dir), Some(path)) = (cache, &path) {
-        std::fs::create_dir_all(dir).map_err(|source| CheckpointError::File {
-            what: "cannot make the directory",
-            path: dir.to_owned(),
-            source,
-        })?;
-        made.keep(&past, path)?;
+    if let Some(dir) = cache {
+        let dir = TrustedDir::make(dir).map_err(|error| refused(dir, error))?;
+        made.keep(&past, &dir, &name)?;
     }
     Ok((made, Origin::Made(path)))
 }

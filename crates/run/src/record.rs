@@ -6,6 +6,7 @@
 //! what the machine adds. Nothing of this ever holds up the drive. If the file cannot be written, or not as fast as commands come, the recording
 //! ends, what was written stays, and the log says so.
 
+use crate::trust;
 use device::{ControllerId, Drive};
 use ftl::Io;
 use media::Nanos;
@@ -16,7 +17,7 @@ use nvme::log::{LatencyHistogram, LatencySum, NamespaceStatistics, latency_bucke
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, IoCommand};
 use std::collections::BTreeMap;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, BufWriter, Write};
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_channel};
@@ -284,7 +285,7 @@ impl Drop for Recorder {
 
 /// The file, new or empty, or something that is no file (a pipe).
 fn open(path: &Path) -> io::Result<File> {
-    let file = OpenOptions::new().write(true).create(true).truncate(false).open(path)?;
+    let file = trust::open_to_write(path)?;
     let metadata = file.metadata()?;
     if metadata.is_file() && metadata.len() > 0 {
         return Err(io::Error::new(

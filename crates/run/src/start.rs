@@ -7,6 +7,7 @@ use crate::handle::Handle;
 use crate::hosts::{Hosts, Request};
 use crate::image::{
     BackgroundWork, ImageError, ImageOptions, ImageState, Locked, Presence, ScrubOptions, presence,
+    slot_count,
 };
 use crate::keys::{DriveKey, Keyring};
 use crate::live::{FrontEnds, LiveDrive};
@@ -533,7 +534,9 @@ fn recovered(
     config.ftl.durable = true;
     let slots = pages(&config);
     let mut restorer = Drive::restore(config, &found.state).map_err(|e| bad(e.to_string()))?;
-    found.replay(|record| restorer.apply(record).map_err(|e| e.to_string()))?;
+    found.replay(slot_count(slots, options.image_options), |record| {
+        restorer.apply(record).map_err(|e| e.to_string())
+    })?;
     // Up to here nothing was changed on disk; recovery counts references and records.
     let time = found.time;
     let image = locked.start(&found, slots, options.image_options, background)?;

@@ -7,12 +7,14 @@ use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
 use run::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};
 use run::image::ImageError;
+use run::trust::TrustedDir;
 use run::{DriveKey, StartError};
+use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
-use std::fs::{DirBuilder, File, OpenOptions};
-use std::io::{self, ErrorKind, Write as _};
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt};
+use std::fs::File;
+use std::io::{self, Write as _};
+use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::process::ExitCode;
 
@@ -301,7 +303,7 @@ fn findings_text(findings: &Findings) -> String {
 }
 
 /// Makes the directory, or takes an empty one; none within the image.
-fn make(out: &Path, image: &Path) -> Result<()> {
+fn make(out: &Path, image: &Path) -> Result<TrustedDir> {
     let place = out.display();
     let above = match out.parent() {
         Some(above) if !above.as_os_str().is_empty() => above,
@@ -311,27 +313,21 @@ fn make(out: &Path, image: &Path) -> Result<()> {
     if real(above)?.starts_with(real(image)?) {
         bail!("{place} is in the image, which is not to be changed: name another directory");
     }
-    match std::fs::read_dir(out) {
-        Ok(mut entries) => match entries.next() {
-            None => Ok(()),
-            Some(_) => bail!("{place} is not empty: name an empty or a new directory"),
-        },
-        Err(e) if e.kind() == ErrorKind::NotFound => {
-            DirBuilder::new().mode(0o700).create(out).with_context(|| format!("cannot create {place}"))
-        }
-        Err(e) => Err(e).with_context(|| format!("cannot list {place}")),
+    let dir = TrustedDir::make(out)?;
+    match dir.names().with_context(|| format!("cannot list {place}"))?.is_empty() {
+        true => Ok(dir),
+        false => bail!("{place} is not empty: name an empty or a new directory"),
     }
 }
 
 /// A new file of this length, all of it a hole.
-fn sparse(dir: &Path, name: &str, bytes: u64) -> Result<File> {
-    let path = dir.join(name);
+fn sparse(dir: &TrustedDir, name: &str, bytes: u64) -> Result<File> {
     let create = || {
-        let file = OpenOptions::new().write(true).create_new(true).mode(0o600).open(&path)?;
+        let file = dir.open_file(name, OFlags::WRONLY | OFlags::CREATE | OFlags::EXCL)?;
         file.set_len(bytes)?;
         io::Result::Ok(file)
     };
-    create().with_context(|| format!("cannot create {}", path.display()))
+    create().with_context(|| format!("cannot create {}", dir.path().join(name).display()))
 }
 
 /// Writes what is not zeros.
@@ -340,7 +336,11 @@ fn put(file: &File, bytes: &[u8], at: u64) -> io::Result<()> {
 }
 
 /// Saves one namespace; the name of its file, and of that of its metadata.
-fn save(examination: &mut Examination, count: &mut Count, out: &Path) -> Result<(String, Option<String>)> {
+fn save(
+    examination: &mut Examination,
+    count: &mut Count,
+    out: &TrustedDir,
+) -> Result<(String, Option<String>)> {
     let Namespace { nsid, block_size, metadata, blocks, .. } = count.namespace;
     let (name, beside) = (format!("namespace-{nsid}.img"), format!("namespace-{nsid}.meta"));
     let data = sparse(out, &name, blocks * u64::from(block_size))?;
@@ -357,13 +357,13 @@ fn save(examination: &mut Examination, count: &mut Count, out: &Path) -> Result<
         }
     });
     let synced = saved.and_then(|()| data.sync_all()).and_then(|()| meta.iter().try_for_each(File::sync_all));
-    synced.with_context(|| format!("cannot write {}", out.join(&name).display()))?;
+    synced.with_context(|| format!("cannot write {}", out.path().join(&name).display()))?;
     Ok((name, meta.map(|_| beside)))
 }
 
 fn salvage(dir: &Path, out: &Path, key: Option<DriveKey>, output: Output) -> Result<ExitCode> {
     let mut examination = Examination::open(dir, key)?;
-    make(out, dir)?;
+    let saved = make(out, dir)?;
     let mut text = findings_text(examination.findings());
     let mut namespaces = Vec::new();
     let mut whole = examination.findings().missing.is_none();
@@ -375,7 +375,7 @@ fn salvage(dir: &Path, out: &Path, key: Option<DriveKey>, output: Output) -> Res
                 count.page(page);
                 Ok(())
             })?,
-            false => files = Some(save(&mut examination, &mut count, out)?),
+            false => files = Some(save(&mut examination, &mut count, &saved)?),
         }
         whole &= files.is_some() && count.damaged.0.is_empty() && count.lost.0.is_empty();
         count.text(&mut text);
@@ -405,12 +405,12 @@ fn salvage(dir: &Path, out: &Path, key: Option<DriveKey>, output: Output) -> Res
         false => "not everything is saved: see above",
     });
     // It comes last: without it the files are not complete.
-    let report = sparse(out, "report.json", 0)?;
+    let report = sparse(&saved, "report.json", 0)?;
     let bytes = serde_json::to_vec_pretty(&document)?;
     (&report)
         .write_all(&bytes)
         .and_then(|()| report.sync_all())
-        .and_then(|()| File::open(out)?.sync_all())
+        .and_then(|()| saved.sync())
         .with_context(|| format!("cannot write {}", out.join("report.json").display()))?;
     print_found(&document, &text, out, output)?;
     Ok(match whole {

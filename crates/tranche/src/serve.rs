@@ -125,8 +125,7 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
         Some(drive) => lab::profile::read(drive)?,
         None if exists => {
             // Only `--timing` may say something else than what the image was created with.
-            let path = options.image.clone().unwrap_or_default().join("drive.toml");
-            std::fs::read_to_string(&path).with_context(|| format!("cannot read {}", path.display()))?
+            run::image::config(options.image.as_deref().unwrap_or(Path::new("")))?
         }
         None => lab::profile::Profile::default_drive().toml.to_owned(),
     };

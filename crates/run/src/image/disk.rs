@@ -2,13 +2,15 @@
 //! synced, fails, and stops at any call.
 
 use super::error::ImageError;
-use rustix::fs::{Advice, FallocateFlags, FlockOperation, fadvise};
+use crate::machine::available_memory;
+use crate::trust::{TrustError, TrustedDir};
+use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
 use std::fmt::Debug;
-use std::fs::{File, OpenOptions};
+use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{DirBuilderExt, FileExt, OpenOptionsExt, PermissionsExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -30,10 +32,12 @@ pub(crate) enum Open {
 pub(crate) trait Disk: Send + Sync + Debug {
     /// Opens a file for reading and writing.
     fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn DiskFile>>;
-    /// Reads a whole file.
+    /// Reads a whole file, if there is memory for it.
     fn read(&self, name: &str) -> io::Result<Vec<u8>>;
     /// Reads the beginning of a file, `most` bytes of it.
     fn read_head(&self, name: &str, most: usize) -> io::Result<Vec<u8>>;
+    /// How many bytes a file has.
+    fn len(&self, name: &str) -> io::Result<u64>;
     /// Gives a file another name, in place of what has that name.
     fn rename(&self, from: &str, to: &str) -> io::Result<()>;
     fn remove(&self, name: &str) -> io::Result<()>;
@@ -103,10 +107,12 @@ pub(super) fn read_aside(file: &dyn DiskFile, at: u64, bytes: &mut [u8]) -> io::
     all
 }
 
-/// A directory of this machine.
-#[derive(Debug)]
+/// A directory of this machine that nobody else can change.
+#[derive(Clone, Debug)]
 pub(crate) struct HostDisk {
-    dir: PathBuf,
+    dir: TrustedDir,
+    /// As the user named it.
+    named: PathBuf,
     /// What a test says which boot this is.
     boot: Option<u64>,
 }
@@ -114,45 +120,39 @@ pub(crate) struct HostDisk {
 const LOCK: &str = "lock";
 
 impl HostDisk {
-    pub(crate) fn new(dir: &Path) -> Self {
-        HostDisk { dir: dir.to_owned(), boot: None }
+    /// Opens a directory that exists.
+    pub(crate) fn open_dir(dir: &Path) -> Result<Self, TrustError> {
+        Ok(HostDisk { dir: TrustedDir::open(dir)?, named: dir.to_owned(), boot: None })
+    }
+
+    /// Opens a directory, and makes it, for its owner alone, if it is not there.
+    pub(crate) fn make(dir: &Path) -> Result<Self, TrustError> {
+        Ok(HostDisk { dir: TrustedDir::make(dir)?, named: dir.to_owned(), boot: None })
     }
 
     /// On a host that was booted since.
     #[cfg(test)]
-    pub(crate) fn on_boot(dir: &Path, boot: u64) -> Self {
-        HostDisk { dir: dir.to_owned(), boot: Some(boot) }
-    }
-
-    /// Makes the directory, for its owner alone, and makes its name durable.
-    pub(crate) fn make(&self) -> io::Result<()> {
-        let made =
-            self.dir.ancestors().take_while(|path| !path.as_os_str().is_empty() && !path.exists()).count();
-        std::fs::DirBuilder::new().recursive(true).mode(0o700).create(&self.dir)?;
-        for above in self.dir.ancestors().skip(1).take(made) {
-            let above = if above.as_os_str().is_empty() { Path::new(".") } else { above };
-            File::open(above)?.sync_all()?;
-        }
-        Ok(())
+    pub(crate) fn on_boot(self, boot: u64) -> Self {
+        HostDisk { boot: Some(boot), ..self }
     }
 
     /// Whether somebody else on this machine can read a file of the image: one that an older program made, or that was copied.
     pub(crate) fn is_open_to_others(&self) -> bool {
-        let mode = |path: &Path| std::fs::metadata(path).map_or(0, |metadata| metadata.permissions().mode());
+        let mode = |name: Option<&str>| self.dir.mode(name).unwrap_or(0);
         // A user who may not enter the directory reads nothing in it.
-        if mode(&self.dir) & 0o011 == 0 {
-            return false;
-        }
-        let files = std::fs::read_dir(&self.dir).into_iter().flatten().flatten();
-        files.into_iter().any(|file| mode(&file.path()) & 0o044 != 0)
+        mode(None) & 0o011 != 0
+            && self.names().unwrap_or_default().iter().any(|name| mode(Some(name)) & 0o044 != 0)
+    }
+
+    /// Opens a file to be read.
+    pub(crate) fn open_to_read(&self, name: &str) -> io::Result<File> {
+        self.dir.open_file(name, OFlags::RDONLY)
     }
 
     /// Takes the lock that keeps a second process out; it lives as long as the returned file.
     pub(crate) fn lock(&self) -> Result<File, ImageError> {
-        let path = self.dir.join(LOCK);
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).create(true).truncate(false).mode(0o600);
-        let file = options.open(&path).map_err(ImageError::io("open", &path))?;
+        let file = self.dir.open_file(LOCK, OFlags::RDWR | OFlags::CREATE);
+        let file = file.map_err(ImageError::io("open", &self.named.join(LOCK)))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(e) => return Err(self.not_locked(&file, e)),
@@ -166,10 +166,9 @@ impl HostDisk {
     /// Takes the lock for reading only, and changes nothing. Other readers may have it, too. An image that no drive ever
     /// had open, or a copy of one, has no file to lock, and no drive to keep out.
     pub(crate) fn lock_to_look(&self) -> Result<Option<File>, ImageError> {
-        let path = self.dir.join(LOCK);
-        let file = match File::open(&path) {
+        let file = match self.open_to_read(LOCK) {
             Err(e) if e.kind() == ErrorKind::NotFound => return Ok(None),
-            other => other.map_err(ImageError::io("open", &path))?,
+            other => other.map_err(ImageError::io("open", &self.named.join(LOCK)))?,
         };
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockShared) {
             Ok(()) => Ok(Some(file)),
@@ -179,7 +178,7 @@ impl HostDisk {
 
     fn not_locked(&self, file: &File, error: Errno) -> ImageError {
         if error != Errno::WOULDBLOCK {
-            return ImageError::io("lock", &self.dir.join(LOCK))(error.into());
+            return ImageError::io("lock", &self.named.join(LOCK))(error.into());
         }
         let mut holder = String::new();
         let _ = file.take(20).read_to_string(&mut holder);
@@ -187,46 +186,53 @@ impl HostDisk {
             "" => "unknown".to_owned(),
             holder => holder.to_owned(),
         };
-        ImageError::Locked { path: self.dir.clone(), holder }
+        ImageError::Locked { path: self.named.clone(), holder }
     }
 }
 
 impl Disk for HostDisk {
     fn open(&self, name: &str, how: Open) -> io::Result<Arc<dyn DiskFile>> {
-        let mut options = OpenOptions::new();
-        options.read(true).write(true).mode(0o600);
-        options.create(how != Open::Existing).truncate(how == Open::Empty);
-        Ok(Arc::new(HostFile { file: options.open(self.dir.join(name))?, tells: AtomicBool::new(true) }))
+        let create = if how == Open::Existing { OFlags::empty() } else { OFlags::CREATE };
+        let file = self.dir.open_file(name, OFlags::RDWR | create)?;
+        if how == Open::Empty {
+            file.set_len(0)?;
+        }
+        Ok(Arc::new(HostFile { file, tells: AtomicBool::new(true) }))
     }
 
     fn read(&self, name: &str) -> io::Result<Vec<u8>> {
-        std::fs::read(self.dir.join(name))
+        let file = self.open_to_read(name)?;
+        let mut bytes = room(file.metadata()?.len())?;
+        // A file that grows meanwhile gets no more than that.
+        let len = bytes.capacity() as u64;
+        file.take(len).read_to_end(&mut bytes)?;
+        Ok(bytes)
     }
 
     fn read_head(&self, name: &str, most: usize) -> io::Result<Vec<u8>> {
         let mut bytes = Vec::with_capacity(most);
-        File::open(self.dir.join(name))?.take(most as u64).read_to_end(&mut bytes)?;
+        self.open_to_read(name)?.take(most as u64).read_to_end(&mut bytes)?;
         Ok(bytes)
     }
 
+    fn len(&self, name: &str) -> io::Result<u64> {
+        Ok(self.open_to_read(name)?.metadata()?.len())
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
-        std::fs::rename(self.dir.join(from), self.dir.join(to))
+        self.dir.rename(from, to)
     }
 
     fn remove(&self, name: &str) -> io::Result<()> {
-        std::fs::remove_file(self.dir.join(name))
+        self.dir.remove(name)
     }
 
     fn names(&self) -> io::Result<Vec<String>> {
-        let mut names = Vec::new();
-        for entry in std::fs::read_dir(&self.dir)? {
-            names.extend(entry?.file_name().into_string());
-        }
-        Ok(names)
+        self.dir.names()
     }
 
     fn sync_names(&self) -> io::Result<()> {
-        File::open(&self.dir)?.sync_all()
+        self.dir.sync()
     }
 
     fn boot(&self) -> u64 {
@@ -245,7 +251,20 @@ impl Disk for HostDisk {
     }
 
     fn path(&self) -> &Path {
-        &self.dir
+        &self.named
+    }
+}
+
+/// Room for a file of `len` bytes. Somebody else may have made the file, and made it as long as file systems allow.
+pub(super) fn room(len: u64) -> io::Result<Vec<u8>> {
+    let available = available_memory().unwrap_or(u64::MAX);
+    let mut bytes = Vec::new();
+    match usize::try_from(len) {
+        Ok(room) if len <= available && bytes.try_reserve_exact(room).is_ok() => Ok(bytes),
+        _ => Err(io::Error::new(
+            ErrorKind::OutOfMemory,
+            format!("it has {len} bytes, and {available} bytes of memory are available"),
+        )),
     }
 }
 
@@ -355,24 +374,15 @@ pub(super) fn is_full(e: &io::Error) -> bool {
     matches!(e.kind(), ErrorKind::StorageFull | ErrorKind::QuotaExceeded | ErrorKind::FileTooLarge)
 }
 
-/// Whether a directory is there, and what it holds.
-pub(super) fn list(dir: &Path) -> io::Result<Option<Vec<String>>> {
-    match HostDisk::new(dir).names() {
-        Ok(names) => Ok(Some(names)),
-        Err(e) if e.kind() == ErrorKind::NotFound => Ok(None),
-        Err(e) => Err(e),
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
+    use std::os::unix::fs::PermissionsExt;
 
     #[test]
     fn an_image_is_private_to_its_owner() {
         let temp = tempfile::tempdir().unwrap();
-        let disk = HostDisk::new(&temp.path().join("above/image"));
-        disk.make().unwrap();
+        let disk = HostDisk::make(&temp.path().join("above/image")).unwrap();
         let mode = |path: &Path| std::fs::metadata(path).unwrap().permissions().mode() & 0o777;
         assert_eq!(mode(disk.path()), 0o700);
         let file = disk.open("file", Open::Create).unwrap();

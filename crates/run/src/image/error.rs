@@ -1,6 +1,7 @@
 //! What can be wrong with an image: what, where, and what to do.
 
 use super::format::FormatError;
+use crate::trust::{TrustError, Untrusted};
 use std::io;
 use std::path::{Path, PathBuf};
 
@@ -17,6 +18,9 @@ pub enum ImageError {
         /// What the host said.
         source: io::Error,
     },
+    /// Another user can change the directory.
+    #[error("the image is not safe there: {0}")]
+    Untrusted(#[from] Untrusted),
     /// There is nothing where an image was expected.
     #[error("there is no image at {}: create it with `tranche serve --drive DRIVE.toml --image DIR`", path.display())]
     Missing {
@@ -120,5 +124,16 @@ impl ImageError {
     pub(crate) fn format(path: &Path) -> impl FnOnce(FormatError) -> ImageError + use<> {
         let path = path.to_owned();
         move |source| ImageError::Format { path, source }
+    }
+}
+
+impl From<TrustError> for ImageError {
+    fn from(error: TrustError) -> Self {
+        match error {
+            TrustError::Untrusted(untrusted) => untrusted.into(),
+            TrustError::NotADirectory(path) => ImageError::File { path },
+            TrustError::Missing(path) => ImageError::Missing { path },
+            TrustError::Io { action, path, source } => ImageError::Io { action, path, source },
+        }
     }
 }

@@ -81,25 +81,26 @@ fn parts(header: &Header, mut body: Vec<u8>) -> Result<(Vec<u8>, Vec<u32>), Form
     Ok((body, sums))
 }
 
-/// Reads and checks a checkpoint.
+/// Reads and checks a checkpoint. Its header must promise as many bytes as the file has before room is made for them.
 pub(crate) fn read_checkpoint(disk: &dyn Disk, generation: u64) -> Result<Saved, ImageError> {
     let name = checkpoint_name(generation);
     let path = path(disk, &name);
+    let head = disk.read_head(&name, HEADER).map_err(ImageError::io("read", &path))?;
+    let header = Header::decode(ImageFileKind::Checkpoint, &head).map_err(ImageError::format(&path))?;
+    let len = disk.len(&name).map_err(ImageError::io("read", &path))?;
+    if len != header.body.saturating_add(HEADER as u64) {
+        return Err(ImageError::format(&path)(FormatError::Truncated(len)));
+    }
     let mut bytes = disk.read(&name).map_err(ImageError::io("read", &path))?;
-    let read = || {
-        let header = Header::decode(ImageFileKind::Checkpoint, &bytes)?;
-        if bytes.len() as u64 != header.body.saturating_add(HEADER as u64) {
-            return Err(FormatError::Truncated(bytes.len() as u64));
-        }
-        if format::crc(&bytes[HEADER..]) != header.body_crc {
-            return Err(FormatError::Checksum);
-        }
-        if header.generation != generation {
-            return Err(FormatError::Mixed);
-        }
-        Ok(header)
+    let wrong = match bytes.get(HEADER..) {
+        None => Some(FormatError::Truncated(bytes.len() as u64)),
+        Some(body) if format::crc(body) != header.body_crc => Some(FormatError::Checksum),
+        Some(_) if header.generation != generation => Some(FormatError::Mixed),
+        Some(_) => None,
     };
-    let header = read().map_err(ImageError::format(&path))?;
+    if let Some(wrong) = wrong {
+        return Err(ImageError::format(&path)(wrong));
+    }
     bytes.drain(..HEADER);
     let (state, sums) = parts(&header, bytes).map_err(ImageError::format(&path))?;
     Ok(Saved { header, state, sums })

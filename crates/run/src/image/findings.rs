@@ -3,7 +3,7 @@
 //! The image is found on an [`Overlay`], as always. That may fail for a damaged journal, or for a checkpoint that cannot be read. Then the
 //! overlay leaves out the checkpoint, or the journal from the damage on, and the image is looked for again. This leads to an older state.
 
-use super::disk::Disk;
+use super::disk::{Disk, HostDisk};
 use super::error::ImageError;
 use super::files;
 use super::format::{FormatError, HEADER};
@@ -83,7 +83,7 @@ pub(crate) struct Salvaged {
 /// # Errors
 /// If the image is in use, or its files lead to no state.
 pub(crate) fn salvage(dir: &Path) -> Result<Salvaged, ImageError> {
-    let overlay = Arc::new(Overlay::new(dir));
+    let overlay = Arc::new(Overlay::new(HostDisk::open_dir(dir)?));
     let lock = overlay.lock()?;
     let locked = Locked::looking(overlay.clone());
     let newest = newest_time(&*overlay);
@@ -109,7 +109,7 @@ pub(crate) fn salvage(dir: &Path) -> Result<Salvaged, ImageError> {
     if let Some(missing) = &mut missing {
         missing.time = newest.since(found.time);
     } else if damaged.is_empty() {
-        damaged.extend(damaged_fallback(dir, &checkpoints, &found)?);
+        damaged.extend(damaged_fallback(&overlay, &checkpoints, &found)?);
     }
     let findings = Findings {
         version: found.version,
@@ -214,14 +214,14 @@ fn damaged_checkpoints(disk: &dyn Disk, generations: &[u64]) -> Vec<DamagedFile>
 
 /// The journals between the newest two checkpoints are there in case that the newest is damaged. Whether they would do then.
 fn damaged_fallback(
-    dir: &Path,
+    overlay: &Overlay,
     checkpoints: &[u64],
     found: &ImageState,
 ) -> Result<Option<DamagedFile>, ImageError> {
     if checkpoints.first().is_none_or(|&oldest| oldest >= found.checkpoint) {
         return Ok(None);
     }
-    let disk = Overlay::new(dir);
+    let disk = overlay.anew();
     let name = files::checkpoint_name(found.checkpoint);
     let path = files::path(&disk, &name);
     let spoil = disk.open(&name, Open::Existing).and_then(|file| file.set_len(HEADER as u64 - 1));
@@ -238,7 +238,10 @@ fn damaged_fallback(
         ),
         ImageError::Format { path, source } => (path, source.to_string()),
         ImageError::Io { path, source, .. } => (path, source.to_string()),
-        other => (dir.to_owned(), format!("the newest checkpoint has no other to stand in for it: {other}")),
+        other => (
+            disk.path().to_owned(),
+            format!("the newest checkpoint has no other to stand in for it: {other}"),
+        ),
     };
     Ok(Some(DamagedFile { path, what, loses: false }))
 }

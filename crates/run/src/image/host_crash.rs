@@ -34,7 +34,7 @@ fn command(opcode: IoOpcode, page: usize) -> Command {
 
 /// Makes the files look as if they came from before the host was booted.
 fn age(dir: &Path) {
-    for generation in files::generations(&HostDisk::new(dir)).unwrap().1 {
+    for generation in files::generations(&HostDisk::open_dir(dir).unwrap()).unwrap().1 {
         let path = dir.join(files::journal_name(generation));
         let mut bytes = fs::read(&path).unwrap();
         let header = Header { boot: 1, ..Header::decode(ImageFileKind::Journal, &bytes).unwrap() };

@@ -239,7 +239,7 @@ mod tests {
     /// A file with bytes, and the directory that it is in.
     fn file(bytes: &[u8]) -> (tempfile::TempDir, Arc<dyn DiskFile>) {
         let temp = tempfile::tempdir().unwrap();
-        let file = HostDisk::new(temp.path()).open("file", Open::Create).unwrap();
+        let file = HostDisk::open_dir(temp.path()).unwrap().open("file", Open::Create).unwrap();
         file.write_at(bytes, 0).unwrap();
         (temp, file)
     }

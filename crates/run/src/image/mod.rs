@@ -41,6 +41,8 @@ pub(crate) mod format;
 mod helper;
 #[cfg(test)]
 mod host_crash;
+#[cfg(test)]
+mod hostile_files;
 mod jobs;
 mod journal;
 mod missed_reads;
@@ -68,6 +70,7 @@ pub use scrub::ScrubOptions;
 
 use crate::memory::SLOT;
 use crate::slots::{Reuse, Slots};
+use crate::trust::TrustError;
 use device::SPARE;
 use disk::{Disk, DiskFile, HostDisk, Open};
 use files::{CONFIG, CONTENTS, SPARES};
@@ -128,13 +131,12 @@ pub enum Presence {
 /// Looks whether `dir` holds an image.
 ///
 /// # Errors
-/// If it holds something else, or an image whose creation was interrupted.
+/// If it holds something else, or an image whose creation was interrupted, or other users can change it.
 pub fn presence(dir: &Path) -> Result<Presence, ImageError> {
-    // Its parents, too: a directory in a file cannot be made.
-    if let Some(file) = dir.ancestors().find(|part| part.exists()).filter(|part| !part.is_dir()) {
-        return Err(ImageError::File { path: file.to_owned() });
-    }
-    let names = disk::list(dir).map_err(ImageError::io("list", dir))?.unwrap_or_default();
+    let names = match HostDisk::open_dir(dir) {
+        Err(TrustError::Missing(_)) => return Ok(Presence::Nothing),
+        disk => disk?.names().map_err(ImageError::io("list", dir))?,
+    };
     let ours = |name: &str| {
         matches!(name, "drive.toml" | "contents" | "spares" | "lock")
             || name.contains("checkpoint.")
@@ -146,6 +148,21 @@ pub fn presence(dir: &Path) -> Result<Presence, ImageError> {
         false if names.iter().all(|n| ours(n)) => Err(ImageError::Unfinished { path: dir.to_owned() }),
         false => Err(ImageError::Foreign { path: dir.to_owned() }),
     }
+}
+
+/// The configuration, as TOML, that an image was created with.
+///
+/// # Errors
+/// If there is none that can be read, or other users can change it.
+pub fn config(dir: &Path) -> Result<String, ImageError> {
+    config_of(&HostDisk::open_dir(dir)?)
+}
+
+fn config_of(disk: &dyn Disk) -> Result<String, ImageError> {
+    let path = files::path(disk, CONFIG);
+    let text = disk.read(CONFIG).map_err(ImageError::io("read", &path))?;
+    let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
+    String::from_utf8(text).map_err(wrong).map_err(ImageError::io("read", &path))
 }
 
 /// Who does the work that an image does not wait for.
@@ -162,18 +179,16 @@ impl Locked {
     pub(crate) fn existing(dir: &Path) -> Result<Self, ImageError> {
         match presence(dir)? {
             Presence::Nothing => Err(ImageError::Missing { path: dir.to_owned() }),
-            Presence::Image => Locked::lock(HostDisk::new(dir)),
+            Presence::Image => Locked::lock(HostDisk::open_dir(dir)?),
         }
     }
 
     /// Makes and locks the directory of a new image.
     pub(crate) fn fresh(dir: &Path) -> Result<Self, ImageError> {
-        let disk = HostDisk::new(dir);
         match presence(dir)? {
-            Presence::Image => return Err(ImageError::Foreign { path: dir.to_owned() }),
-            Presence::Nothing => disk.make().map_err(ImageError::io("create", dir))?,
+            Presence::Image => Err(ImageError::Foreign { path: dir.to_owned() }),
+            Presence::Nothing => Locked::lock(HostDisk::make(dir)?),
         }
-        Locked::lock(disk)
     }
 
     fn lock(disk: HostDisk) -> Result<Self, ImageError> {
@@ -198,10 +213,7 @@ impl Locked {
 
     /// The configuration that the image was created with.
     pub(crate) fn config(&self) -> Result<String, ImageError> {
-        let path = files::path(&*self.disk, CONFIG);
-        let text = self.disk.read(CONFIG).map_err(ImageError::io("read", &path))?;
-        let wrong = |e| io::Error::new(io::ErrorKind::InvalidData, e);
-        String::from_utf8(text).map_err(wrong).map_err(ImageError::io("read", &path))
+        config_of(&*self.disk)
     }
 
     /// Reads the newest state.
@@ -269,9 +281,9 @@ impl Locked {
         };
         let mut frame = Vec::with_capacity(1 << 16);
         format::begin_frame(&mut frame);
-        let margin = (pages / MARGIN_SHARE).max(options.margin_slots);
+        let margin = margin(pages, options);
         let reuse = if options.host_sync { Reuse::AfterSync } else { Reuse::AfterStep };
-        let mut slots = Slots::new(pages.saturating_add(margin), reuse);
+        let mut slots = Slots::new(slot_count(pages, options), reuse);
         let count = |file: &dyn DiskFile, name, size: usize| match file.len() {
             Ok(len) => Ok(u32::try_from(len.div_ceil(size as u64)).unwrap_or(u32::MAX)),
             Err(e) => Err(ImageError::io("read", &files::path(&*disk, name))(e)),
@@ -284,7 +296,7 @@ impl Locked {
             _lock: lock,
             contents,
             spares,
-            marked: vec![true; beside as usize],
+            marked: vec![true; beside.min(slots.count()) as usize],
             missed_reads,
             scrub: None,
             sums: Sums::new(slots.count(), found.sums.clone()),
@@ -310,6 +322,16 @@ impl Locked {
             failed: None,
         })
     }
+}
+
+/// Slots beyond a drive's pages and buffer.
+fn margin(pages: u32, options: ImageOptions) -> u32 {
+    (pages / MARGIN_SHARE).max(options.margin_slots)
+}
+
+/// How many slots an image has for a drive with so many pages and places in its buffer.
+pub(crate) fn slot_count(pages: u32, options: ImageOptions) -> u32 {
+    pages.saturating_add(margin(pages, options))
 }
 
 /// Puts contents where they belong that the host may have lost except for the journal. The next journal says that this is done.

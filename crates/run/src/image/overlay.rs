@@ -21,8 +21,13 @@ pub(crate) struct Overlay {
 }
 
 impl Overlay {
-    pub(crate) fn new(dir: &Path) -> Self {
-        Overlay { host: HostDisk::new(dir), files: Mutex::default() }
+    pub(crate) fn new(host: HostDisk) -> Self {
+        Overlay { host, files: Mutex::default() }
+    }
+
+    /// The same directory, as it is without what was written.
+    pub(crate) fn anew(&self) -> Self {
+        Overlay::new(self.host.clone())
     }
 
     /// Keeps drives out as long as the returned file lives, if any ever had the image open.
@@ -40,7 +45,7 @@ impl Overlay {
             Some(Some(layer)) => Ok(layer.clone()),
             Some(None) => Err(ErrorKind::NotFound.into()),
             None => {
-                let layer = Arc::new(Layer::over(File::open(self.host.path().join(name))?)?);
+                let layer = Arc::new(Layer::over(self.host.open_to_read(name)?)?);
                 files.insert(name.to_owned(), Some(layer.clone()));
                 Ok(layer)
             }
@@ -67,9 +72,15 @@ impl Disk for Overlay {
 
     fn read_head(&self, name: &str, most: usize) -> io::Result<Vec<u8>> {
         let layer = self.layer(name)?;
-        let mut bytes = vec![0; usize::try_from(layer.len()?).unwrap_or(usize::MAX).min(most)];
+        let len = layer.len()?.min(most as u64);
+        let mut bytes = super::disk::room(len)?;
+        bytes.resize(len as usize, 0);
         super::disk::read_full(&*layer, 0, &mut bytes)?;
         Ok(bytes)
+    }
+
+    fn len(&self, name: &str) -> io::Result<u64> {
+        self.layer(name)?.len()
     }
 
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
@@ -256,7 +267,8 @@ mod tests {
         let temp = tempfile::tempdir().unwrap();
         let before: Vec<u8> = (0..10_000u32).map(|i| i as u8).collect();
         std::fs::write(temp.path().join("a"), &before).unwrap();
-        let disk = Overlay::new(temp.path());
+        let host = HostDisk::open_dir(temp.path()).unwrap();
+        let disk = Overlay::new(host.clone());
         let file = disk.open("a", Open::Existing).unwrap();
         let mut wanted = before.clone();
         file.write_at(&[9; 5000], 4000).unwrap();
@@ -280,6 +292,6 @@ mod tests {
         disk.remove("b").unwrap();
         assert_eq!(disk.names().unwrap(), ["a"]);
         assert_eq!(std::fs::read(temp.path().join("a")).unwrap(), before);
-        assert_eq!(HostDisk::new(temp.path()).names().unwrap(), ["a"]);
+        assert_eq!(host.names().unwrap(), ["a"]);
     }
 }

@@ -182,9 +182,11 @@ impl ImageState {
         }
     }
 
-    /// Applies every record that counts, in order, and brings the checksums up to date.
+    /// Applies every record that counts, in order, and brings the checksums of the first `slots` slots up to date: a journal that somebody
+    /// else wrote may name any.
     pub(crate) fn replay(
         &mut self,
+        slots: u32,
         mut apply: impl FnMut(&Record<'_>) -> Result<(), String>,
     ) -> Result<(), ImageError> {
         for journal in &self.journals {
@@ -195,17 +197,15 @@ impl ImageState {
                     match record.map_err(ImageError::format(&path))? {
                         Entry::Drive(record) => apply(&record)
                             .map_err(|reason| ImageError::State { path: self.place.clone(), reason })?,
-                        Entry::Sum { slot, sum } => {
+                        Entry::Sum { slot, sum } if slot < slots => {
                             let slot = slot as usize;
-                            // A number is only a number: nothing is as large as the largest.
-                            if slot >= self.sums.len() && slot < (self.sums.len() + (1 << 24)) * 2 {
+                            if slot >= self.sums.len() {
                                 self.sums.resize(slot + 1, super::sums::UNKNOWN);
                             }
-                            if let Some(place) = self.sums.get_mut(slot) {
-                                *place = sum;
-                            }
+                            self.sums[slot] = sum;
                         }
-                        Entry::Page { .. } | Entry::Beside { .. } | Entry::Durable(_) => {}
+                        Entry::Sum { .. } | Entry::Page { .. } | Entry::Beside { .. } | Entry::Durable(_) => {
+                        }
                     }
                 }
             }

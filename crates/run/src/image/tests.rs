@@ -10,23 +10,24 @@ use tempfile::TempDir;
 
 const OTHER_BOOT: u64 = 1;
 
-struct ImageFixture {
+pub(super) struct ImageFixture {
     temp: TempDir,
 }
 
 impl ImageFixture {
-    fn new() -> ImageFixture {
+    pub(super) fn new() -> ImageFixture {
         let fixture = ImageFixture { temp: tempfile::tempdir().unwrap() };
         Locked::fresh(&fixture.dir()).unwrap().create("# a drive\n", &[], Nanos(5)).unwrap();
         fixture
     }
 
-    fn dir(&self) -> PathBuf {
+    pub(super) fn dir(&self) -> PathBuf {
         self.temp.path().join("image")
     }
 
     fn disk(&self, boot: Option<u64>) -> HostDisk {
-        boot.map_or_else(|| HostDisk::new(&self.dir()), |boot| HostDisk::on_boot(&self.dir(), boot))
+        let disk = HostDisk::open_dir(&self.dir()).unwrap();
+        boot.map_or(disk.clone(), |boot| disk.on_boot(boot))
     }
 
     fn open(&self, options: ImageOptions) -> Image {
@@ -43,10 +44,19 @@ impl ImageFixture {
         options: ImageOptions,
         notify: impl Fn() + Send + Sync + 'static,
     ) -> Result<Image, ImageError> {
+        self.open_by(boot, options, BackgroundWork::Threads(Arc::new(notify)))
+    }
+
+    pub(super) fn open_by(
+        &self,
+        boot: Option<u64>,
+        options: ImageOptions,
+        background: BackgroundWork,
+    ) -> Result<Image, ImageError> {
         let locked = Locked { disk: Arc::new(self.disk(boot)), lock: Some(self.disk(None).lock().unwrap()) };
         let mut found = locked.find()?;
         let numbers = numbers(&mut found)?;
-        let mut image = locked.start(&found, 64, options, BackgroundWork::Threads(Arc::new(notify)))?;
+        let mut image = locked.start(&found, 64, options, background)?;
         image.forget_slots();
         image.slots_are_counted();
         image.opened(&found, &encode(&numbers), found.time)?;
@@ -79,7 +89,7 @@ fn encode(numbers: &[u32]) -> Vec<u8> {
 fn numbers(found: &mut ImageState) -> Result<Vec<u32>, ImageError> {
     let mut numbers: Vec<u32> =
         found.state.as_chunks::<4>().0.iter().map(|b| u32::from_le_bytes(*b)).collect();
-    found.replay(|record| {
+    found.replay(u32::MAX, |record| {
         match *record {
             Record::Spoil { unit, .. } => numbers.push(unit.0),
             _ => return Err("a record that was never written".to_owned()),
@@ -89,14 +99,14 @@ fn numbers(found: &mut ImageState) -> Result<Vec<u32>, ImageError> {
     Ok(numbers)
 }
 
-fn step(image: &mut Image, numbers: std::ops::Range<u32>) {
+pub(super) fn step(image: &mut Image, numbers: std::ops::Range<u32>) {
     for n in numbers {
         image.record(&Record::Spoil { set: 0, unit: Unit(n) });
     }
     image.commit(Nanos(10)).unwrap();
 }
 
-fn sync(image: &mut Image, io: u32) -> Vec<DiskEvent> {
+pub(super) fn sync(image: &mut Image, io: u32) -> Vec<DiskEvent> {
     let mut news = Vec::new();
     image.want_sync(Io(io));
     image.tend(Nanos(11), &mut news);
@@ -538,7 +548,7 @@ fn large_records_survive() {
     let mut found = ImageState::read(&fixture.disk(None)).unwrap();
     let mut seen = 0;
     found
-        .replay(|record| {
+        .replay(u32::MAX, |record| {
             if let Record::Program { spares, .. } = record {
                 seen = spares.len();
             }
@@ -628,7 +638,7 @@ lba = 4096
         }
         let mut first = Header::decode(ImageFileKind::Checkpoint, &checkpoint).unwrap();
         first.body_crc = format::crc(&body);
-        let disk = HostDisk::new(&target);
+        let disk = HostDisk::open_dir(&target).unwrap();
         files::write_checkpoint(&disk, &first, &body).unwrap();
         files::rename_checkpoint(&disk, first.generation).unwrap();
         fs::write(target.join(files::journal_name(header.generation)), &bytes).unwrap();

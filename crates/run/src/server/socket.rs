@@ -1,5 +1,6 @@
 //! Where a server listens, and what it accepts: Unix sockets and TCP.
 
+use crate::trust;
 use crate::wake::Sleeper;
 use peers::Network;
 use rustix::fd::{AsFd, BorrowedFd};
@@ -165,8 +166,10 @@ fn bind_private(path: &Path) -> io::Result<UnixListener> {
 /// Listens on a Unix socket that only its owner can open. A socket that a dead process left is replaced. Accepting never blocks.
 ///
 /// # Errors
-/// What the system says: somebody listens there, the path is no socket's, or this user may not make files there.
+/// What the system says: somebody listens there, the path is no socket's, or this user may not make files there. Or other users
+/// can exchange what is made there.
 pub fn listen_privately(path: &Path) -> io::Result<UnixListener> {
+    trust::check_directory_of(path)?;
     // What a process leaves behind that was killed a moment ago may still listen.
     const ATTEMPTS: u32 = 20;
     const PAUSE: Duration = Duration::from_millis(50);

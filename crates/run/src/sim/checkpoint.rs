@@ -11,15 +11,17 @@
 
 use super::contents::Contents;
 use super::machine::{Machine, Sim};
+use crate::machine::available_memory;
 use crate::store::Store;
+use crate::trust::TrustedDir;
 use crc_fast::{CrcAlgorithm, Digest};
 use device::{Config, ConfigError, Drive, LoadError, Output, Restorer};
 use media::Nanos;
 use nvme::Status;
 use openssl::sha::sha256;
-use std::fs::File;
+use rustix::fs::OFlags;
 use std::io::{self, BufReader, Read, Write};
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 const MAGIC: [u8; 8] = *b"TRANCHCP";
 
@@ -207,6 +209,9 @@ impl Checkpoint {
             return Err(CheckpointError::Other);
         }
         let mut left = u64::from_le_bytes(take(&mut rest));
+        if left > available_memory().unwrap_or(u64::MAX) {
+            return Err(CheckpointError::Malformed("it promises more bytes than there is memory for"));
+        }
         let mut state = Vec::new();
         while left > 0 {
             let (at, more) = (state.len(), left.min(CHUNK as u64) as usize);
@@ -223,29 +228,25 @@ impl Checkpoint {
         Ok(Checkpoint { state: Drive::restore(config, &state)?, contents, time })
     }
 
-    /// [`save`](Checkpoint::save) to a file, which is there as a whole or not at all.
+    /// [`save`](Checkpoint::save) to a file of a directory, which is there as a whole or not at all.
     ///
     /// # Errors
     /// The file system refuses it.
-    pub fn keep(&self, past: &str, path: &Path) -> Result<(), CheckpointError> {
-        let file = |what, path: &Path| {
-            let path = path.to_owned();
-            move |source| CheckpointError::File { what, path, source }
-        };
+    pub fn keep(&self, past: &str, dir: &TrustedDir, name: &str) -> Result<(), CheckpointError> {
         // Two at a time do not disturb each other: each file is whole, and the last one stays.
-        let partial = path.with_extension(format!("{}.partial", std::process::id()));
+        let stem = name.split('.').next().unwrap_or(name);
+        let partial = format!("{stem}.{}.partial", std::process::id());
         let write = || {
-            let mut to = File::create(&partial)?;
+            let mut to = dir.open_file(&partial, OFlags::WRONLY | OFlags::CREATE)?;
+            to.set_len(0)?;
             self.save(past, &mut to)?;
             to.sync_data()
         };
-        write()
-            .inspect_err(|_| drop(std::fs::remove_file(&partial)))
-            .map_err(file("cannot write", &partial))?;
-        std::fs::rename(&partial, path).map_err(file("cannot write", path))
+        write().inspect_err(|_| drop(dir.remove(&partial))).map_err(failed("cannot write", dir, &partial))?;
+        dir.rename(&partial, name).map_err(failed("cannot write", dir, name))
     }
 
-    /// [`open`](Checkpoint::open) of a file; `None` if there is none.
+    /// [`open`](Checkpoint::open) of a file of a directory; `None` if there is none.
     ///
     /// # Errors
     /// As for [`open`](Checkpoint::open).
@@ -253,14 +254,24 @@ impl Checkpoint {
         config: Config,
         contents: Contents,
         past: &str,
-        path: &Path,
+        dir: &TrustedDir,
+        name: &str,
     ) -> Result<Option<Checkpoint>, CheckpointError> {
-        match File::open(path) {
+        match dir.open_file(name, OFlags::RDONLY) {
             Ok(file) => Checkpoint::open(config, contents, past, &mut BufReader::new(file)).map(Some),
             Err(e) if e.kind() == io::ErrorKind::NotFound => Ok(None),
-            Err(source) => Err(CheckpointError::File { what: "cannot read", path: path.to_owned(), source }),
+            Err(source) => Err(failed("cannot read", dir, name)(source)),
         }
     }
+}
+
+fn failed(
+    what: &'static str,
+    dir: &TrustedDir,
+    name: &str,
+) -> impl FnOnce(io::Error) -> CheckpointError + use<> {
+    let path = dir.path().join(name);
+    move |source| CheckpointError::File { what, path, source }
 }
 
 impl Machine {

@@ -363,6 +363,12 @@ impl Disk for SimDisk {
         Ok(bytes[..bytes.len().min(most)].to_vec())
     }
 
+    fn len(&self, name: &str) -> io::Result<u64> {
+        let state = self.state();
+        let inode = state.names.get(name).ok_or(io::ErrorKind::NotFound)?;
+        Ok(state.inodes[*inode].cached.len() as u64)
+    }
+
     fn rename(&self, from: &str, to: &str) -> io::Result<()> {
         let state = &mut *self.state();
         let inode = *state.names.get(from).ok_or(io::ErrorKind::NotFound)?;
