@@ -136,8 +136,8 @@ impl Slots {
         }
     }
 
-    /// Counts one more reference for a slot whose bytes are being sent; false where too many are out already, so
-    /// that hosts cannot bring a count to its top.
+    /// Counts one more reference for a slot whose bytes are being sent, or read from the host's disk; false where too many are
+    /// out already, so that hosts cannot bring a count to its top.
     #[inline]
     pub(crate) fn lend(&mut self, slot: Slot) -> bool {
         match self.life.get_mut(slot.0 as usize) {

@@ -76,7 +76,7 @@ pub(crate) fn format<S: Contents>(
     namespace.set_format(c.lbaf, format);
     let volume = namespace.volume;
     let keyed = core.namespaces.get(nsid).is_some_and(|ns| ns.key.is_some());
-    if c.ses == SecureErase::USER_DATA && !keyed {
+    if c.ses != SecureErase::NONE {
         core.ftl.scrub(volume, cx.storage);
     }
     // A new key erases what the old one encrypts, also for User Data Erase (Base 5.1.10).

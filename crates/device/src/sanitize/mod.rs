@@ -319,9 +319,10 @@ fn deallocate_all<S: Contents>(core: &mut Core, cx: &mut Cx<'_, S>) -> Answer {
     for nsid in core.namespaces.ids() {
         let Some(ns) = core.namespaces.get(nsid) else { continue };
         let (volume, bytes) = (ns.volume, ns.volume_bytes());
-        if let Err(fault) = core.ftl.trim(cx.now, volume, 0, bytes, cx.storage) {
+        if let Err(fault) = core.ftl.clear(cx.now, volume, bytes, cx.storage) {
             return Answer::Failed(fault);
         }
+        core.ftl.scrub(volume, cx.storage);
     }
     Answer::At(cx.now)
 }

@@ -87,13 +87,18 @@ impl Image {
                 Ok(())
             }
             // It would wait, or a part of it is there, or the file ends: all are rare.
-            Ok(_) => {
-                self.slots.retain(slot);
-                self.missed_reads.begin(io, host, slot, sum, page);
-                Ok(())
-            }
-            Err(_) => self.read(slot, page, bytes),
+            Ok(_) if self.begin_missed_read(io, host, slot, page) => Ok(()),
+            Ok(_) | Err(_) => self.read(slot, page, bytes),
         }
+    }
+
+    /// A thread reads a part of a slot's page for a command; false where too many read that page already.
+    pub(super) fn begin_missed_read(&mut self, io: Io, host: Range<usize>, slot: Slot, page: u32) -> bool {
+        let lent = self.slots.lend(slot);
+        if lent {
+            self.missed_reads.begin(io, host, slot, self.sums.get(slot), page);
+        }
+        lent
     }
 
     /// Checks a slot's page for a command that wants no data: now if the host has it in memory, otherwise when its disk has

@@ -79,11 +79,12 @@ enum Readers {
         answers: Receiver<ReadAnswer>,
         threads: Vec<JoinHandle<()>>,
     },
-    /// No threads: the one that asks for an answer reads.
+    /// No threads: a read ends when [`MissedReads::step`] is called.
     #[cfg_attr(not(test), expect(dead_code, reason = "only tests go on step by step"))]
     Stepped {
         contents: Arc<dyn DiskFile>,
-        asks: VecDeque<ReadRequest>,
+        asks: Vec<ReadRequest>,
+        answers: VecDeque<ReadAnswer>,
     },
 }
 
@@ -121,10 +122,21 @@ impl MissedReads {
         Ok(MissedReads::with(Readers::Threads { asks: Some(asks), answers, threads }))
     }
 
-    /// Reads end when they are looked for.
+    /// Reads end only when they are told to.
     #[cfg(test)]
     pub(crate) fn stepped(contents: &Arc<dyn DiskFile>) -> Self {
-        MissedReads::with(Readers::Stepped { contents: contents.clone(), asks: VecDeque::new() })
+        let contents = contents.clone();
+        MissedReads::with(Readers::Stepped { contents, asks: Vec::new(), answers: VecDeque::new() })
+    }
+
+    /// The host's disk answers one of the reads, whichever `choice` says.
+    #[cfg(test)]
+    pub(crate) fn step(&mut self, choice: u64) {
+        let Readers::Stepped { contents, asks, answers } = &mut self.readers else { return };
+        if !asks.is_empty() {
+            let ask = asks.swap_remove((choice % asks.len() as u64) as usize);
+            answers.push_back(answer(&**contents, ask));
+        }
     }
 
     fn with(readers: Readers) -> Self {
@@ -146,14 +158,14 @@ impl MissedReads {
                     let _ = asks.send(ask);
                 }
             }
-            Readers::Stepped { asks, .. } => asks.push_back(ask),
+            Readers::Stepped { asks, .. } => asks.push(ask),
         }
     }
 
     fn answer(&mut self) -> Option<ReadAnswer> {
         match &mut self.readers {
             Readers::Threads { answers, .. } => answers.try_recv().ok(),
-            Readers::Stepped { contents, asks } => asks.pop_front().map(|ask| answer(&**contents, ask)),
+            Readers::Stepped { answers, .. } => answers.pop_front(),
         }
     }
 
@@ -203,6 +215,11 @@ impl MissedReads {
         }
     }
 
+    /// The slots that reads under way refer to, each as often as it is read.
+    pub(crate) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.under.values().map(|read| read.slot)
+    }
+
     /// Whether any read is under way.
     pub(crate) fn is_busy(&self) -> bool {
         !self.under.is_empty()
@@ -233,7 +250,12 @@ fn spoilt(completion: Completion) -> Completion {
 mod tests {
     use super::*;
     use crate::image::disk::{Disk, HostDisk, Open};
+    use crate::image::files::CONTENTS;
+    use crate::image::tests::{ImageFixture, step, sync};
+    use crate::image::{BackgroundWork, Image, ImageOptions};
     use crate::memory::SLOT;
+    use media::Nanos;
+    use std::fs;
     use std::time::Duration;
 
     /// A file with bytes, and the directory that it is in.
@@ -306,5 +328,65 @@ mod tests {
         bell.recv_timeout(Duration::from_secs(30)).unwrap();
         assert!(reads.ended().is_none() && !reads.is_busy());
         assert!(reads.hold(Io(1), Completion::success(0, 0)).is_some());
+    }
+
+    /// Reads of pages that are not in the host's memory wait for its disk while what they read is erased for good.
+    #[test]
+    fn what_a_missed_read_refers_to_is_erased_after_the_read() {
+        for all in [false, true] {
+            let fixture = ImageFixture::new();
+            let mut image = fixture.open_by(None, ImageOptions::default(), BackgroundWork::Stepped).unwrap();
+            let slots: Vec<Slot> = (0..3).filter_map(|_| image.allocate()).collect();
+            slots.iter().for_each(|&slot| image.write(slot, &[7; SLOT], None).unwrap());
+            // One page is read twice, one is read and stays.
+            for (io, slot) in [(1, slots[0]), (2, slots[0]), (3, slots[2])] {
+                image.begin_missed_read(Io(io), 0..512, slot, 0);
+            }
+            slots[..2].iter().for_each(|&slot| image.release(slot));
+            step(&mut image, 0..1);
+            image.want_forget(Io(9), all);
+            let end_read = |image: &mut Image| {
+                image.end_missed_read(0);
+                let read = image.missed_reads().ended().unwrap();
+                assert_eq!(read.bytes, Some(vec![7; 512]));
+                image.release(read.slot);
+                image.commit(Nanos(10)).unwrap();
+                read.io
+            };
+            assert!(!image.forget_is_due());
+            assert_eq!(end_read(&mut image), Io(1));
+            assert!(!image.forget_is_due());
+            // The last one takes the place of the first.
+            assert_eq!(end_read(&mut image), Io(3));
+            assert!(!image.forget_is_due());
+            image.begin_missed_read(Io(4), 0..512, slots[2], 0);
+            assert_eq!(end_read(&mut image), Io(2));
+            assert!(image.forget_is_due(), "the read that is left is of a page that stays");
+            image.forget(b"", Nanos(11), &mut Vec::new());
+            image.settle(&mut Vec::new());
+            let contents = fs::read(fixture.dir().join(CONTENTS)).unwrap();
+            let left = contents.iter().filter(|&&byte| byte == 7).count();
+            assert_eq!(left, if all { 0 } else { SLOT }, "all {all}");
+        }
+    }
+
+    /// However many hosts read a page, its slot is free when they have ended.
+    #[test]
+    fn no_number_of_reads_makes_a_slot_useless() {
+        let fixture = ImageFixture::new();
+        let mut image = fixture.open_by(None, ImageOptions::default(), BackgroundWork::Stepped).unwrap();
+        let slot = image.allocate().unwrap();
+        image.write(slot, &[7; SLOT], None).unwrap();
+        let begun = (0..1000).filter(|&io| image.begin_missed_read(Io(io), 0..512, slot, 0)).count();
+        assert!(begun > 8, "{begun}");
+        image.release(slot);
+        for _ in 0..begun {
+            image.end_missed_read(0);
+            let read = image.missed_reads().ended().unwrap();
+            image.release(read.slot);
+        }
+        step(&mut image, 0..1);
+        sync(&mut image, 1);
+        assert_eq!(image.slots().available(), image.slots().count());
     }
 }

@@ -128,8 +128,8 @@ impl Image {
                 }
             }
         }
-        // What is to be erased is not read first, and without power the drive does not know where its pages are.
-        if scrub.ready && drive.is_powered() && self.forgetting.waiting.is_empty() {
+        // Without power the drive does not know where its pages are.
+        if scrub.ready && drive.is_powered() {
             scrub.ready = false;
             let ask = self.next_ask(&mut scrub, drive);
             if let Some(asks) = &scrub.asks {
@@ -168,11 +168,6 @@ impl Image {
         scrub.under.extend(batch.iter().map(|page| page.slot));
         ScrubRequest::Check(batch)
     }
-
-    /// Whether slots are referred to for the scrub's sake.
-    pub(super) fn is_scrubbing(&self) -> bool {
-        self.scrub.as_ref().is_some_and(|scrub| !scrub.under.is_empty())
-    }
 }
 
 /// Pages of a namespace.
@@ -207,6 +202,11 @@ impl Scrub {
         let worker =
             Worker { asks: todo, reports: done, contents, spares, rate, room: vec![0; BATCH * SLOT] };
         Ok((scrub, worker))
+    }
+
+    /// The slots of the batch that is being read.
+    pub(super) fn slots(&self) -> impl Iterator<Item = Slot> {
+        self.under.iter().copied()
     }
 
     /// Logs damage, unless the namespace has let go of the page.
@@ -466,7 +466,7 @@ mod tests {
                 let damaged = worker.check(batch);
                 // After a power cut nobody refers to these slots, and what was found does not count.
                 let image = self.engine.store.image().unwrap();
-                found = if image.is_scrubbing() { damaged.len() } else { 0 };
+                found = if image.scrub.as_ref().unwrap().under.is_empty() { 0 } else { damaged.len() };
                 worker.reports.send(ScrubReport::Checked(damaged)).unwrap();
             }
             worker.reports.send(ScrubReport::Ready).unwrap();
@@ -608,7 +608,7 @@ mod tests {
         bench.write(1, 0, 16, 7);
         let slot = bench.slot(1, 3);
         // A batch with it is under way.
-        assert!(bench.engine.store.image().unwrap().is_scrubbing());
+        assert!(!bench.engine.store.image().unwrap().scrub.as_ref().unwrap().under.is_empty());
         let format =
             FormatNvm { nsid: 1, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::USER_DATA };
         bench.submit(0, format.into(), Vec::new());

@@ -301,25 +301,31 @@ impl Image {
         self.forgetting.all |= all;
     }
 
-    /// Whether [`forget`](Image::forget) is to be called with the drive's state, after a commit.
+    /// Whether [`forget`](Image::forget) is to be called with the drive's state, after a commit. What a slot holds can be erased when
+    /// nothing refers to it any more: first programs of pages that are gone must end, and reads of them.
     pub(crate) fn forget_is_due(&mut self) -> bool {
-        let busy = self.sync_runs || self.checkpoint_runs || self.is_scrubbing();
-        if self.forgetting.waiting.is_empty() || busy {
+        if self.forgetting.waiting.is_empty() || self.sync_runs || self.checkpoint_runs {
             return false;
         }
-        let stale = &mut self.forgetting.stale;
-        stale.sort_unstable_by_key(|slot| slot.0);
-        // A slot is here as often as it was named.
-        let in_use = stale.chunk_by(|a, b| a == b).any(|same| {
-            let references = usize::from(self.slots.references(same[0].0));
-            references > same.len()
-        });
-        if !in_use {
-            for slot in stale.drain(..) {
-                self.slots.release(slot);
-            }
+        let scrubbed = self.scrub.iter().flat_map(|scrub| scrub.slots());
+        let mut read: Vec<Slot> = self.missed_reads.slots().chain(scrubbed).collect();
+        if self.any_slot(&mut read, |references, reads| references == reads) {
+            return false;
         }
-        !in_use
+        let mut stale = std::mem::take(&mut self.forgetting.stale);
+        if self.any_slot(&mut stale, |references, marks| references > marks) {
+            self.forgetting.stale = stale;
+            return false;
+        }
+        stale.into_iter().for_each(|slot| self.release(slot));
+        true
+    }
+
+    /// Whether `test` holds for any of these slots: with all references to it, and how often it is listed.
+    fn any_slot(&self, slots: &mut [Slot], test: impl Fn(usize, usize) -> bool) -> bool {
+        slots.sort_unstable_by_key(|slot| slot.0);
+        let references = |slot: Slot| usize::from(self.slots.references(slot.0));
+        slots.chunk_by(|a, b| a == b).any(|same| test(references(same[0]), same.len()))
     }
 
     /// Begins to forget everything before the drive's state, which is that after the last committed step.
@@ -398,5 +404,10 @@ impl Image {
     /// Does a step of what goes on beside the drive; whether there is more of it.
     pub(crate) fn step_aside(&self) -> bool {
         self.helper.step()
+    }
+
+    /// One of the reads that wait for the host's disk ends, whichever `choice` says.
+    pub(crate) fn end_missed_read(&mut self, choice: u64) {
+        self.missed_reads.step(choice);
     }
 }

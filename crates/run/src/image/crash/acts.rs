@@ -1,5 +1,6 @@
 //! What hosts and their drive do.
 
+use super::erasure::Remains;
 use super::oracle::{After, Value, stamp};
 use super::world::{World, WorldCommand};
 use media::Nanos;
@@ -192,14 +193,14 @@ impl World {
             31..34 => {
                 self.submit(0, fault(FaultKind::ERASE_FAILURE, 1).into(), Vec::new(), WorldCommand::Other)
             }
-            34..37 => {
+            34..36 => {
                 let full = self.rng.below(3) == 0;
                 if self.told {
                     println!("  act {}: the disk is full: {full}", self.acts);
                 }
                 self.disk.set_full(full);
             }
-            37 => self.sanitize(),
+            36..38 => self.sanitize(),
             _ => self.make_anew(index),
         }
     }
@@ -218,18 +219,25 @@ impl World {
     }
 
     fn format(&mut self, index: usize) {
-        let erase = self.rng.below(2) == 0;
+        let ses = match self.rng.below(4) {
+            0..2 => SecureErase::NONE,
+            2 if self.setup.key.is_some() => SecureErase::CRYPTOGRAPHIC,
+            _ => SecureErase::USER_DATA,
+        };
         if !self.is_idle(index) {
             return;
         }
         self.forget_write_pointers();
         let values = vec![Value::Zeros(self.tick()); self.spaces[index].len()];
-        let ses = if erase { SecureErase::USER_DATA } else { SecureErase::NONE };
+        let remains = (ses != SecureErase::NONE).then(|| self.remains(index));
+        if remains.is_some() {
+            self.begin_missed_reads(index);
+        }
         let made = self.setup.spaces[index];
         let mset = made.size > 4096;
         let nsid = self.spaces[index].nsid;
         let format = FormatNvm { nsid, lbaf: made.format, mset, pi: 0, pil: false, ses };
-        self.submit(0, format.into(), Vec::new(), WorldCommand::Format { space: index, values, erase });
+        self.submit(0, format.into(), Vec::new(), WorldCommand::Format { space: index, values, remains });
     }
 
     /// Deletes a namespace and makes one in its place.
@@ -300,34 +308,37 @@ impl World {
             return;
         }
         self.forget_write_pointers();
+        let remains: Vec<Remains> = (0..self.spaces.len()).map(|index| self.remains(index)).collect();
+        (0..self.spaces.len()).for_each(|index| self.begin_missed_reads(index));
         let version = self.tick();
         for space in &mut self.spaces {
             space.begin(0, &vec![Value::Zeros(version); space.len()]);
         }
+        let sanact = match self.rng.below(3) {
+            0 => SanitizeAction::BLOCK_ERASE,
+            1 if self.setup.key.is_some() => SanitizeAction::CRYPTO_ERASE,
+            _ => SanitizeAction::OVERWRITE,
+        };
         if self.told {
-            println!("  act {}: sanitize", self.acts);
+            println!("  act {}: sanitize {sanact:?}, {remains:?}", self.acts);
         }
-        let command = AdminCommand::Sanitize(Sanitize {
-            sanact: SanitizeAction::BLOCK_ERASE,
-            ause: true,
-            ..Sanitize::default()
-        });
-        match self.call(0, command.into(), Vec::new()) {
+        let sanitize = Sanitize { sanact, ause: true, owpass: 1, ..Sanitize::default() };
+        match self.call(0, AdminCommand::Sanitize(sanitize).into(), Vec::new()) {
             Some((status, _)) if status.is_success() => {
-                self.sanitizing = Some(version);
+                self.sanitizing = Some((version, remains));
                 let _ = self.end_sanitize();
             }
-            _ => self.sanitized(version, false),
+            _ => self.sanitized((version, remains), false),
         }
     }
 
-    fn sanitized(&mut self, version: u64, well: bool) {
+    fn sanitized(&mut self, (version, remains): (u64, Vec<Remains>), well: bool) {
         let at = self.tick();
-        for index in 0..self.spaces.len() {
+        for (index, remains) in remains.iter().enumerate() {
             let values = vec![Value::Zeros(version); self.spaces[index].len()];
             self.spaces[index].end(0, &values, at, well, well);
             if well {
-                self.nothing_is_left(index);
+                self.nothing_is_left(index, remains);
             }
         }
         self.sanitizes += u64::from(well);
@@ -348,14 +359,14 @@ impl World {
                 }
                 SanitizeOperationStatus::IN_PROGRESS => return Ok(()),
                 SanitizeOperationStatus::COMPLETED => {
-                    if let Some(version) = self.sanitizing.take() {
-                        self.sanitized(version, true);
+                    if let Some(operation) = self.sanitizing.take() {
+                        self.sanitized(operation, true);
                     }
                     return Ok(());
                 }
                 SanitizeOperationStatus::FAILED => {
-                    if let Some(version) = self.sanitizing.take() {
-                        self.sanitized(version, false);
+                    if let Some(operation) = self.sanitizing.take() {
+                        self.sanitized(operation, false);
                     }
                     let mut exit = Command::new(nvme::AdminOpcode::SANITIZE.0, 0);
                     exit.cdw10.set(1);

@@ -17,6 +17,8 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 const SECTOR: usize = 512;
 const HOST_PAGE: u64 = 4096;
+/// One in how many reads would have to wait for the disk below, as a rule.
+const MISSED_READS: u64 = 16;
 
 #[derive(Debug, Default)]
 struct Inode {
@@ -43,6 +45,8 @@ struct SimDiskState {
     boot: u64,
     /// Whether there is no more room.
     full: bool,
+    /// One in how many reads would have to wait for the disk below.
+    missed_reads: u64,
     /// One in how many syncs fails; 0 for none.
     failing_syncs: u64,
     /// Whether one did.
@@ -197,6 +201,7 @@ impl SimDisk {
             rng: Rng::new(seed),
             boot: 7,
             full: false,
+            missed_reads: MISSED_READS,
             failing_syncs: 0,
             has_failed: false,
             failed_at: 0,
@@ -226,6 +231,11 @@ impl SimDisk {
 
     pub(super) fn set_full(&self, full: bool) {
         self.state().full = full;
+    }
+
+    /// From now on every read waits for the disk below, or as many as ever.
+    pub(super) fn miss_reads(&self, all: bool) {
+        self.state().missed_reads = if all { 1 } else { MISSED_READS };
     }
 
     pub(super) fn fail_syncs(&self, one_in: u64) {
@@ -268,14 +278,21 @@ impl SimDisk {
         }
     }
 
-    /// The files that hold these bytes, as the process sees them or as they are after a crash of the host.
-    pub(super) fn holding(&self, bytes: [u8; 8]) -> BTreeSet<String> {
+    /// What a file holds, as the process sees it.
+    pub(super) fn bytes(&self, name: &str) -> Vec<u8> {
         let state = self.state();
-        let holds = |inode: &Inode| {
-            [&inode.cached, &inode.durable].iter().any(|all| all.windows(8).any(|window| window == bytes))
-        };
+        state.names.get(name).map(|&inode| state.inodes[inode].cached.clone()).unwrap_or_default()
+    }
+
+    /// The files that any of some bytes are found in, as the process sees them or as they are after a crash of the host.
+    pub(super) fn holding(&self, found: impl Fn(&str, &[u8]) -> bool) -> BTreeSet<String> {
+        let state = self.state();
+        let holds = |name: &str, inode: &Inode| found(name, &inode.cached) || found(name, &inode.durable);
         let names = state.names.iter().chain(&state.durable_names);
-        names.filter(|(_, inode)| holds(&state.inodes[**inode])).map(|(name, _)| name.clone()).collect()
+        names
+            .filter(|(name, inode)| holds(name, &state.inodes[**inode]))
+            .map(|(name, _)| name.clone())
+            .collect()
     }
 
     /// Changes a byte of a checkpoint or a journal, here and on the disk below; gives what undoes it.
@@ -430,10 +447,11 @@ impl DiskFile for SimFile {
     }
 
     fn read_now(&self, bytes: &mut [u8], at: u64) -> io::Result<Option<usize>> {
-        if self.disk.state().rng.below(16) == 0 {
-            return Ok(None);
-        }
-        self.read_at(bytes, at).map(Some)
+        let missed = {
+            let state = &mut *self.disk.state();
+            state.rng.below(state.missed_reads) == 0
+        };
+        if missed { Ok(None) } else { self.read_at(bytes, at).map(Some) }
     }
 
     fn write_at(&self, bytes: &[u8], at: u64) -> io::Result<()> {

@@ -6,6 +6,7 @@
 
 mod acts;
 mod disk;
+mod erasure;
 mod oracle;
 mod setup;
 mod shrink;
@@ -40,6 +41,7 @@ struct Tally {
     failed_syncs: u64,
     stops: u64,
     formats: u64,
+    erasures: u64,
     sanitizes: u64,
     made_anew: u64,
 }
@@ -59,6 +61,7 @@ impl Tally {
         self.failed_syncs += other.failed_syncs;
         self.stops += other.stops;
         self.formats += other.formats;
+        self.erasures += other.erasures;
         self.sanitizes += other.sanitizes;
         self.made_anew += other.made_anew;
     }
@@ -116,6 +119,7 @@ fn play(seed: u64, without: &BTreeSet<u64>, told: bool) -> Result<Tally, String>
         world.acts = last + 60;
     }
     tally.formats += world.formats;
+    tally.erasures += world.erasures;
     tally.sanitizes += world.sanitizes;
     tally.made_anew += world.made_anew;
     Ok(tally)

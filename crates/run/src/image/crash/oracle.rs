@@ -78,7 +78,8 @@ struct Block {
     now: Vec<Value>,
     /// The blocks whose stamps were put here. Copy brings stamps of other blocks.
     stamps: Vec<usize>,
-    busy: bool,
+    /// Commands under way to it.
+    busy: u32,
 }
 
 /// The blocks of one namespace.
@@ -115,7 +116,7 @@ impl Space {
             before_cut: Vec::new(),
             now: vec![BLANK],
             stamps: Vec::new(),
-            busy: false,
+            busy: 0,
         };
         Space { nsid, id: nsid, size, blocks: vec![block; blocks], ruined: false }
     }
@@ -139,16 +140,18 @@ impl Space {
 
     /// Whether nothing is under way to any of these blocks.
     pub(super) fn is_idle(&self, first: usize, count: usize) -> bool {
-        !self.blocks[first..first + count].iter().any(|block| block.busy)
+        !self.blocks[first..first + count].iter().any(|block| block.busy > 0)
     }
 
     /// Something is under way that only looks.
     pub(super) fn hold(&mut self, first: usize, count: usize) {
-        self.blocks[first..first + count].iter_mut().for_each(|block| block.busy = true);
+        self.blocks[first..first + count].iter_mut().for_each(|block| block.busy += 1);
     }
 
     pub(super) fn let_go(&mut self, first: usize, count: usize) {
-        self.blocks[first..first + count].iter_mut().for_each(|block| block.busy = false);
+        for block in &mut self.blocks[first..first + count] {
+            block.busy = block.busy.saturating_sub(1);
+        }
     }
 
     /// An operation begins that gives each block of a range its value.
@@ -160,14 +163,14 @@ impl Space {
             if let Value::Stamp { lba, .. } = value {
                 block.stamps.push(lba);
             }
-            block.busy = true;
+            block.busy += 1;
         }
     }
 
     /// It has ended at `at`.
     pub(super) fn end(&mut self, first: usize, values: &[Value], at: u64, well: bool, safe: bool) {
         for (block, &value) in self.blocks[first..].iter_mut().zip(values) {
-            block.busy = false;
+            block.busy = block.busy.saturating_sub(1);
             if !well {
                 block.now.push(value);
                 continue;
@@ -242,7 +245,7 @@ impl Space {
             Ok(found) => found,
             Err(what) => return wrong(what, block),
         };
-        let under_way = block.since.last().filter(|entry| entry.acknowledged.is_none() && block.busy);
+        let under_way = block.since.last().filter(|entry| entry.acknowledged.is_none() && block.busy > 0);
         let among = |list: &[Entry]| list.iter().any(|entry| entry.value.same(found));
         // After a failure of the capacitors it is at least what was once put there.
         let own = match found {
@@ -274,7 +277,7 @@ impl Space {
             block.since.push(entry);
             block.since_cut.push(entry);
             block.now = vec![found];
-            block.busy = false;
+            block.busy = 0;
         }
         Ok(())
     }

@@ -1,6 +1,7 @@
 //! The drives and the images of the worlds.
 
 use super::zone_oracle::ZONES;
+use crate::DriveKey;
 use crate::image::ImageOptions;
 use media::Rng;
 
@@ -43,6 +44,8 @@ pub(super) struct Setup {
     pub zoned: bool,
     /// Pages of a Zone Random Write Area, and those that are committed together; 0 without areas.
     pub area: [usize; 2],
+    /// What the keys of namespaces are wrapped with; they are stored in the clear without.
+    pub key: Option<DriveKey>,
 }
 
 const SPACE_BYTES: usize = 1 << 20;
@@ -114,7 +117,8 @@ pub(super) fn setup(rng: &mut Rng) -> Setup {
     let flushes = rng.below(4) > 0;
     let in_turn = flushes && rng.below(3) == 0;
     let atomic = if atomic == "16KiB" { 16 << 10 } else { 4096 };
-    Setup { toml, options, protected, volatile, tears, flushes, in_turn, atomic, spaces, zoned, area }
+    let key = (rng.below(4) == 0).then(|| DriveKey::generate(&mut |bytes| bytes.fill(7)));
+    Setup { toml, options, protected, volatile, tears, flushes, in_turn, atomic, spaces, zoned, area, key }
 }
 
 /// A hard disk of a few MiB.

@@ -1,13 +1,16 @@
 //! A drive on a simulated disk, with what its hosts ask and what they were told.
 
 use super::disk::SimDisk;
+use super::erasure::Remains;
 use super::oracle::{After, Safe, Space, Value};
 use super::setup::Setup;
 use super::zone_oracle::Zones;
 use crate::buffer::Buffer;
 use crate::engine::Engine;
 use crate::image::{BackgroundWork, ImageError, Locked};
+use crate::keys::Keyring;
 use crate::start::{Opened, StartError, open_image};
+use crate::store::{Backing, Store};
 use crate::virtual_queues::VirtualQueues;
 use crate::{Options, Shape, testing};
 use device::{ControllerId, Drive};
@@ -39,7 +42,8 @@ pub(super) enum WorldCommand {
     Format {
         space: usize,
         values: Vec<Value>,
-        erase: bool,
+        /// What must be in no file afterwards.
+        remains: Option<Remains>,
     },
     Other,
 }
@@ -69,8 +73,8 @@ pub(super) struct World {
     pub spaces: Vec<Space>,
     /// Of the zoned namespace, which is the last one.
     pub zones: Option<Zones>,
-    /// A sanitize operation that has begun gives all blocks this value.
-    pub sanitizing: Option<u64>,
+    /// A sanitize operation that has begun gives all blocks this value, and this is what it erases of each namespace.
+    pub sanitizing: Option<(u64, Vec<Remains>)>,
     /// Orders operations and their ends.
     clock: u64,
     pub powered: bool,
@@ -89,11 +93,14 @@ pub(super) struct World {
     /// Blocks of flash that are bad, as the drive has said since it was opened.
     bad: u64,
     pub formats: u64,
+    pub erasures: u64,
     pub sanitizes: u64,
     pub made_anew: u64,
 }
 
 const DEPTH: usize = 12;
+/// One in how many steps beside the drive is the end of a read.
+const READ_STEPS: u64 = 4;
 
 impl World {
     /// Makes a drive and opens it.
@@ -101,7 +108,9 @@ impl World {
         let disk = SimDisk::new(seed);
         let mut config = device::Config::from_toml(&setup.toml).unwrap();
         config.ftl.durable = true;
-        let drive = Drive::new(config).unwrap();
+        let mut drive = Drive::new(config).unwrap();
+        let mut keys = Store::new(Backing::None).with_keys(Keyring::new(setup.key.clone()));
+        drive.encrypt(&mut keys).unwrap();
         let locked = Locked::alone(Arc::new(disk.clone()));
         locked.create(&setup.toml, &drive.save(), Nanos::ZERO).unwrap();
         let spaces = (1..).zip(&setup.spaces).map(|(nsid, made)| Space::new(nsid, made.size, made.used));
@@ -133,6 +142,7 @@ impl World {
             told: false,
             bad: 0,
             formats: 0,
+            erasures: 0,
             sanitizes: 0,
             made_anew: 0,
         };
@@ -248,11 +258,12 @@ impl World {
                     self.spaces.iter_mut().for_each(|space| space.flushed(begun));
                 }
             }
-            WorldCommand::Format { space, values, erase } => {
-                self.spaces[space].end(0, &values, at, well, erase && well);
+            WorldCommand::Format { space, values, remains } => {
+                self.spaces[space].end(0, &values, at, well, remains.is_some() && well);
                 self.formats += u64::from(well);
-                if well && erase {
-                    self.nothing_is_left(space);
+                if let (true, Some(remains)) = (well, remains) {
+                    self.nothing_is_left(space, &remains);
+                    self.erasures += 1;
                 }
             }
             WorldCommand::Other => {}
@@ -275,13 +286,6 @@ impl World {
         self.setup.options.host_sync
     }
 
-    /// What was erased for good is in no file.
-    pub(super) fn nothing_is_left(&self, space: usize) {
-        let space = &self.spaces[space];
-        let left = self.disk.holding(space.mark());
-        assert!(left.is_empty(), "what was erased of namespace {} is still in {left:?}", space.nsid);
-    }
-
     /// Executes a command and waits for it: its status and its data. `None` if power goes, or the process is dead.
     pub(super) fn call(&mut self, qid: u16, command: Command, data: Vec<u8>) -> Option<(Status, Vec<u8>)> {
         self.asked += 1;
@@ -302,13 +306,15 @@ impl World {
         panic!("{command:?} never ends");
     }
 
-    /// The image's helper does a few steps.
+    /// The image's helper does a few steps, and reads that wait for the host's disk end.
     pub(super) fn step_aside(&mut self, steps: u64) {
         for _ in 0..steps {
-            if let Some(image) = self.engine.store.image()
-                && !image.step_aside()
-            {
-                break;
+            let choice = self.rng.next_u64();
+            if let Some(image) = self.engine.store.image() {
+                match choice % READ_STEPS {
+                    0 => image.end_missed_read(choice >> 32),
+                    _ => _ = image.step_aside(),
+                }
             }
         }
         self.settle();
@@ -448,7 +454,8 @@ impl World {
 
 fn open(disk: &SimDisk, setup: &Setup) -> Result<Opened, StartError> {
     let locked = Locked::alone(Arc::new(disk.clone()));
-    let options = Options { image_options: setup.options, ..Options::default() };
+    let options =
+        Options { image_options: setup.options, drive_key: setup.key.clone(), ..Options::default() };
     let config = device::Config::from_toml(&setup.toml).map_err(|e| {
         let reason = e.to_string();
         ImageError::State { path: "simulated".into(), reason }
