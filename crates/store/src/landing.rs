@@ -110,6 +110,13 @@ impl State {
         }
     }
 
+    /// Waits until the device has carried out all appends to a zone.
+    pub(crate) fn wait_for(&self, zone: u32) {
+        for data in self.under_way.iter().filter(|data| data.zone == zone) {
+            let _ = data.append.wait();
+        }
+    }
+
     /// Waits for the first append of a file, and records where its blocks lie.
     fn land_first<D: ZoneDevice>(&mut self, device: &D, ino: Ino) -> Result<(), Error> {
         let Some(at) = self.under_way.iter().position(|data| data.ino == ino) else { return Ok(()) };
@@ -215,6 +222,40 @@ impl State {
             self.totals.moved += blocks;
         } else {
             self.totals.written += blocks;
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use crate::device::Shape;
+    use crate::open::FormatOptions;
+    use crate::record::{Attributes, Ino, NewKind};
+    use crate::simulated::Simulated;
+    use crate::{Placement, Store};
+
+    /// Appends of two files are under way to one zone, and one of them fails.
+    #[test]
+    fn a_zone_is_not_finished_under_appends_of_others() {
+        const BLOCK: usize = 512;
+        for seed in 0..200 {
+            let shape = Shape { block: BLOCK, zone_blocks: 64, zones: 32, open: 6, append_blocks: 16 };
+            let device = Simulated::new(shape, 48, seed);
+            Store::format(&device, &FormatOptions::default(), [1; 16], 0).unwrap();
+            let store = Store::open(&device, Placement::None).unwrap();
+            store.lock().limits.direct = 1;
+            let files = [b"one".as_slice(), b"other"]
+                .map(|name| store.create(Ino::ROOT, name, NewKind::File, Attributes::default()).unwrap().ino);
+            store.sync_all().unwrap();
+            device.fail(500_000_000, 0);
+            for number in 0..4 {
+                for ino in files {
+                    let _ = store.write(ino, number * 2 * BLOCK as u64, &[7; 2 * BLOCK], 1);
+                }
+            }
+            let _ = store.sync(files[0]);
+            device.fail(0, 0);
+            assert_eq!(device.finished_in_doubt(3), [0; 0], "seed {seed}: full, and not durable");
         }
     }
 }

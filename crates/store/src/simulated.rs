@@ -67,6 +67,8 @@ struct State {
     append_faults: u32,
     /// Of a billion flushes, how many fail.
     flush_faults: u32,
+    /// Zones that were finished while something in them was not durable.
+    in_doubt: Vec<u32>,
 }
 
 #[derive(Clone, Debug)]
@@ -96,6 +98,7 @@ impl Simulated {
             without_power: false,
             append_faults: 0,
             flush_faults: 0,
+            in_doubt: Vec::new(),
         };
         Self { inner: Arc::new(Inner { shape, capacity, state: Mutex::new(state) }) }
     }
@@ -116,6 +119,12 @@ impl Simulated {
     /// The power fails within the call after so many more that change something.
     pub fn lose_power_after(&self, calls: u64) {
         self.state().calls_left = Some(calls);
+    }
+
+    /// Zones from the `first` on that were finished while something in them was not durable. After a loss of power they do not tell what they lost.
+    #[must_use]
+    pub fn finished_in_doubt(&self, first: u32) -> Vec<u32> {
+        self.state().in_doubt.iter().copied().filter(|zone| *zone >= first).collect()
     }
 
     /// Whether the power has failed.
@@ -367,6 +376,9 @@ impl ZoneDevice for Simulated {
             return Err(DeviceError::Zone { zone, problem: "it cannot be finished".into() });
         }
         zone_state.condition = Condition::Full;
+        if zone_state.durable < zone_state.written {
+            state.in_doubt.push(zone);
+        }
         Ok(())
     }
 

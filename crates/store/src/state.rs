@@ -271,7 +271,8 @@ impl State {
 
     /// A zone did not take what it should. It takes nothing any more.
     pub(crate) fn retire<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
-        // A full zone does not tell how much of it is there after a loss of power. So everything must be.
+        // A full zone does not tell how much of it is there after a loss of power. So everything must be, also what other files have under way to it.
+        self.wait_for(zone);
         self.flush(device)?;
         let _ = device.finish(zone);
         let state = device.zone(zone)?;
