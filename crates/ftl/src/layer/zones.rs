@@ -87,6 +87,24 @@ impl Ftl {
         Ok(StepDone { bytes: layout.size, work: layout.capacity / u64::from(PAGE) * STEP_EMPTY_FACTOR })
     }
 
+    /// Gives up all that is in a volume of so many bytes, at once.
+    ///
+    /// # Errors
+    /// If there is no such volume.
+    pub fn clear(
+        &mut self,
+        now: Nanos,
+        volume: VolumeId,
+        bytes: u64,
+        storage: &mut impl Storage,
+    ) -> Result<(), Fault> {
+        let mut start = 0;
+        while start < bytes {
+            start += self.clear_step(now, volume, start, bytes, storage)?.bytes;
+        }
+        Ok(())
+    }
+
     /// Does what a host asks of a volume's zones. A reset is done when the blocks are erased.
     pub fn manage_zones(
         &mut self,
