@@ -131,7 +131,7 @@ impl Reader<'_> {
     }
 
     fn host(&mut self, table: &DeTable<'_>, at: usize) -> Result<Rule, AccessError> {
-        const KEYS: [&str; 13] = [
+        const KEYS: [&str; 14] = [
             "nqn",
             "hostid",
             "dhchap_key",
