@@ -423,6 +423,30 @@ mod tests {
         assert!(!path.exists());
     }
 
+    /// In /tmp anybody can make a directory that looks like one, and name processes in it.
+    #[test]
+    fn what_another_user_left_is_not_believed() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can make files of another user");
+            return;
+        }
+        let parent = tempfile::tempdir().unwrap();
+        let foreign = parent.path().join(format!("{PREFIX}1-0"));
+        fs::create_dir_all(foreign.join(PROCESSES)).unwrap();
+        fs::write(foreign.join(LOCK), "").unwrap();
+        let mut victim = Command::new("sleep").arg("600").spawn().unwrap();
+        note(&foreign.join(PROCESSES), Pid::from_child(&victim), Role::Client).unwrap();
+        std::os::unix::fs::chown(&foreign, Some(1234), None).unwrap();
+        let scratch = Scratch::new(parent.path(), &Cancel::default()).unwrap();
+        let lives = victim.try_wait().unwrap().is_none();
+        victim.kill().unwrap();
+        victim.wait().unwrap();
+        assert!(lives && foreign.exists() && scratch.path().exists());
+        // Nor is a directory used that others can change.
+        fs::set_permissions(parent.path(), fs::Permissions::from_mode(0o777)).unwrap();
+        assert!(Scratch::new(parent.path(), &Cancel::default()).is_err());
+    }
+
     #[test]
     fn mount_points_are_unescaped() {
         assert_eq!(unescape("/a\\040b\\134c"), "/a b\\c");

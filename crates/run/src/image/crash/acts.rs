@@ -338,7 +338,7 @@ impl World {
             let values = vec![Value::Zeros(version); self.spaces[index].len()];
             self.spaces[index].end(0, &values, at, well, well);
             if well {
-                self.nothing_is_left(index, remains);
+                self.nothing_is_left(index, remains, true);
             }
         }
         self.sanitizes += u64::from(well);

@@ -21,6 +21,8 @@ type Word = [u8; 8];
 pub(super) struct Remains {
     /// Words of contents: as they lie in their own files, and as journals hold them.
     words: HashSet<Word>,
+    /// Whether one of them begins with two bytes: most places of a file are passed over by that.
+    begins: Vec<bool>,
     /// Wrapped keys of the drive's namespaces before.
     keys: BTreeSet<Vec<u8>>,
 }
@@ -31,15 +33,23 @@ impl fmt::Debug for Remains {
     }
 }
 
+/// The number of a word's first two bytes.
+fn beginning(word: &[u8]) -> usize {
+    usize::from(u16::from_le_bytes([word[0], word[1]]))
+}
+
 impl Remains {
+    fn holds(&self, word: &[u8]) -> bool {
+        self.begins[beginning(word)] && self.words.contains(word)
+    }
+
     /// Whether a file holds any of it. `keys` are those that must be gone.
     fn are_in(&self, name: &str, bytes: &[u8], keys: &[&Vec<u8>]) -> bool {
         match name {
             // Contents lie at the beginning of sectors, and of what is beside a page.
-            CONTENTS | SPARES => bytes.as_chunks::<8>().0.iter().any(|word| self.words.contains(word)),
+            CONTENTS | SPARES => bytes.as_chunks::<8>().0.iter().any(|word| self.holds(word)),
             _ => {
-                let mut words = bytes.windows(8).filter(|word| **word != [0; 8]);
-                words.any(|word| self.words.contains(word))
+                bytes.windows(8).any(|word| self.holds(word))
                     || keys.iter().any(|key| bytes.windows(key.len()).any(|window| window == &key[..]))
             }
         }
@@ -63,7 +73,9 @@ impl World {
         }
         let masked: Vec<Word> = words.iter().filter_map(|word| unmasked(word).try_into().ok()).collect();
         words.extend(masked);
-        Remains { words, keys: wrapped_keys(&self.engine.drive.save()) }
+        let mut begins = vec![false; 1 << 16];
+        words.iter().for_each(|word| begins[beginning(word)] = true);
+        Remains { words, begins, keys: wrapped_keys(&self.engine.drive.save()) }
     }
 
     /// A word of every sector of a namespace, as it lies in the file.
@@ -89,13 +101,13 @@ impl World {
         words
     }
 
-    /// What was erased for good is in no file.
-    pub(super) fn nothing_is_left(&self, index: usize, remains: &Remains) {
+    /// What was erased for good is in no file: that of a namespace, or `all`.
+    pub(super) fn nothing_is_left(&self, index: usize, remains: &Remains, all: bool) {
         let kept = wrapped_keys(&self.engine.drive.save());
         let mut gone: Vec<&Vec<u8>> = remains.keys.difference(&kept).collect();
         assert!(self.setup.key.is_none() || !gone.is_empty(), "an erasure has left all keys as they were");
-        if self.commands.iter().flatten().any(|what| matches!(what, WorldCommand::Format { .. })) {
-            // It has changed a key, too, and the old one may be in files until it ends.
+        if gone.len() > 1 && !all {
+            // Another namespace is being erased, too, and its old key may be in files until that ends.
             gone.clear();
         }
         let left = self.disk.holding(|name, bytes| remains.are_in(name, bytes, &gone));

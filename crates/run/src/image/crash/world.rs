@@ -262,7 +262,7 @@ impl World {
                 self.spaces[space].end(0, &values, at, well, remains.is_some() && well);
                 self.formats += u64::from(well);
                 if let (true, Some(remains)) = (well, remains) {
-                    self.nothing_is_left(space, &remains);
+                    self.nothing_is_left(space, &remains, false);
                     self.erasures += 1;
                 }
             }
