@@ -152,6 +152,7 @@ start() {
     [ -z "$(ls -A "$directory")" ] || fail "$directory is not empty: -d names another directory"
     directory=$(cd "$directory" && pwd -P)
     as=
+    home=$directory
     case $attach in
     nvme) set -- --tcp 127.0.0.1:0 "$@" ;;
     file) set -- --fuse "$directory/blocks" "$@" ;;
@@ -163,12 +164,18 @@ start() {
         as=$root
         ;;
     esac
+    if [ -n "$as" ]; then
+        # Root opens no image and no socket where another user could exchange them.
+        home=$($root mktemp -d /var/tmp/tranche-drive.XXXXXXXX)
+        echo "$home" >"$directory/home"
+        $root chmod 711 "$home"
+    fi
     # Its exit status is kept for `stop`. A process of sudo hands signals on.
     # shellcheck disable=SC2016 # the inner shell expands them
     keep='dir=$1; shift; "$@" 2>>"$dir/log" >"$dir/ready" & echo $! >"$dir/pid"; wait $!; echo $? >"$dir/exit"'
     # shellcheck disable=SC2086 # $as is a command, or nothing
     nohup sh -c "$keep" sh "$directory" $as "$(command -v "$program")" \
-        serve --image "$directory/image" --unix "$directory/socket" "$@" </dev/null >/dev/null 2>&1 &
+        serve --image "$home/image" --unix "$home/socket" "$@" </dev/null >/dev/null 2>&1 &
     await grep -qs '^ready' "$directory/ready" || no_drive 'the drive does not start'
     echo "$attach" >"$directory/attached"
     DEVICE=
@@ -185,9 +192,9 @@ start() {
     file) await block_file || no_drive 'there is no block file' ;;
     esac
     if [ -n "$root" ] && [ -n "$as$DEVICE" ]; then
-        $root chown "$(id -u)" "$directory/socket" ${DEVICE:+"$DEVICE"}
+        $root chown "$(id -u)" "$home/socket" ${DEVICE:+"$DEVICE"}
     fi
-    printf 'DEVICE=%s\nATTACHED=%s\nTRANCHE_ON=unix://%s\nTRANCHE_DIR=%s\n' "$DEVICE" "$attach" "$directory/socket" "$directory"
+    printf 'DEVICE=%s\nATTACHED=%s\nTRANCHE_ON=unix://%s\nTRANCHE_DIR=%s\n' "$DEVICE" "$attach" "$home/socket" "$directory"
 }
 
 stop() {
@@ -197,6 +204,12 @@ stop() {
     end || fail "the drive does not stop: $(tail -n 5 "$directory/log")"
     status=$(cat "$directory/exit")
     rm "$directory/attached"
+    if [ -s "$directory/home" ]; then
+        home=$(cat "$directory/home")
+        $root mv "$home/image" "$directory/image"
+        $root rmdir "$home"
+        rm "$directory/home"
+    fi
     [ "$status" -eq 0 ] || fail "the drive ended with status $status: $(tail -n 5 "$directory/log")"
 }
 

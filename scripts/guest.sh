@@ -113,7 +113,7 @@ echo "guest: exit status $?"
 $b poweroff -f
 INIT
     chmod +x "$work/tree/init"
-    (cd "$work/tree" && find . | cpio -o -H newc --quiet | gzip -1) >"$work/initrd"
+    (cd "$work/tree" && find . | cpio -o -H newc -R 0:0 --quiet | gzip -1) >"$work/initrd"
     # Another archive may follow only at a multiple of four bytes.
     truncate -s %512 "$work/initrd"
     cp "$work/kernel/boot/vmlinuz-$release" "$work/vmlinuz"
@@ -136,7 +136,7 @@ mkdir "$work/command.d"
     printf 'cd %s\n' "'$PWD'"
     echo "exec$quoted"
 } >"$work/command.d/command"
-{ cat "$cache/initrd"; (cd "$work/command.d" && echo command | cpio -o -H newc --quiet); } >"$work/initrd.full"
+{ cat "$cache/initrd"; (cd "$work/command.d" && echo command | cpio -o -H newc -R 0:0 --quiet); } >"$work/initrd.full"
 
 # One run of the machine; its console in "$work/out". The kernel's check of the timer's interrupt at boot counts real time,
 # and panics where the emulation is slowed by other work (no_timer_check). Both processors of the guest share one thread: with a thread each,
