@@ -165,16 +165,11 @@ impl Attached {
     }
 
     /// Which of these blocks are allocated, by one command: up to [`STATUS_BLOCKS`].
-    fn status(
-        &self,
-        of: NamespaceKey,
-        lba: u64,
-        blocks: u16,
-        found: &mut Vec<Extent>,
-    ) -> Result<(), Errno> {
+    fn status(&self, of: NamespaceKey, lba: u64, blocks: u16, found: &mut Vec<Extent>) -> Result<(), Errno> {
         let bytes = STATUS_BYTES.min(self.limits.transfer);
         let atype = LbaStatusAction::ALLOCATED;
-        let command = GetLbaStatus { nsid: of.nsid, slba: lba, dwords: u64::from(bytes) / 4, range: blocks, atype };
+        let command =
+            GetLbaStatus { nsid: of.nsid, slba: lba, dwords: u64::from(bytes) / 4, range: blocks, atype };
         let command = Command::from(AdminCommand::GetLbaStatus(command));
         let room = Buffer::from(vec![0; bytes as usize]);
         let answered = self.controller.admin_of(&command, of.generation, room);

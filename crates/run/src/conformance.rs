@@ -269,7 +269,9 @@ impl Host for Local {
             CommandData::Out(bytes) => bytes.into(),
             CommandData::In(bytes) => Buffer::zeroed(bytes as u32),
         };
-        self.inbox.send(Request::Command { endpoint, tag: number, command, generation: None, buffer }).unwrap();
+        self.inbox
+            .send(Request::Command { endpoint, tag: number, command, generation: None, buffer })
+            .unwrap();
     }
 
     fn exchange(&mut self, hosts: &mut Hosts, answers: &mut Vec<(u64, Answer)>) {

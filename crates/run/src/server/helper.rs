@@ -88,7 +88,7 @@ impl Waiting {
         job
     }
 
-    /// Drops the job of a connection that has ended: who comes and goes leaves no work behind.
+    /// Drops the job of a connection that has ended: a host that comes and goes leaves no work behind.
     fn forget(&mut self, connection: ConnectionId) {
         for (_, hosts) in &mut self.networks {
             for (_, jobs) in hosts.iter_mut() {
