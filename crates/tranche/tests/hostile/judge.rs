@@ -1,0 +1,211 @@
+//! The judge: quiet and attacked slices in turn, and what has to be as before.
+//!
+//! **Latency.** The measure is the 99th percentile of the victim's commands in a slice with the attack, over that of the quiet slice before it. Both
+//! slices run on the same machine within a second, so its speed cancels out. Noise is of three kinds:
+//! - A read of the media takes 400 us by the drive's model, and hosts that attack run at the lowest priority. So this machine's own time is the smaller
+//!   part of a quiet latency.
+//! - A quiet percentile below [`LATENCY_FLOOR`] counts as that: a read that waits for two others of its die is no harm.
+//! - A burst of another program hits one slice. So a ratio above [`MAX_RATIO`] is measured again, up to [`MAX_PAIRS`] times, and the median counts. An
+//!   attack that hurts does so each time: its median stays above. One that does not needs noise in most of the pairs to be blamed.
+//!
+//! **Connecting** is measured in the same way, with [`CONNECT_FLOOR`], because it takes two exchanges of keys.
+//!
+//! **Access** has no noise: one violation is enough.
+
+use crate::attack::Attack;
+use crate::drive::{HANG_TIMEOUT, World};
+use crate::victim::{VISITORS, Victim, Visit, visit};
+use crate::wire::{Stop, Tally};
+use std::collections::BTreeSet;
+use std::fmt;
+use std::time::{Duration, Instant};
+
+/// What a neighbour's latency may become.
+pub const MAX_RATIO: f64 = 2.0;
+const MAX_PAIRS: usize = 5;
+const LATENCY_FLOOR: Duration = Duration::from_micros(1500);
+const CONNECT_FLOOR: Duration = Duration::from_millis(100);
+const QUIET_SLICE: Duration = Duration::from_millis(150);
+/// Between an attack and what is quiet: connections are closed, and the drive ends what it has begun.
+const SETTLE_TIME: Duration = Duration::from_millis(60);
+/// From the start of an attack until it is measured.
+const START_TIME: Duration = Duration::from_millis(20);
+
+/// One attacked slice and the quiet one before it.
+struct Pair {
+    quiet: Duration,
+    attacked: Duration,
+    /// Without and with the attack; none if somebody was not served.
+    visits: Option<(Visit, Visit)>,
+}
+
+/// What is known of an attack.
+pub struct Verdict {
+    pub name: &'static str,
+    pairs: Vec<Pair>,
+    pub violations: BTreeSet<String>,
+    tally: Tally,
+}
+
+fn median(mut values: Vec<f64>) -> f64 {
+    values.sort_by(f64::total_cmp);
+    match values.len() {
+        0 => 0.0,
+        count => (values[(count - 1) / 2] + values[count / 2]) / 2.0,
+    }
+}
+
+fn ratio(attacked: Duration, quiet: Duration, floor: Duration) -> f64 {
+    attacked.as_secs_f64() / quiet.max(floor).as_secs_f64()
+}
+
+impl Verdict {
+    fn new(name: &'static str) -> Verdict {
+        Verdict { name, pairs: Vec::new(), violations: BTreeSet::new(), tally: Tally::default() }
+    }
+
+    fn ratio(&self) -> f64 {
+        median(self.pairs.iter().map(|pair| ratio(pair.attacked, pair.quiet, LATENCY_FLOOR)).collect())
+    }
+
+    /// The visitor whose connecting suffers most, and how much.
+    fn connect_ratio(&self) -> (&'static str, f64) {
+        let of = |who: usize| {
+            let visits = self.pairs.iter().filter_map(|pair| pair.visits.as_ref());
+            median(visits.map(|(quiet, attacked)| ratio(attacked[who], quiet[who], CONNECT_FLOOR)).collect())
+        };
+        let all = VISITORS.iter().enumerate().map(|(who, name)| (*name, of(who)));
+        all.max_by(|(_, a), (_, b)| a.total_cmp(b)).unwrap_or(("", 0.0))
+    }
+
+    fn is_slow(&self) -> bool {
+        self.ratio() > MAX_RATIO || self.connect_ratio().1 > MAX_RATIO
+    }
+
+    pub fn holds(&self) -> bool {
+        !self.is_slow() && self.violations.is_empty()
+    }
+}
+
+impl fmt::Display for Verdict {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let of = |which: fn(&Pair) -> Duration| {
+            median(self.pairs.iter().map(|pair| which(pair).as_secs_f64() * 1e3).collect())
+        };
+        let (quiet, attacked) = (of(|pair| pair.quiet), of(|pair| pair.attacked));
+        let (who, connect) = self.connect_ratio();
+        let Tally { done, failed } = self.tally;
+        let access = if self.violations.is_empty() { "ok" } else { "BROKEN" };
+        let (name, ratio, mark) = (self.name, self.ratio(), if self.holds() { "" } else { "  <--" });
+        write!(
+            f,
+            "{name:32} {quiet:9.2} {attacked:9.2} {ratio:7.2} {connect:8.2} {done:8} {failed:8}  {access:6} {mark}"
+        )?;
+        if connect > MAX_RATIO {
+            write!(f, " {who}")?;
+        }
+        self.violations.iter().try_for_each(|violation| write!(f, "\n    {violation}"))
+    }
+}
+
+pub const HEAD: &str = "attack                           p99 quiet attacked   ratio  connect     done   failed  access\n\
+                        \x20                                      ms        ms                                        ";
+
+fn p99(mut latencies: Vec<Duration>) -> Duration {
+    latencies.sort_unstable();
+    let place = (latencies.len() * 99).div_ceil(100).saturating_sub(1);
+    latencies.get(place).copied().unwrap_or_default()
+}
+
+/// The victim, and a drive, which replace each other when an attack has ended one of them.
+pub struct Judge {
+    pub world: World,
+    victim: Victim,
+    seed: u64,
+}
+
+impl Judge {
+    pub fn new(seed: u64) -> Judge {
+        let world = World::start();
+        let victim = Victim::arrive(&world, seed);
+        Judge { world, victim, seed }
+    }
+
+    /// Measures an attack once more. Whether it has to be measured again is the caller's to say.
+    fn pair(&mut self, attack: &Attack, verdict: &mut Verdict) -> Result<(), String> {
+        let Judge { world, victim, .. } = self;
+        (attack.prepare)(world, victim);
+        victim.arm(world);
+        let before = world.audit(victim).map_err(|error| error.to_string())?;
+        let quiet = p99(victim.measure(QUIET_SLICE)?);
+        let stop = Stop::default();
+        let (attacked, attacked_visit, tally) = std::thread::scope(|scope| {
+            let (world, stop): (&World, &Stop) = (world, &stop);
+            let attacker = scope.spawn(move || (attack.run)(world, stop));
+            std::thread::sleep(START_TIME);
+            let attacked = victim.measure(attack.slice).map(p99);
+            let visit = visit(world);
+            stop.set();
+            (attacked, visit, attacker.join())
+        });
+        std::thread::sleep(SETTLE_TIME);
+        verdict.tally += tally.map_err(|_| format!("the attack {} itself panicked", attack.name))?;
+        let quiet_visit = recover(world)?;
+        let visits = match attacked_visit {
+            Ok(attacked) => Some((quiet_visit, attacked)),
+            Err(error) => {
+                world.violation(format!("not served: {error}"));
+                None
+            }
+        };
+        verdict.pairs.push(Pair { quiet, attacked: attacked?, visits });
+        let note = |result: Result<(), String>| result.unwrap_or_else(|error| world.violation(error));
+        note(victim.disarm());
+        note(victim.verify());
+        (attack.check)(world, victim);
+        let after = world.audit(victim).map_err(|error| error.to_string())?;
+        for (before, after) in before.iter().zip(&after).filter(|(before, after)| before != after) {
+            world.violation(format!("changed: {before} -> {after}"));
+        }
+        Ok(())
+    }
+
+    /// Judges an attack by this many pairs, and by more if they are slow. What it breaks is mended for those that follow.
+    pub fn judge(&mut self, attack: &Attack, rounds: usize) -> Verdict {
+        let mut verdict = Verdict::new(attack.name);
+        for round in 0..rounds.max(MAX_PAIRS) {
+            if round >= rounds && (!verdict.violations.is_empty() || !verdict.is_slow()) {
+                break;
+            }
+            if let Err(error) = self.pair(attack, &mut verdict) {
+                self.world.violation(error);
+            }
+            let violations = self.world.take_violations();
+            if !violations.is_empty() {
+                verdict.violations.extend(violations);
+                let alive = self.world.is_alive();
+                if !alive {
+                    verdict.violations.insert(format!("the drive has ended:\n{}", self.world.said()));
+                }
+                // Another drive: the next attack finds nothing of this one.
+                *self = Judge::new(self.seed);
+                break;
+            }
+        }
+        verdict
+    }
+}
+
+/// After a flood the drive serves everybody again within the time.
+fn recover(world: &World) -> Result<Visit, String> {
+    let start = Instant::now();
+    loop {
+        match visit(world) {
+            Ok(visit) => return Ok(visit),
+            Err(error) if start.elapsed() > HANG_TIMEOUT * 2 => {
+                return Err(format!("still not served after the attack: {error}"));
+            }
+            Err(_) => std::thread::sleep(SETTLE_TIME),
+        }
+    }
+}
