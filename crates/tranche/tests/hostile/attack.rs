@@ -17,11 +17,20 @@ pub struct Attack {
     pub check: fn(&World, &mut Victim),
     /// How long the victim's latency is measured during it.
     pub slice: Duration,
+    /// Whether it takes connections until it has all that it wants. Only then others try to connect.
+    pub fills: bool,
 }
 
 impl Attack {
     pub const fn new(name: &'static str, run: fn(&World, &Stop) -> Tally) -> Attack {
-        Attack { name, run, prepare: |_, _| {}, check: |_, _| {}, slice: Duration::from_millis(200) }
+        Attack {
+            name,
+            run,
+            prepare: |_, _| {},
+            check: |_, _| {},
+            slice: Duration::from_millis(200),
+            fills: false,
+        }
     }
 
     pub const fn prepared_by(self, prepare: fn(&World, &mut Victim)) -> Attack {
@@ -30,6 +39,10 @@ impl Attack {
 
     pub const fn checked_by(self, check: fn(&World, &mut Victim)) -> Attack {
         Attack { check, ..self }
+    }
+
+    pub const fn filling(self) -> Attack {
+        Attack { fills: true, slice: Duration::from_millis(400), ..self }
     }
 
     pub const fn lasting_ms(self, milliseconds: u64) -> Attack {

@@ -16,20 +16,20 @@ use std::sync::atomic::{AtomicU16, Ordering};
 use std::time::Duration;
 
 pub const ATTACKS: &[Attack] = &[
-    Attack::new("discovery-held", |world, stop| discovery_held(world, stop, 1)).lasting_ms(1500),
+    Attack::new("discovery-held", |world, stop| discovery_held(world, stop, 1)).filling(),
     Attack::new("discovery-held-many-addresses", |world, stop| discovery_held(world, stop, 200))
         .lasting_ms(1500),
-    Attack::new("half-open", |world, stop| half_open(world, stop, 1)).lasting_ms(500),
-    Attack::new("half-open-many-addresses", |world, stop| half_open(world, stop, 20)).lasting_ms(1500),
-    Attack::new("slow-pdus", slow_pdus).lasting_ms(500),
+    Attack::new("half-open", |world, stop| half_open(world, stop, 1)).filling(),
+    Attack::new("half-open-many-addresses", |world, stop| half_open(world, stop, 20)).filling(),
+    Attack::new("slow-pdus", slow_pdus).filling(),
     Attack::new("churn", churn),
     Attack::new("churn-behind-many", churn_behind_many).lasting_ms(1000),
     Attack::new("nonsense", nonsense),
     Attack::new("answers-not-taken", answers_not_taken),
-    Attack::new("controllers", controllers).lasting_ms(1500),
-    Attack::new("controllers-many-addresses", controllers_many_addresses).lasting_ms(1500),
-    Attack::new("io-queues", io_queues).lasting_ms(1500),
-    Attack::new("impostors", impostors).lasting_ms(500),
+    Attack::new("controllers", controllers).filling(),
+    Attack::new("controllers-many-addresses", controllers_many_addresses).filling(),
+    Attack::new("io-queues", io_queues).filling(),
+    Attack::new("impostors", impostors).filling(),
     Attack::new("impostor-queues", impostor_queues).prepared_by(victims_controller),
     Attack::new("chap-ffdhe8192", |world, stop| chap(world, stop, "heavy")).lasting_ms(1000),
     Attack::new("chap-ffdhe8192-as-victim", |world, stop| chap(world, stop, "victim")).lasting_ms(1000),
@@ -55,6 +55,7 @@ fn hold<T>(stop: &Stop, count: usize, mut connect: impl FnMut(usize) -> Option<T
         tally.count(connection.is_some());
         held.extend(connection);
     }
+    stop.set_full();
     stop.wait();
     tally
 }
@@ -236,6 +237,7 @@ fn io_queues(world: &World, stop: &Stop) -> Tally {
         }
         held.push(tenant.admin);
     }
+    stop.set_full();
     stop.wait();
     tally
 }

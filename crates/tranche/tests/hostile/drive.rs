@@ -235,7 +235,8 @@ impl World {
             seen.push(format!("namespace {nsid}: {size} {capacity} {format} {nguid:?}"));
         }
         let slots = admin.firmware_slots()?;
-        let revisions = slots.frs.map(|revision| String::from_utf8_lossy(&revision).trim().to_owned());
+        let revisions =
+            slots.frs.map(|revision| String::from_utf8_lossy(&revision).trim_matches(['\0', ' ']).to_owned());
         seen.push(format!("firmware {:#x} {}", slots.afi, revisions.join(" ")));
         seen.extend(victim.reservations()?);
         Ok(seen)

@@ -18,17 +18,28 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(2);
 /// How often an attack looks whether it is to end.
 const STOP_INTERVAL: Duration = Duration::from_millis(10);
 
-/// Says when an attack ends.
+/// Says when an attack ends, and whether it has all the connections that it wants.
 #[derive(Default)]
-pub struct Stop(AtomicBool);
+pub struct Stop {
+    ended: AtomicBool,
+    full: AtomicBool,
+}
 
 impl Stop {
     pub fn set(&self) {
-        self.0.store(true, Ordering::Relaxed);
+        self.ended.store(true, Ordering::Relaxed);
     }
 
     pub fn is_set(&self) -> bool {
-        self.0.load(Ordering::Relaxed)
+        self.ended.load(Ordering::Relaxed)
+    }
+
+    pub fn set_full(&self) {
+        self.full.store(true, Ordering::Relaxed);
+    }
+
+    pub fn is_full(&self) -> bool {
+        self.full.load(Ordering::Relaxed)
     }
 
     /// Waits until the end.
