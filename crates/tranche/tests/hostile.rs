@@ -5,7 +5,8 @@
 //!
 //!     TRANCHE_HOSTILE_ROUNDS=N cargo test --profile suite --locked -p tranche --test hostile -- --nocapture
 //!
-//! N pairs of slices for each attack (1 in the suite); `TRANCHE_HOSTILE_ONLY=NAME` for those whose name has this in it, `TRANCHE_HOSTILE_SEED` for another order.
+//! N pairs of slices for each attack (1 in the suite); `TRANCHE_HOSTILE_ONLY=NAME` for those whose name has this in it, `TRANCHE_HOSTILE_SEED` for another order,
+//! `TRANCHE_HOSTILE_PROGRAM` for another build of the program.
 
 #[path = "hostile/admin.rs"]
 mod admin;

@@ -21,6 +21,7 @@ pub const ATTACKS: &[Attack] = &[
         .lasting_ms(1500),
     Attack::new("half-open", |world, stop| half_open(world, stop, 1)).filling(),
     Attack::new("half-open-many-addresses", |world, stop| half_open(world, stop, 20)).filling(),
+    Attack::new("half-open-renewed", half_open_renewed),
     Attack::new("slow-pdus", slow_pdus).filling(),
     Attack::new("churn", churn),
     Attack::new("churn-behind-many", churn_behind_many).lasting_ms(1000),
@@ -76,6 +77,23 @@ fn discovery_held(world: &World, stop: &Stop, addresses: usize) -> Tally {
 fn half_open(world: &World, stop: &Stop, addresses: usize) -> Tally {
     let count = if addresses > 1 { 5000 } else { 300 };
     hold(stop, count, |number| stream(world.tcp, world.source((number % addresses) as u8 + 10)).ok())
+}
+
+/// Connections that send nothing, and make room for others that send nothing either.
+fn half_open_renewed(world: &World, stop: &Stop) -> Tally {
+    const HELD: usize = 400;
+    give_way();
+    let mut tally = Tally::default();
+    let mut held = std::collections::VecDeque::new();
+    while !stop.is_set() {
+        let stream = stream(world.tcp, world.source((tally.done % 4) as u8 + 10));
+        tally.count(stream.is_ok());
+        held.extend(stream);
+        if held.len() > HELD {
+            held.pop_front();
+        }
+    }
+    tally
 }
 
 /// PDUs that come byte by byte.

@@ -43,6 +43,11 @@ pub const NEWCOMERS: usize = 256;
 /// The key of the victim and that of the host whose authentication costs most. The test of hosts that authenticate has random ones.
 const KEY: &str = "DHHC-1:00:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
 
+/// The program that serves the drive: another build, if one is named.
+pub fn program() -> String {
+    std::env::var("TRANCHE_HOSTILE_PROGRAM").unwrap_or_else(|_| TRANCHE.to_owned())
+}
+
 pub fn nqn(name: &str) -> Nqn {
     Nqn::new(&format!("nqn.2026-11.test:{name}")).unwrap()
 }
@@ -89,7 +94,7 @@ impl World {
         let arguments =
             ["serve", "--drive", &drive, "--hosts", &hosts, "--tcp", "127.0.0.1:0", "--unix", &unix];
         let pages = ["--ui", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
-        let mut command = Process::new(TRANCHE);
+        let mut command = Process::new(program());
         let said = std::fs::File::create(dir.path().join("said")).unwrap();
         command.args(arguments).args(pages).stderr(Stdio::from(said));
         let served = Served::run(&mut command);

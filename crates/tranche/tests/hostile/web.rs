@@ -1,14 +1,12 @@
 //! HTTP by hand: any header, and clients that say nothing.
 
 use crate::attack::Attack;
-use crate::drive::{BYSTANDER, Page, World};
+use crate::drive::{BYSTANDER, Page, World, program};
 use crate::wire::{Stop, Tally, give_way};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
 use std::time::Duration;
-
-use crate::common::TRANCHE;
 
 /// Silent connections, more than an endpoint serves at a time.
 const SILENT: usize = 256;
@@ -192,7 +190,7 @@ fn lent(world: &World, _: &Stop) -> Tally {
     let on = format!("unix://{}", world.unix());
     let arguments = ["ui", "--on", &on, "--listen", "127.0.0.1:0"];
     let mut child =
-        Command::new(TRANCHE).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
+        Command::new(program()).args(arguments).stdout(Stdio::piped()).stderr(Stdio::null()).spawn().unwrap();
     let mut line = String::new();
     BufReader::new(child.stdout.take().unwrap()).read_line(&mut line).unwrap();
     let mut tally = Tally::default();
