@@ -2,7 +2,7 @@
 //!
 //! **Latency.** The measure is the 99th percentile of the victim's commands in a slice with the attack, over that of the quiet slice before it. Both
 //! slices run on the same machine within a second, so its speed cancels out. Noise is of three kinds:
-//! - A read of the media takes 400 us by the drive's model, and hosts that attack run at the lowest priority. So this machine's own time is the smaller
+//! - A read of the media takes 400 us by the drive's model, and hosts that attack run at a low priority. So this machine's own time is the smaller
 //!   part of a quiet latency.
 //! - A quiet percentile below [`LATENCY_FLOOR`] counts as that: a read that waits for two others of its die is no harm.
 //! - A burst of another program hits one slice. So a ratio above [`MAX_RATIO`] is measured again, up to [`MAX_PAIRS`] times, and the lower median counts.
@@ -81,6 +81,11 @@ impl Verdict {
 
     fn is_slow(&self) -> bool {
         self.ratio() > MAX_RATIO || self.connect_ratio().1 > MAX_RATIO
+    }
+
+    /// Whether the attack has done nothing yet: this machine was too busy.
+    fn is_idle(&self) -> bool {
+        self.tally.done + self.tally.failed == 0
     }
 
     pub fn holds(&self) -> bool {
@@ -179,7 +184,7 @@ impl Judge {
     pub fn judge(&mut self, attack: &Attack, rounds: usize) -> Verdict {
         let mut verdict = Verdict::new(attack.name);
         for round in 0..rounds.max(MAX_PAIRS) {
-            if round >= rounds && (!verdict.violations.is_empty() || !verdict.is_slow()) {
+            if round >= rounds && !verdict.is_slow() && !verdict.is_idle() {
                 break;
             }
             if let Err(error) = self.pair(attack, &mut verdict) {
@@ -196,6 +201,9 @@ impl Judge {
                 *self = Judge::new(self.seed);
                 break;
             }
+        }
+        if verdict.is_idle() && verdict.violations.is_empty() {
+            verdict.violations.insert("the attack did nothing".to_owned());
         }
         verdict
     }

@@ -274,7 +274,8 @@ pub fn persist_on_queues(
     })
 }
 
-/// Gives this thread the lowest priority. A hostile host would have a processor of its own; here it shares one with the drive and the victim.
+/// Gives this thread a low priority. A hostile host would have a processor of its own; here it shares one with the drive and the victim.
 pub fn give_way() {
-    let _ = rustix::process::setpriority_process(None, 19);
+    const NICE: i32 = 10;
+    let _ = rustix::process::setpriority_process(None, NICE);
 }
