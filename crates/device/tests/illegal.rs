@@ -510,6 +510,8 @@ fn namespaces_in_use() {
     table.check("while Format waits for another host's I/O", false, &write, got.status(), ready);
     assert_eq!(b.wait(under_way).0.status(), SUCCESS);
     assert_eq!(b.wait(formatting).0.status(), SUCCESS);
+    // The other host looks at it again: until then, its commands mean what was formatted.
+    assert_eq!(b.on(other, 0, &Command::identify(Cns::NAMESPACE, 1), &[]).0.status(), SUCCESS);
     let (got, data) = b.on(other, 1, &Command::read(1, 0, 1), &[]);
     assert_eq!((got.status(), data), (SUCCESS, vec![0; 4096]));
     // Deleted under I/O.
