@@ -26,6 +26,10 @@ const MAX_LOCAL_CONNECTIONS: usize = 4096;
 
 /// For whom a connection counts.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few of them, and they are compared more often than moved"
+)]
 pub(super) enum Party {
     /// A host that a key has proved.
     Host(Nqn),
@@ -35,6 +39,10 @@ pub(super) enum Party {
 
 /// The place that a connection holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[expect(
+    clippy::large_enum_variant,
+    reason = "there are few of them, and they are compared more often than moved"
+)]
 pub(super) enum Place {
     Local(u32),
     /// The number grows with each connection.
