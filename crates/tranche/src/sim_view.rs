@@ -23,7 +23,7 @@ pub struct View {
     /// the page asks for
     #[arg(long, value_name = "ADDRESS:PORT")]
     ui: Option<String>,
-    /// The token that the live view asks for, instead of a new one that is said: a file with 16 to 256 letters, digits, and the signs - _ . ~
+    /// The token that the live view asks for, instead of a new one that is printed: a file with 16 to 256 letters, digits, and the signs - _ . ~
     #[arg(long, value_name = "FILE", requires = "ui")]
     ui_token: Option<PathBuf>,
     /// How fast the run goes that is shown, in virtual seconds for each real one: 1 is as fast as a drive that is served, 0.01 is slow
