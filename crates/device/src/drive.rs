@@ -8,6 +8,7 @@ mod logs;
 mod power;
 mod sanitize;
 mod steps;
+mod turns;
 
 use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
