@@ -3,8 +3,8 @@
 use crate::device::{Run, ZoneDevice};
 use crate::dirty::DirtyBlock;
 use crate::error::Error;
+use crate::metadata::{BLOCK_BYTES, Claim};
 use crate::record::{Ino, Record};
-use crate::reserve::{BLOCK_BYTES, Claim};
 use crate::state::State;
 use crate::tree::MAX_SIZE;
 

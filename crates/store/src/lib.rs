@@ -26,6 +26,7 @@ mod landing;
 mod lifetime;
 mod log;
 mod many;
+mod metadata;
 #[cfg(test)]
 mod model;
 mod names;

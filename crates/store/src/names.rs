@@ -2,8 +2,8 @@
 
 use crate::device::ZoneDevice;
 use crate::error::Error;
+use crate::metadata::{Claim, inode_bytes, name_bytes};
 use crate::record::{Attributes, Ino, NewKind, Record};
-use crate::reserve::{Claim, inode_bytes, name_bytes};
 use crate::state::State;
 use crate::store::{FileKind, Stat, Store};
 use crate::tree::{Directory, Inode, Kind, MAX_NAME, is_name, xattr_bytes};

@@ -6,50 +6,10 @@
 
 use crate::device::ZoneDevice;
 use crate::error::Error;
+use crate::metadata::{BLOCK_BYTES, Claim, PIECE_BYTES, PROMOTION_BYTES, TYPICAL_NAME_BYTES};
 use crate::record::Ino;
 use crate::state::State;
-use crate::tree::{EXTENT_BYTES, INODE_BYTES, NAME_BYTES, PATCH_BYTES};
-
-/// Bytes that a block of a file adds to the snapshot, at most: its extent, and the rest of the extent that it cuts in two.
-pub(crate) const BLOCK_BYTES: u64 = 2 * EXTENT_BYTES;
-/// Bytes that a piece of a patch adds when its block goes to a zone, at most.
-const PROMOTION_BYTES: u64 = BLOCK_BYTES - PATCH_BYTES;
-/// Bytes that a new piece of a patch adds, besides its own.
-const PIECE_BYTES: u64 = PATCH_BYTES + PROMOTION_BYTES;
-/// Length of the names for which [`Usage::free_inodes`](crate::Usage) counts, in bytes.
-const TYPICAL_NAME_BYTES: u64 = 55;
-
-/// What asks for place in the log. The later ones may use more of it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(crate) enum Claim {
-    /// Something new: a name, an inode, an attribute, a block of a file.
-    New,
-    /// A change of what is there.
-    Change,
-    /// Data that garbage collection moves.
-    Move,
-}
-
-impl Claim {
-    /// Sixteenths of the log's place that it may use.
-    fn sixteenths(self) -> u64 {
-        match self {
-            Self::New => 14,
-            Self::Change => 15,
-            Self::Move => 16,
-        }
-    }
-}
-
-/// Bytes that a new inode with a name adds to the snapshot. A symbolic link has a target.
-pub(crate) fn inode_bytes(name: usize, target: usize) -> u64 {
-    INODE_BYTES + target as u64 + name_bytes(name)
-}
-
-/// Bytes that a name adds to the snapshot.
-pub(crate) fn name_bytes(name: usize) -> u64 {
-    NAME_BYTES + name as u64
-}
+use crate::tree::{EXTENT_BYTES, INODE_BYTES, NAME_BYTES};
 
 impl State {
     /// Blocks that files may still take.

@@ -5,11 +5,11 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use crate::device::ZoneDevice;
 use crate::error::Error;
 use crate::files::Read;
+use crate::metadata::Claim;
 use crate::open::{self, FormatOptions};
 use crate::placement::Placement;
 use crate::reason::Reason;
 use crate::record::{Attributes, Ino};
-use crate::reserve::Claim;
 use crate::state::{Counters, State, UnderWay};
 
 /// What `stat` tells of a file.

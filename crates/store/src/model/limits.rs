@@ -2,8 +2,8 @@
 
 use super::world::{BLOCK, MIN_NAMES, World};
 use crate::error::Error;
+use crate::metadata::{BLOCK_BYTES, Claim, inode_bytes};
 use crate::record::{Attributes, Ino, NewKind};
-use crate::reserve::{BLOCK_BYTES, Claim, inode_bytes};
 use crate::tree::EXTENT_BYTES;
 
 /// Length of the names for which the number of free inodes holds.

@@ -171,7 +171,7 @@ fn report(n: u64) -> (Command, Data) {
         dwords: 32_768,
         action,
         filter: ZoneReportFilter((n / 2 % 8) as u8),
-        partial: n % 3 == 0,
+        partial: n.is_multiple_of(3),
     };
     (receive.into(), Data::room(131_072))
 }
@@ -202,7 +202,7 @@ fn invalid(n: u64) -> (Command, Data) {
 /// First halves of fused commands without a second, and second halves without a first.
 fn fused(n: u64) -> (Command, Data) {
     let (mut command, data) =
-        blocks(if n % 2 == 0 { IoOpcode::COMPARE } else { IoOpcode::WRITE }, FULL, n % 64, 1);
+        blocks(if n.is_multiple_of(2) { IoOpcode::COMPARE } else { IoOpcode::WRITE }, FULL, n % 64, 1);
     command.flags.set_fuse([1, 2, 1, 1, 2][(n % 5) as usize]);
     (command, data)
 }
