@@ -97,10 +97,17 @@ impl State {
 
     /// Begins a new epoch of the log. Everything that the tree has is durable then. Nothing may be under way to the log.
     pub(crate) fn begin_epoch<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        self.log.look(device)?;
+        self.log.claim(device)?;
+        self.write_snapshot(device)
+    }
+
+    /// Writes the snapshot of an epoch that has begun.
+    pub(crate) fn write_snapshot<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         self.pending.clear();
         let (records, fills) = (self.recorded, self.ended_fills());
         self.tree.apply(&self.totals.record())?;
-        self.log.begin_epoch(device, self.tree.snapshot())?;
+        self.log.write_snapshot(device, self.tree.snapshot())?;
         self.space.settle(fills);
         self.counters.epochs += 1;
         // It ends with a Flush, which comes after all appends.

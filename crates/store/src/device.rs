@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::time::Duration;
 
 use crate::reason::Reason;
 
@@ -111,6 +112,14 @@ pub trait ZoneDevice {
     /// The device failed.
     fn zones(&self) -> Result<Vec<Zone>, DeviceError>;
 
+    /// The states of the first zones, in their order.
+    ///
+    /// # Errors
+    /// The device failed, or has fewer.
+    fn first_zones(&self, count: u32) -> Result<Vec<Zone>, DeviceError> {
+        (0..count).map(|zone| self.zone(zone)).collect()
+    }
+
     /// The state of one zone.
     ///
     /// # Errors
@@ -161,6 +170,12 @@ pub trait ZoneDevice {
     /// # Errors
     /// The device failed. Nothing is known then about what is durable.
     fn flush(&self) -> Result<(), DeviceError>;
+
+    /// How long a program may believe that it still has the store before it looks again. A program that takes the store over resets no zone of data for
+    /// twice that long. Zero: it looks each time.
+    fn lease(&self) -> Duration {
+        Duration::ZERO
+    }
 }
 
 impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
@@ -170,6 +185,10 @@ impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
 
     fn zones(&self) -> Result<Vec<Zone>, DeviceError> {
         (**self).zones()
+    }
+
+    fn first_zones(&self, count: u32) -> Result<Vec<Zone>, DeviceError> {
+        (**self).first_zones(count)
     }
 
     fn zone(&self, zone: u32) -> Result<Zone, DeviceError> {
@@ -198,5 +217,9 @@ impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
 
     fn flush(&self) -> Result<(), DeviceError> {
         (**self).flush()
+    }
+
+    fn lease(&self) -> Duration {
+        (**self).lease()
     }
 }

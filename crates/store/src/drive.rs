@@ -1,6 +1,7 @@
 //! A zoned namespace as a device, over queues of a host.
 
 use std::sync::{Arc, Condvar, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use host::{Appends, Error, IoQueue, Queue, Zoned, Zones};
 use nvme::Status;
@@ -11,6 +12,9 @@ use crate::reason::Reason;
 
 /// Zones that may be open at once where the namespace sets no limit.
 const OPEN_WITHOUT_LIMIT: u32 = 16;
+
+/// How long a program believes that it still has the store: a look costs commands.
+const LEASE: Duration = Duration::from_secs(1);
 
 /// A zoned namespace. Several threads use it at once: each call takes one of its queues, and each append keeps one until it has ended.
 #[derive(Debug)]
@@ -259,6 +263,10 @@ impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
         self.report(0, usize::MAX).map_err(failed)
     }
 
+    fn first_zones(&self, count: u32) -> Result<Vec<Zone>, DeviceError> {
+        self.report(0, usize::try_from(count).unwrap_or(usize::MAX)).map_err(failed)
+    }
+
     fn zone(&self, zone: u32) -> Result<Zone, DeviceError> {
         let zones = self.report(self.start(zone), 1).map_err(failed)?;
         zones.first().copied().ok_or_else(|| DeviceError::Failed(format!("there is no zone {zone}").into()))
@@ -306,5 +314,9 @@ impl<Q: Queue + Send + 'static> ZoneDevice for NamespaceZones<Q> {
 
     fn flush(&self) -> Result<(), DeviceError> {
         self.with(|queue| queue.flush(self.zoned.namespace.nsid)).map_err(failed)
+    }
+
+    fn lease(&self) -> Duration {
+        LEASE
     }
 }

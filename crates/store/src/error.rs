@@ -53,6 +53,9 @@ pub enum Error {
     /// Another program opened the store for writing.
     #[error("another program has opened the store for writing; only one may at a time")]
     Taken,
+    /// The store was opened for reading only, and another program has changed it since.
+    #[error("another program has changed the store since it was opened for reading only; open it again")]
+    Moved,
     /// The zones of the log are not as the store left them, and no other program opened the store.
     #[error(
         "its zones no longer hold what it wrote: somebody has reset them, finished them or written to them (`tranche zone report` shows them)"

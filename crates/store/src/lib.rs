@@ -40,6 +40,8 @@ pub mod simulated;
 mod space;
 mod state;
 mod store;
+#[cfg(test)]
+mod takeover;
 mod totals;
 mod tree;
 #[cfg(test)]

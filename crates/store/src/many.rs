@@ -59,9 +59,12 @@ impl<D: ZoneDevice> Store<D> {
             }
             let read = self.device.read_many(&mut all);
             // A zone that was reset meanwhile has other contents now. The file has its own elsewhere.
-            let state = self.lock();
+            let mut state = self.lock();
             if plans.iter().any(|plan| state.lives(&plan.runs) != plan.lives) {
                 continue;
+            }
+            if !all.is_empty() {
+                state.hold(&self.device)?;
             }
             drop(state);
             read?;

@@ -1,10 +1,11 @@
 //! Making a store, and opening one.
 
 use std::collections::{BTreeMap, VecDeque};
+use std::time::Instant;
 
-use crate::device::{Condition, Shape, Zone, ZoneDevice};
+use crate::device::{Condition, DeviceError, Shape, Zone, ZoneDevice};
 use crate::error::Error;
-use crate::log::{Found, Layout, Log, Position, find};
+use crate::log::{Finding, Found, Layout, Log, MAX_DEFAULT_LOG_ZONES, Position, find};
 use crate::placement::{Group, Newcomer, Placement};
 use crate::record::{Attributes, Ino, NewKind, Record};
 use crate::space::{Space, open_data_zones};
@@ -67,8 +68,9 @@ pub(crate) fn format<D: ZoneDevice>(
         let value = Some(placement.name().as_bytes().to_vec());
         tree.apply(&Record::Xattr { ino: Ino::ROOT, name: Placement::XATTR.to_vec(), value })?;
     }
-    let free = usable_log_zones(&zones, &layout).collect();
-    Log::new(layout, id, 0, free).begin_epoch(device, tree.snapshot())
+    let mut log = Log::new(layout, id, 0, &device.zones()?);
+    log.claim(device)?;
+    log.write_snapshot(device, tree.snapshot())
 }
 
 fn usable_log_zones(zones: &[Zone], layout: &Layout) -> impl Iterator<Item = u32> {
@@ -98,7 +100,7 @@ fn layout<D: ZoneDevice>(device: &D, options: &FormatOptions) -> Result<Layout, 
         return unsuitable(format!("{open} zones may be open at once; a store needs 3"));
     }
     let block = u32::try_from(shape.block).unwrap_or(u32::MAX);
-    let log_zones = options.log_zones.unwrap_or((shape.zones / 64).clamp(3, 16));
+    let log_zones = options.log_zones.unwrap_or((shape.zones / 64).clamp(3, MAX_DEFAULT_LOG_ZONES));
     let data = shape.zones.saturating_sub(log_zones);
     let reserved_zones = options.reserved_zones.unwrap_or((data / 20).clamp(3, 64));
     if log_zones < 3 || reserved_zones < 2 || data <= reserved_zones {
@@ -111,35 +113,89 @@ fn layout<D: ZoneDevice>(device: &D, options: &FormatOptions) -> Result<Layout, 
     Ok(Layout { block, zone_blocks: shape.zone_blocks, zones: shape.zones, log_zones, reserved_zones })
 }
 
+/// What lies on a device.
+struct Reading {
+    zones: Vec<Zone>,
+    log: Replayed,
+    newest: u64,
+    /// Zones of the log that its newest whole epoch does not need, those that were written last first.
+    others: Vec<u32>,
+}
+
+fn read<D: ZoneDevice>(device: &D) -> Result<Reading, Error> {
+    let zones = device.zones()?;
+    let Finding { logs, newest, begun } = find(device, &zones)?;
+    let log = replay(device, &zones, logs)?;
+    let written =
+        usable_log_zones(&zones, &log.found.layout).filter(|zone| zones[*zone as usize].written > 0);
+    let mut others: Vec<u32> = written.filter(|zone| !log.found.chain.contains(zone)).collect();
+    others.sort_by_key(|zone| begun.iter().position(|begun| begun == zone));
+    Ok(Reading { zones, log, newest, others })
+}
+
+/// Makes the store on a device this program's own. Returns what lies there, and the log with a new epoch that has no snapshot yet.
+///
+/// A program that had the store can have gone on until the new epoch began. So the log is read again then.
+fn take_over<D: ZoneDevice>(device: &D) -> Result<(Reading, Log), Error> {
+    // What can be read now is not durable yet, if another process wrote it that has gone.
+    device.flush()?;
+    let mut reading = read(device)?;
+    let log_zones = reading.log.found.layout.log_zones;
+    for _ in 0..log_zones {
+        let has_room = |zone: &&u32| reading.zones[**zone as usize].condition == Condition::Writable;
+        let unfinished: Vec<u32> = reading.others.iter().filter(has_room).copied().collect();
+        if unfinished.is_empty() {
+            break;
+        }
+        // An epoch without the end of its snapshot. The end cannot come any more, unless it is there by now.
+        for zone in unfinished {
+            let _ = device.finish(zone);
+        }
+        reading = read(device)?;
+    }
+    let is_empty = |zone: &Zone| zone.condition == Condition::Writable && zone.written == 0;
+    if !reading.zones.iter().take(log_zones as usize).any(is_empty) {
+        for zone in &reading.others {
+            match device.reset(*zone) {
+                Ok(()) | Err(DeviceError::Zone { .. }) => {}
+                Err(error) => return Err(error.into()),
+            }
+        }
+        reading.zones = device.zones()?;
+    }
+    let found = &reading.log.found;
+    let mut log = Log::new(found.layout, found.id, reading.newest, &reading.zones);
+    log.claim(device)?;
+    device.flush()?;
+    let reading = read(device)?;
+    let own = log.chain().to_vec();
+    for zone in reading.others.iter().filter(|zone| !own.contains(zone)) {
+        log.take_back(device, *zone)?;
+    }
+    log.replace(reading.log.found.chain.clone());
+    Ok((reading, log))
+}
+
 /// Opens the store that lies on a device. Without `read_only` a new epoch of the log begins.
 ///
 /// # Errors
-/// There is no store, it is damaged or for another device, or the device failed.
+/// There is no store, it is damaged or for another device, another program opens it at the same time, or the device failed.
 pub(crate) fn open<D: ZoneDevice>(
     device: &D,
     read_only: bool,
     placement: Option<Placement>,
 ) -> Result<State, Error> {
-    if !read_only {
-        // What can be read now is not durable yet, if another process wrote it that has gone.
-        device.flush()?;
-    }
-    let mut zones = device.zones()?;
-    let (candidates, newest) = find(device, &zones)?;
-    let Replayed { found, mut tree, totals, lost } = replay(device, &zones, candidates)?;
+    let (Reading { mut zones, log: replayed, .. }, log) = if read_only {
+        let reading = read(device)?;
+        let log = Log::new(reading.log.found.layout, reading.log.found.id, reading.newest, &reading.zones);
+        (reading, log)
+    } else {
+        take_over(device)?
+    };
+    let Replayed { found, mut tree, totals, lost } = replayed;
     let shape = device.shape();
-    let mut log = Log::new(found.layout, found.id, newest, Vec::new());
     if !read_only {
-        for zone in usable_log_zones(&zones, &found.layout) {
-            if !found.chain.contains(&zone) {
-                match zones[zone as usize].written {
-                    0 => log.give(zone),
-                    _ => log.take_back(device, zone)?,
-                }
-            }
-        }
         finish_surplus(device, &mut zones, &found.layout, &tree, lost)?;
-        log.replace(found.chain);
         for ino in tree.nameless() {
             tree.apply(&Record::Forget { ino })?;
         }
@@ -164,6 +220,9 @@ pub(crate) fn open<D: ZoneDevice>(
         appends: 0,
         durable_appends: 0,
         read_only,
+        log_zones: zones[..found.layout.log_zones as usize].to_vec(),
+        claimed: Instant::now(),
+        looked: None,
         stopped: None,
         placement,
         limits: Limits::new(shape.block),
@@ -173,7 +232,7 @@ pub(crate) fn open<D: ZoneDevice>(
     resume_groups(&mut state, &shape);
     if !read_only {
         state.space.bury(&state.tree);
-        state.begin_epoch(device)?;
+        state.write_snapshot(device)?;
         state.finish_others(device)?;
     }
     Ok(state)

@@ -2,8 +2,10 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
+use std::thread;
+use std::time::Instant;
 
-use crate::device::{Append, Condition, DeviceError, ZoneDevice};
+use crate::device::{Append, Condition, DeviceError, Zone, ZoneDevice};
 use crate::dirty::Dirty;
 use crate::error::Error;
 use crate::keys::KeyRange;
@@ -137,6 +139,12 @@ pub(crate) struct State {
     pub(crate) durable_appends: u64,
     /// The store writes nothing.
     pub(crate) read_only: bool,
+    /// The zones of the log when it was read.
+    pub(crate) log_zones: Vec<Zone>,
+    /// When the store became this program's own, or shortly after.
+    pub(crate) claimed: Instant,
+    /// When it was this program's own for certain.
+    pub(crate) looked: Option<Instant>,
     /// Why the store takes no changes any more.
     pub(crate) stopped: Option<Reason>,
     pub(crate) placement: Placement,
@@ -172,6 +180,37 @@ impl State {
     /// What was to be written is not, or nobody knows. From now on the store takes no changes.
     pub(crate) fn stop(&mut self, error: &Error) {
         self.stopped.get_or_insert_with(|| Reason::new(error.clone()));
+    }
+
+    /// Looks whether the store is still this program's own. If not, it stops.
+    pub(crate) fn look<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        let now = Instant::now();
+        match self.log.look(device) {
+            Ok(()) => self.looked = Some(now),
+            Err(error) => {
+                self.looked = None;
+                if matches!(error, Error::Taken | Error::Changed) {
+                    self.stop(&error);
+                }
+                return Err(error);
+            }
+        }
+        Ok(())
+    }
+
+    /// Whether what was read, or written to, belongs to the files that this program knows: nobody has reset a zone meanwhile. It looks only if the last look
+    /// is older than the [lease](ZoneDevice::lease).
+    ///
+    /// A store that only reads is not told of resets. They follow a change of the log.
+    pub(crate) fn hold<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        if self.read_only {
+            let unchanged = device.first_zones(self.log.layout().log_zones)? == self.log_zones;
+            return if unchanged { Ok(()) } else { Err(Error::Moved) };
+        }
+        match self.looked {
+            Some(looked) if looked.elapsed() < device.lease() => Ok(()),
+            _ => self.look(device),
+        }
     }
 
     /// Changes the tree, and keeps the record for the log.
@@ -274,6 +313,7 @@ impl State {
         // A full zone does not tell how much of it is there after a loss of power. So everything must be, also what other files have under way to it.
         self.wait_for(zone);
         self.flush(device)?;
+        self.hold(device)?;
         let _ = device.finish(zone);
         let state = device.zone(zone)?;
         self.space.close(zone, state);
@@ -299,6 +339,7 @@ impl State {
         collecting: bool,
     ) -> Result<u32, Error> {
         loop {
+            self.hold(device)?;
             // Without place in the log for what moves, groups cannot be kept apart.
             let may_collect = !collecting && self.metadata_room(Claim::Move) >= BLOCK_BYTES;
             match self.space.choose(newcomer, &self.tree, (collecting, may_collect), self.durable) {
@@ -329,6 +370,10 @@ impl State {
     }
 
     fn reset<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+        // A program that had the store before may still read, until it looks.
+        let quiet = device.lease() * 2;
+        thread::sleep(quiet.saturating_sub(self.claimed.elapsed()));
+        self.look(device)?;
         match device.reset(zone) {
             Ok(()) => {
                 self.space.emptied(zone);

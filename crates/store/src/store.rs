@@ -339,12 +339,12 @@ impl<D: ZoneDevice> Store<D> {
         state.stopped.is_none() && (waits || !state.is_durable())
     }
 
-    /// Whether the device still answers: asks it for one zone.
+    /// Whether the device still answers, and the store is still this program's own. If another program has taken it over, the store stops.
     ///
     /// # Errors
-    /// It does not.
+    /// It does not, or is not.
     pub fn ask_device(&self) -> Result<(), Error> {
-        self.device.zone(0).map(drop).map_err(Error::from)
+        self.lock().look(&self.device)
     }
 
     /// Why the store takes no changes any more, if it does not.

@@ -16,7 +16,7 @@ pub(crate) const VERSION: u32 = 1;
 /// What the payload of a frame is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub(crate) enum FrameKind {
-    /// The first frame of a zone: a [`Layout`] and the index of the zone within its epoch.
+    /// The first frame of a zone: a [`Layout`] and the zone's [`Part`] of its epoch.
     Start,
     /// A piece of the stream of records.
     Records,
@@ -59,17 +59,24 @@ impl Layout {
         block == Ok(self.block) && shape.zone_blocks == self.zone_blocks && shape.zones == self.zones
     }
 
-    /// Payload of the frame that starts the zone `index` of an epoch.
-    pub(crate) fn encode(&self, index: u32) -> Vec<u8> {
+    /// Payload of the frame that starts a zone.
+    pub(crate) fn encode(&self, part: &Part) -> Vec<u8> {
         let mut bytes = Vec::new();
         let mut w = Writer(&mut bytes);
         w.u32(VERSION).u32(self.block).u64(self.zone_blocks).u32(self.zones);
-        w.u32(self.log_zones).u32(self.reserved_zones).u32(index);
+        w.u32(self.log_zones).u32(self.reserved_zones).u32(part.index);
+        if let Some(first) = part.first {
+            let offline = &part.offline[..part.offline.len().min(MAX_OFFLINE)];
+            w.u32(first).u32(u32::try_from(offline.len()).unwrap_or(0));
+            for zone in offline {
+                w.u32(*zone);
+            }
+        }
         bytes
     }
 
-    /// The layout and the index of a zone. The error is the version, if it is another one.
-    pub(crate) fn decode(payload: &[u8]) -> Option<Result<(Self, u32), u32>> {
+    /// The layout, and the part of the epoch that a zone is. The error is the version, if it is another one.
+    pub(crate) fn decode(payload: &[u8]) -> Option<Result<(Self, Part), u32>> {
         let mut r = Reader(payload);
         let version = r.u32()?;
         if version != VERSION {
@@ -77,8 +84,25 @@ impl Layout {
         }
         let (block, zone_blocks, zones) = (r.u32()?, r.u64()?, r.u32()?);
         let (log_zones, reserved_zones, index) = (r.u32()?, r.u32()?, r.u32()?);
-        Some(Ok((Self { block, zone_blocks, zones, log_zones, reserved_zones }, index)))
+        let (first, offline) = (r.u32(), r.u32().unwrap_or(0));
+        let offline = (0..offline).map_while(|_| r.u32()).collect();
+        let part = Part { index, first, offline };
+        Some(Ok((Self { block, zone_blocks, zones, log_zones, reserved_zones }, part)))
     }
+}
+
+/// Zones of the log that a [`Part`] says are offline, at most: what has place in a block of 256 bytes.
+const MAX_OFFLINE: usize = 32;
+
+/// Which part of its epoch a zone of the log is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub(crate) struct Part {
+    /// Its index. One is missing if a zone took no frame.
+    pub(crate) index: u32,
+    /// The first zone of the epoch. It tells apart epochs of one number that two programs began at once. `None`: an older program wrote it.
+    pub(crate) first: Option<u32>,
+    /// Zones of the log that were offline when the zone was begun. They hold nothing of this epoch.
+    pub(crate) offline: Vec<u32>,
 }
 
 /// A frame with its payload, padded with zeroes to whole blocks.
@@ -150,7 +174,10 @@ mod tests {
     #[test]
     fn a_layout_is_read_as_it_was_written() {
         let layout = Layout { block: 512, zone_blocks: 9, zones: 8, log_zones: 3, reserved_zones: 2 };
-        assert_eq!(Layout::decode(&layout.encode(7)), Some(Ok((layout, 7))));
+        let old = Part { index: 7, first: None, offline: Vec::new() };
+        for part in [old.clone(), Part { first: Some(3), offline: vec![1, 2], ..old }] {
+            assert_eq!(Layout::decode(&layout.encode(&part)), Some(Ok((layout, part))));
+        }
         assert_eq!(Layout::decode(&[9, 0, 0, 0]), Some(Err(9)));
         assert_eq!(Layout::decode(&[1, 0]), None);
     }

@@ -2,19 +2,22 @@
 //!
 //! An epoch lies in one or more of the device's first zones. Each of these zones begins with a frame that says which epoch it belongs
 //! to, and which zone of it this is. Every opening for writing begins a new epoch, so a log is never continued behind what a crash left.
+//!
+//! The newest epoch belongs to the program that has the store. A program that begins an epoch, or another zone of its own, then looks whether a
+//! newer one was begun: of two that do so at once, at least one sees the other. See [`Log::claim`].
 
 mod frame;
 mod read;
 
 use std::sync::Arc;
 
-use crate::device::{Append, Condition, DeviceError, Run, ZoneDevice};
+use crate::device::{Append, Condition, DeviceError, Run, Zone, ZoneDevice};
 use crate::error::Error;
 use crate::record::Record;
-use frame::{FrameHeader, FrameKind, HEADER};
+use frame::{FrameHeader, FrameKind, HEADER, Part};
 
 pub use frame::Layout;
-pub(crate) use read::{Found, find, identify};
+pub(crate) use read::{Finding, Found, MAX_DEFAULT_LOG_ZONES, find, identify};
 
 /// Counts how far the log was written: the larger one was later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -40,7 +43,13 @@ pub(crate) struct Log {
     /// Its zones, in their order. The last one is being written.
     chain: Vec<u32>,
     /// Zones of the epoch that were begun, also those that failed at it.
-    begun: u32,
+    begun: Vec<u32>,
+    /// Zones of the epoch before, until its successor is durable.
+    replaced: Vec<u32>,
+    /// Zones that did not take their first frame. The next epoch takes them back.
+    failed: Vec<u32>,
+    /// Zones of the log that are offline.
+    offline: Vec<u32>,
     /// Blocks that the last zone still takes.
     room: u64,
     /// Where the next of them is.
@@ -56,15 +65,22 @@ pub(crate) struct Log {
 }
 
 impl Log {
-    /// A log that has no epoch yet. `free` are empty zones of the log, and `epoch` is newer than all that lie on the device.
-    pub(crate) fn new(layout: Layout, id: [u8; 16], epoch: u64, free: Vec<u32>) -> Self {
+    /// A log that has no epoch yet, on zones in these states. `epoch` is the newest that lies on the device.
+    pub(crate) fn new(layout: Layout, id: [u8; 16], epoch: u64, zones: &[Zone]) -> Self {
+        let log_zones = || (0..layout.log_zones).zip(zones);
+        let is_empty = |state: &Zone| state.condition == Condition::Writable && state.written == 0;
+        let free = log_zones().filter(|(_, state)| is_empty(state)).map(|(zone, _)| zone).collect();
+        let offline = read::offline(layout.log_zones, zones).collect();
         Self {
             layout,
             id,
             epoch,
             sequence: 0,
             chain: Vec::new(),
-            begun: 0,
+            begun: Vec::new(),
+            replaced: Vec::new(),
+            failed: Vec::new(),
+            offline,
             room: 0,
             next_lba: 0,
             free,
@@ -85,6 +101,17 @@ impl Log {
         self.layout
     }
 
+    /// The zones of the epoch, in their order.
+    pub(crate) fn chain(&self) -> &[u32] {
+        &self.chain
+    }
+
+    /// Whether its last zone takes no more records.
+    #[cfg(test)]
+    pub(crate) fn has_no_room(&self) -> bool {
+        self.room == 0
+    }
+
     /// How far it was written.
     pub(crate) fn position(&self) -> Position {
         self.position
@@ -92,7 +119,7 @@ impl Log {
 
     /// Zones that a snapshot may take, so that two of them have place, and, unless zones are worn out, a zone for what follows.
     fn snapshot_zones(&self) -> u64 {
-        let usable = (self.chain.len() + self.free.len()) as u64;
+        let usable = (self.chain.len() + self.replaced.len() + self.free.len()) as u64;
         (u64::from(self.layout.log_zones.saturating_sub(1)) / 2).min(usable / 2)
     }
 
@@ -107,23 +134,37 @@ impl Log {
         changes > self.snapshot_blocks.max(capacity) || self.free.len() as u64 <= self.kept
     }
 
-    /// Begins the next epoch with a snapshot, makes it durable, and empties the zones of the one before.
+    /// Begins the next epoch in an empty zone. From then on no other program can add anything to an older epoch that counts: it cannot write to zones that
+    /// are finished now, and where it begins another one, it finds this epoch.
     ///
     /// # Errors
-    /// The device failed, or the log has not enough zones.
-    pub(crate) fn begin_epoch<D: ZoneDevice>(
+    /// Another program claims the store at the same time, the device failed, or no zone of the log is empty.
+    pub(crate) fn claim<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        self.replaced = std::mem::take(&mut self.chain);
+        (self.epoch, self.sequence, self.room, self.blocks) = (self.epoch + 1, 0, 0, 0);
+        self.begun.clear();
+        self.kept = 0;
+        self.next_zone(device, false)?;
+        for (zone, state) in (0..).zip(device.first_zones(self.layout.log_zones)?) {
+            // They must not take the place of one that is open. One that was full can have room again after a loss of power. If one cannot be
+            // finished, it takes no place.
+            let is_active = state.condition == Condition::Writable && state.written > 0;
+            if is_active && !self.begun.contains(&zone) {
+                let _ = device.finish(zone);
+            }
+        }
+        Ok(())
+    }
+
+    /// Writes the snapshot that the epoch begins with, makes it durable, and empties the zones of the epoch before.
+    ///
+    /// # Errors
+    /// Another program has the store, the device failed, or the log has not enough zones.
+    pub(crate) fn write_snapshot<D: ZoneDevice>(
         &mut self,
         device: &D,
         snapshot: impl Iterator<Item = Record>,
     ) -> Result<(), Error> {
-        let before = std::mem::take(&mut self.chain);
-        for zone in &before {
-            // It must not take one of the places of zones that are open. One that was full can have room again after a loss of power. If it
-            // cannot be finished, it takes no place.
-            let _ = device.finish(*zone);
-        }
-        (self.epoch, self.sequence, self.begun, self.room, self.blocks) = (self.epoch + 1, 0, 0, 0, 0);
-        self.kept = 0;
         let per_frame = usize::try_from(device.shape().append_blocks).unwrap_or(usize::MAX);
         // Frames as long as can be: the zones that are kept suffice for no more of them.
         let frame = per_frame.saturating_mul(device.shape().block) - HEADER;
@@ -139,27 +180,52 @@ impl Log {
         self.write_frame(device, (FrameKind::SnapshotEnd, false), &[])?;
         self.snapshot_blocks = self.blocks;
         device.flush()?;
-        for zone in before {
+        self.look(device)?;
+        self.refuse_lost_zones()?;
+        let failed = std::mem::take(&mut self.failed);
+        for zone in std::mem::take(&mut self.replaced).into_iter().chain(failed) {
             self.take_back(device, zone)?;
         }
         self.kept = self.snapshot_zones();
         Ok(())
     }
 
-    /// An empty zone.
-    pub(crate) fn give(&mut self, zone: u32) {
-        self.free.push(zone);
+    /// Looks whether the store still belongs to this program, and its log is there.
+    ///
+    /// # Errors
+    /// Another program has begun a newer epoch ([`Error::Taken`]), a zone of the log does not hold what it should ([`Error::Changed`]), or the
+    /// device failed.
+    pub(crate) fn look<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
+        self.look_for(device, self.epoch + 1)
     }
 
-    /// The zones of the epoch that the next one replaces.
+    /// The epoch is of no use when one of its zones is offline. The next one has everything.
+    fn refuse_lost_zones(&self) -> Result<(), Error> {
+        let is_lost = self.chain.iter().any(|zone| self.offline.contains(zone));
+        if is_lost { Err(Error::LogFull) } else { Ok(()) }
+    }
+
+    /// Looks whether another program has begun this epoch, or a newer one.
+    fn look_for<D: ZoneDevice>(&mut self, device: &D, epoch: u64) -> Result<(), Error> {
+        let (zones, starts) = read::starts(device, self.id, self.layout.log_zones)?;
+        self.offline = read::offline(self.layout.log_zones, &zones).collect();
+        if starts.iter().any(|(zone, found)| *found >= epoch && !self.begun.contains(zone)) {
+            return Err(Error::Taken);
+        }
+        let is_there = |zone: &&u32| self.offline.contains(zone) || starts.contains(&(**zone, self.epoch));
+        if self.chain.iter().all(|zone| is_there(&zone)) { Ok(()) } else { Err(Error::Changed) }
+    }
+
+    /// The zones of the epoch that this one replaces.
     pub(crate) fn replace(&mut self, chain: Vec<u32>) {
-        self.chain = chain;
+        self.replaced = chain;
     }
 
-    /// Empties a zone that no epoch needs any more.
+    /// Empties a zone that no epoch needs any more. It is used again after all others.
     pub(crate) fn take_back<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+        self.look(device)?;
         match device.reset(zone) {
-            Ok(()) => self.free.push(zone),
+            Ok(()) => self.free.insert(0, zone),
             // It is worn out. The log does with those that are left.
             Err(DeviceError::Zone { .. }) => {}
             Err(error) => return Err(error.into()),
@@ -243,9 +309,8 @@ impl Log {
     /// A zone did not take a frame. The log goes on in another one.
     fn leave<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
         // Whoever opens the store finishes the zone.
-        if read::newest_epoch(device, self.id, self.layout.log_zones)? > self.epoch {
-            return Err(Error::Taken);
-        }
+        self.look(device)?;
+        self.refuse_lost_zones()?;
         // It must not take the place of another one. If it cannot be finished, it does not.
         let _ = device.finish(zone);
         self.room = 0;
@@ -291,8 +356,8 @@ impl Log {
     fn appended<D: ZoneDevice>(&mut self, device: &D, runs: &[Run], blocks: u64) -> Result<(), Error> {
         if runs.first().is_none_or(|run| run.lba != self.next_lba) {
             // Whoever opens the store begins a new epoch. Others have only emptied the zone, or written to it.
-            let newest = read::newest_epoch(device, self.id, self.layout.log_zones)?;
-            return Err(if newest > self.epoch { Error::Taken } else { Error::Changed });
+            self.look(device)?;
+            return Err(Error::Changed);
         }
         self.next_lba += blocks;
         self.sequence += 1;
@@ -304,7 +369,11 @@ impl Log {
 
     /// Goes on in an empty zone.
     fn next_zone<D: ZoneDevice>(&mut self, device: &D, durable: bool) -> Result<(), Error> {
-        if !self.chain.is_empty() {
+        if let Some(last) = self.chain.last().copied() {
+            self.look(device)?;
+            self.refuse_lost_zones()?;
+            // That it is full says that the log has left it.
+            let _ = device.finish(last);
             // The log has two places on the device. One that was full takes one after a loss of power, if it has lost its end. The other is that
             // of the zone which comes now, or in which the epoch before ended.
             device.flush()?;
@@ -317,15 +386,20 @@ impl Log {
             if state.condition != Condition::Writable || state.written > 0 {
                 continue;
             }
-            let index = self.begun;
-            self.begun += 1;
+            let index = u32::try_from(self.begun.len()).unwrap_or(u32::MAX);
+            self.begun.push(zone);
             self.chain.push(zone);
-            (self.room, self.next_lba) = (state.capacity, device.shape().start_of(zone));
-            match self.put(device, (FrameKind::Start, durable), &self.layout.encode(index)) {
-                Ok(()) => return Ok(()),
+            let part = Part { index, first: self.chain.first().copied(), offline: self.offline.clone() };
+            // It is not filled to its end: a zone that is full was left.
+            (self.room, self.next_lba) = (state.capacity - 1, device.shape().start_of(zone));
+            match self.put(device, (FrameKind::Start, durable), &self.layout.encode(&part)) {
+                // Another program that has begun an epoch meanwhile finds this zone, or is found now.
+                Ok(()) if self.chain.len() == 1 => return self.look_for(device, self.epoch),
+                Ok(()) => return self.look(device),
                 Err(Error::Device(DeviceError::Zone { .. })) => {
-                    // It stays in the chain, so that the next epoch takes it back.
                     let _ = device.finish(zone);
+                    self.chain.pop();
+                    self.failed.push(zone);
                     self.room = 0;
                 }
                 Err(error) => return Err(error),

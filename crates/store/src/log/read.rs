@@ -1,11 +1,14 @@
 //! Finding and reading the log.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use crate::device::{Condition, Zone, ZoneDevice};
 use crate::error::Error;
 
-use super::frame::{self, FrameHeader, FrameKind, HEADER, Layout, VERSION};
+use super::frame::{self, FrameHeader, FrameKind, HEADER, Layout, Part, VERSION};
+
+/// Zones of the log, at most, where the maker of a store did not say how many.
+pub(crate) const MAX_DEFAULT_LOG_ZONES: u32 = 16;
 
 /// A log on a device.
 #[derive(Debug)]
@@ -21,23 +24,37 @@ pub(crate) struct Found {
 }
 
 /// A zone of a log.
-#[derive(Clone, Copy, Debug)]
+#[derive(Clone, Debug)]
 struct Start {
     zone: u32,
     layout: Layout,
+    part: Part,
     id: [u8; 16],
     sequence: u64,
 }
 
-/// The logs on a device that have a whole snapshot, the newest first, and the newest epoch of which there is any trace.
+/// What lies in the zones of the log.
+#[derive(Debug)]
+pub(crate) struct Finding {
+    /// The logs that have a whole snapshot, the newest first.
+    pub(crate) logs: Vec<Found>,
+    /// The newest epoch of which there is any trace.
+    pub(crate) newest: u64,
+    /// Zones that begin with a log: what was written last comes first. Emptied in this order, an epoch never misses what comes before something that is left.
+    pub(crate) begun: Vec<u32>,
+}
+
+/// The logs on a device.
 ///
 /// # Errors
-/// The device failed; there is no store on it, or one of another version or for another device; a log is damaged.
-pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<(Vec<Found>, u64), Error> {
-    let mut epochs: BTreeMap<u64, BTreeMap<u32, Start>> = BTreeMap::new();
+/// The device failed; there is no store on it, or one of another version or for another device; the newest log is damaged.
+pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<Finding, Error> {
+    // Two programs can have begun epochs of one number at once. Their first zones tell them apart.
+    let mut epochs: BTreeMap<(u64, Option<u32>), BTreeMap<u32, Start>> = BTreeMap::new();
     let mut id = None;
     // The first zone that begins with a log says how many there may be.
     let mut end = zones.len();
+    let mut block = vec![0; device.shape().block];
     for (zone, state) in (0_u32..).zip(zones) {
         if zone as usize >= end {
             break;
@@ -45,13 +62,12 @@ pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<(Vec<Fou
         if state.written == 0 {
             continue;
         }
-        let mut block = vec![0; device.shape().block];
         device.read(device.shape().start_of(zone), &mut block)?;
         let Some((header, payload)) = frame::decode(&block) else { continue };
         if header.kind != FrameKind::Start {
             continue;
         }
-        let (layout, index) = match Layout::decode(payload) {
+        let (layout, part) = match Layout::decode(payload) {
             Some(Ok(found)) => found,
             Some(Err(version)) => return Err(Error::Version { found: version, known: VERSION }),
             None => return Err(Error::Damaged("a zone of the log begins with nonsense".into())),
@@ -63,17 +79,49 @@ pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<(Vec<Fou
             return Err(Error::Damaged("there are logs of two stores".into()));
         }
         end = layout.log_zones as usize;
-        let start = Start { zone, layout, id: header.id, sequence: header.sequence };
-        epochs.entry(header.epoch).or_default().insert(index, start);
+        let (key, index) = ((header.epoch, part.first), part.index);
+        let start = Start { zone, layout, part, id: header.id, sequence: header.sequence };
+        epochs.entry(key).or_default().insert(index, start);
     }
-    let newest = epochs.keys().next_back().copied().ok_or(Error::NoStore)?;
-    let mut found = Vec::new();
-    for (epoch, starts) in epochs.into_iter().rev() {
+    let newest = epochs.keys().next_back().map(|(epoch, _)| *epoch).ok_or_else(|| no_log(zones))?;
+    let newest_first = epochs.iter().rev().flat_map(|(_, starts)| starts.values().rev());
+    let begun = newest_first.map(|start| start.zone).collect();
+    let (mut logs, mut known) = (Vec::new(), BTreeSet::new());
+    for ((epoch, _), starts) in epochs.into_iter().rev() {
         // An index is missing if the zone took no frame. What comes behind it then begins with the frame that failed.
         let starts: Vec<Start> = starts.into_values().collect();
-        found.extend(read_epoch(device, zones, epoch, &starts)?);
+        known.extend(starts.iter().flat_map(|start| &start.part.offline).copied());
+        match read_epoch(device, zones, epoch, (&starts, &known)) {
+            Ok(found) => logs.extend(found),
+            // What came before a whole snapshot is not needed.
+            Err(Error::Damaged(_)) if !logs.is_empty() => {}
+            Err(error) => return Err(error),
+        }
     }
-    Ok((found, newest))
+    if logs.is_empty()
+        && let Some(zone) = offline(u32::try_from(end).unwrap_or(u32::MAX), zones).next()
+    {
+        return Err(Error::Damaged(format!(
+            "no snapshot of the log is whole, and zone {zone}, which is offline, may have had one"
+        )));
+    }
+    Ok(Finding { logs, newest, begun })
+}
+
+/// Zones of the log that are offline.
+pub(super) fn offline(log_zones: u32, zones: &[Zone]) -> impl Iterator<Item = u32> {
+    let zones = (0..log_zones).zip(zones);
+    zones.filter(|(_, state)| state.condition == Condition::Offline).map(|(zone, _)| zone)
+}
+
+/// No zone begins with a log. One of the first can have lost it.
+fn no_log(zones: &[Zone]) -> Error {
+    match offline(MAX_DEFAULT_LOG_ZONES, zones).next() {
+        Some(zone) => {
+            Error::Damaged(format!("there is no log, and zone {zone}, which may have had it, is offline"))
+        }
+        None => Error::NoStore,
+    }
 }
 
 /// The identifier of the store on a device: the first zone that begins with a log has it.
@@ -95,35 +143,45 @@ pub(crate) fn identify<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<[u8;
             return Ok(header.id);
         }
     }
-    Err(failed.map_or(Error::NoStore, Error::from))
+    Err(failed.map_or_else(|| no_log(zones), Error::from))
 }
 
-/// The newest epoch of a store of which there is any trace.
+/// The states of the zones of a store's log, and those that begin with an epoch, with its number.
 ///
 /// # Errors
 /// The device failed.
-pub(super) fn newest_epoch<D: ZoneDevice>(device: &D, id: [u8; 16], log_zones: u32) -> Result<u64, Error> {
-    let mut newest = 0;
+pub(super) fn starts<D: ZoneDevice>(
+    device: &D,
+    id: [u8; 16],
+    log_zones: u32,
+) -> Result<(Vec<Zone>, Vec<(u32, u64)>), Error> {
+    let mut found = Vec::new();
     let mut block = vec![0; device.shape().block];
-    let zones = device.zones()?;
+    let zones = device.first_zones(log_zones)?;
     // Zones that are offline hold nothing.
-    let written = (0..log_zones).zip(&zones).filter(|(_, state)| state.written > 0);
+    let written = (0..).zip(&zones).filter(|(_, state)| state.written > 0);
     for (zone, _) in written {
-        device.read(device.shape().start_of(zone), &mut block)?;
+        if let Err(error) = device.read(device.shape().start_of(zone), &mut block) {
+            // It may have been reset, or gone offline, just now.
+            if device.zone(zone)?.written == 0 {
+                continue;
+            }
+            return Err(error.into());
+        }
         match frame::decode(&block) {
-            Some((header, _)) if header.id == id => newest = newest.max(header.epoch),
+            Some((header, _)) if header.id == id => found.push((zone, header.epoch)),
             _ => {}
         }
     }
-    Ok(newest)
+    Ok((zones, found))
 }
 
-/// Reads the zones of an epoch. `None` if its snapshot is not whole.
+/// Reads the zones of an epoch. `None` if its snapshot is not whole. The zones `known` went offline before it ended.
 fn read_epoch<D: ZoneDevice>(
     device: &D,
     zones: &[Zone],
     epoch: u64,
-    starts: &[Start],
+    (starts, known): (&[Start], &BTreeSet<u32>),
 ) -> Result<Option<Found>, Error> {
     let Some(first) = starts.first() else { return Ok(None) };
     let mut found = Found {
@@ -134,15 +192,17 @@ fn read_epoch<D: ZoneDevice>(
         snapshot: 0,
     };
     let (mut next, mut snapshot) = (0, None);
+    let missing = |next: u64, zone: u32| {
+        Error::Damaged(format!(
+            "frame {next} of the log is missing, and zone {zone}, which is offline, may have had it"
+        ))
+    };
     for (index, start) in starts.iter().enumerate() {
         if start.sequence != next {
             // A zone is empty before the log goes on in the next one only where it took no frame. One that is offline may have had some.
-            let mut log_zones = (0..first.layout.log_zones).zip(zones);
-            let offline = log_zones.find(|(_, state)| state.condition == Condition::Offline);
-            if let (Some((zone, _)), true) = (offline, start.sequence > next && snapshot.is_some()) {
-                return Err(Error::Damaged(format!(
-                    "frame {next} of the log is missing, and zone {zone}, which may have had it, is offline"
-                )));
+            if let (Some(zone), true) = (offline(first.layout.log_zones, zones).next(), start.sequence > next)
+            {
+                return Err(missing(next, zone));
             }
             break;
         }
@@ -175,6 +235,14 @@ fn read_epoch<D: ZoneDevice>(
             let length = (HEADER + payload.len()).next_multiple_of(device.shape().block);
             rest = rest.get(length..).unwrap_or_default();
         }
+    }
+    // A zone that still has room was not left. Else the log, or the next epoch, may go on in a zone that went offline since.
+    if let Some(Start { zone, part, layout, .. }) = starts.last()
+        && part.first.is_some()
+        && zones[*zone as usize].condition != Condition::Writable
+        && let Some(zone) = offline(layout.log_zones, zones).find(|zone| !known.contains(zone))
+    {
+        return Err(missing(next, zone));
     }
     Ok(snapshot.map(|snapshot| Found { snapshot, ..found }))
 }
