@@ -168,9 +168,10 @@ impl Opened {
         Ok(opened)
     }
 
-    /// This, unless the store has failed. It may not know yet that the drive has gone, so it is asked to make everything durable.
+    /// This, unless the store has failed. It may not know yet that the drive has gone, or that another program has the store, so it is asked.
     fn if_usable(self: Arc<Self>) -> Result<Arc<Self>, Failure> {
-        match self.sync() {
+        let asked = self.sync().and_then(|()| Ok(self.inner.store.ask_device()?));
+        match asked {
             Ok(()) => Ok(self),
             Err(failure) => {
                 let why = failure.text;

@@ -38,6 +38,7 @@ impl State {
         if self.pending.is_empty() {
             return Ok(());
         }
+        self.hold(device)?;
         let (pending, records) = (std::mem::take(&mut self.pending), self.recorded);
         let begun = match self.log.begin(device, &pending, durable) {
             Ok(Some(frame)) => {
@@ -68,15 +69,15 @@ impl State {
             Ok(()) if self.log.is_long(self.log_capacity()) => self.begin_epoch(device),
             // A snapshot has everything, and needs less.
             Err(Error::LogFull) => self.begin_epoch(device),
-            Ok(()) => {
+            // Another program can have the zone by now, filled as far as this one left it.
+            Ok(()) => self.hold(device).map(|()| {
                 self.logged = self.logged.max(records);
                 if durable {
                     self.durable = self.log.position();
                     self.durable_records = self.durable_records.max(records);
                 }
                 self.space.freed(freed, self.log.position());
-                Ok(())
-            }
+            }),
             Err(error) => Err(error),
         };
         result.inspect_err(|error| self.stop(error))

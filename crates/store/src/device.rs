@@ -2,6 +2,7 @@
 
 use std::fmt::Debug;
 use std::sync::Arc;
+use std::thread;
 use std::time::Duration;
 
 use crate::reason::Reason;
@@ -176,6 +177,15 @@ pub trait ZoneDevice {
     fn lease(&self) -> Duration {
         Duration::ZERO
     }
+
+    /// Waits, so that another program finds out what this one did.
+    ///
+    /// # Errors
+    /// The device is one of a test, in which the other program waits for this one.
+    fn pause(&self, time: Duration) -> Result<(), DeviceError> {
+        thread::sleep(time);
+        Ok(())
+    }
 }
 
 impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
@@ -221,5 +231,9 @@ impl<D: ZoneDevice + ?Sized> ZoneDevice for &D {
 
     fn lease(&self) -> Duration {
         (**self).lease()
+    }
+
+    fn pause(&self, time: Duration) -> Result<(), DeviceError> {
+        (**self).pause(time)
     }
 }

@@ -141,19 +141,25 @@ fn take_over<D: ZoneDevice>(device: &D) -> Result<(Reading, Log), Error> {
     device.flush()?;
     let mut reading = read(device)?;
     let log_zones = reading.log.found.layout.log_zones;
-    for _ in 0..log_zones {
+    let is_empty = |zone: &Zone| zone.condition == Condition::Writable && zone.written == 0;
+    let mut has_waited = false;
+    loop {
         let has_room = |zone: &&u32| reading.zones[**zone as usize].condition == Condition::Writable;
         let unfinished: Vec<u32> = reading.others.iter().filter(has_room).copied().collect();
         if unfinished.is_empty() {
-            break;
+            if has_waited || reading.zones.iter().take(log_zones as usize).any(is_empty) {
+                break;
+            }
+            // A program that has just begun an epoch empties the zones of the one before now.
+            device.pause(device.lease() * 2)?;
+            has_waited = true;
         }
         // An epoch without the end of its snapshot. The end cannot come any more, unless it is there by now.
         for zone in unfinished {
-            let _ = device.finish(zone);
+            device.finish(zone)?;
         }
         reading = read(device)?;
     }
-    let is_empty = |zone: &Zone| zone.condition == Condition::Writable && zone.written == 0;
     if !reading.zones.iter().take(log_zones as usize).any(is_empty) {
         for zone in &reading.others {
             match device.reset(*zone) {
@@ -163,14 +169,15 @@ fn take_over<D: ZoneDevice>(device: &D) -> Result<(Reading, Log), Error> {
         }
         reading.zones = device.zones()?;
     }
-    let found = &reading.log.found;
+    let Replayed { found, tree, lost, .. } = &reading.log;
+    finish_surplus(device, &mut reading.zones, &found.layout, tree, *lost)?;
     let mut log = Log::new(found.layout, found.id, reading.newest, &reading.zones);
     log.claim(device)?;
     device.flush()?;
     let reading = read(device)?;
     let own = log.chain().to_vec();
     for zone in reading.others.iter().filter(|zone| !own.contains(zone)) {
-        log.take_back(device, *zone)?;
+        log.take_from_before(device, *zone)?;
     }
     log.replace(reading.log.found.chain.clone());
     Ok((reading, log))
@@ -185,17 +192,16 @@ pub(crate) fn open<D: ZoneDevice>(
     read_only: bool,
     placement: Option<Placement>,
 ) -> Result<State, Error> {
-    let (Reading { mut zones, log: replayed, .. }, log) = if read_only {
+    let (Reading { zones, log: replayed, .. }, log) = if read_only {
         let reading = read(device)?;
         let log = Log::new(reading.log.found.layout, reading.log.found.id, reading.newest, &reading.zones);
         (reading, log)
     } else {
         take_over(device)?
     };
-    let Replayed { found, mut tree, totals, lost } = replayed;
+    let Replayed { found, mut tree, totals, .. } = replayed;
     let shape = device.shape();
     if !read_only {
-        finish_surplus(device, &mut zones, &found.layout, &tree, lost)?;
         for ino in tree.nameless() {
             tree.apply(&Record::Forget { ino })?;
         }

@@ -1,6 +1,7 @@
 //! A device with zones in memory that loses its power, for tests.
 
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
+use std::time::Duration;
 
 use rng::Rng;
 
@@ -69,6 +70,19 @@ struct State {
     flush_faults: u32,
     /// Zones that were finished while something in them was not durable.
     in_doubt: Vec<u32>,
+    /// What happens before a call, after this many others.
+    interrupt: Option<(u64, Interrupt)>,
+    /// It happens now.
+    is_interrupted: bool,
+}
+
+/// What happens between two calls.
+struct Interrupt(Box<dyn FnOnce() + Send>);
+
+impl std::fmt::Debug for Interrupt {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Interrupt").finish_non_exhaustive()
+    }
 }
 
 #[derive(Clone, Debug)]
@@ -99,6 +113,8 @@ impl Simulated {
             append_faults: 0,
             flush_faults: 0,
             in_doubt: Vec::new(),
+            interrupt: None,
+            is_interrupted: false,
         };
         Self { inner: Arc::new(Inner { shape, capacity, state: Mutex::new(state) }) }
     }
@@ -125,6 +141,22 @@ impl Simulated {
     #[must_use]
     pub fn finished_in_doubt(&self, first: u32) -> Vec<u32> {
         self.state().in_doubt.iter().copied().filter(|zone| *zone >= first).collect()
+    }
+
+    /// The same device, for another program.
+    #[must_use]
+    pub fn share(&self) -> Self {
+        Self { inner: Arc::clone(&self.inner) }
+    }
+
+    /// Something happens before a call, after this many others.
+    pub fn interrupt_after(&self, calls: u64, act: impl FnOnce() + Send + 'static) {
+        self.state().interrupt = Some((calls, Interrupt(Box::new(act))));
+    }
+
+    /// Nothing happens between calls.
+    pub fn do_not_interrupt(&self) {
+        self.state().interrupt = None;
     }
 
     /// Whether the power has failed.
@@ -191,8 +223,29 @@ impl Inner {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
+    /// Lets happen what is to happen before this call.
+    fn interrupt(&self) {
+        let due = {
+            let interrupt = &mut self.state().interrupt;
+            match interrupt {
+                Some((0, _)) => interrupt.take(),
+                Some((left, _)) => {
+                    *left -= 1;
+                    None
+                }
+                None => None,
+            }
+        };
+        if let Some((_, Interrupt(act))) = due {
+            self.state().is_interrupted = true;
+            act();
+            self.state().is_interrupted = false;
+        }
+    }
+
     /// Carries out some of the appends that were begun, in any order.
     fn carry_out_some(&self) {
+        self.interrupt();
         let state = &mut *self.state();
         let mut index = 0;
         while index < state.begun.len() {
@@ -306,6 +359,15 @@ fn no_power() -> DeviceError {
 }
 
 impl ZoneDevice for Simulated {
+    fn pause(&self, _: Duration) -> Result<(), DeviceError> {
+        let is_interrupted = self.state().is_interrupted;
+        if is_interrupted {
+            Err(DeviceError::Failed("the other program does not go on".into()))
+        } else {
+            Ok(())
+        }
+    }
+
     fn shape(&self) -> Shape {
         self.inner.shape
     }
@@ -325,6 +387,7 @@ impl ZoneDevice for Simulated {
     }
 
     fn read(&self, lba: u64, buffer: &mut [u8]) -> Result<(), DeviceError> {
+        self.inner.interrupt();
         let state = self.state();
         let number = self.inner.shape.zone_of(lba);
         Inner::usable(&state, number)?;

@@ -2,7 +2,6 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::sync::Arc;
-use std::thread;
 use std::time::Instant;
 
 use crate::device::{Append, Condition, DeviceError, Zone, ZoneDevice};
@@ -371,8 +370,10 @@ impl State {
 
     fn reset<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
         // A program that had the store before may still read, until it looks.
-        let quiet = device.lease() * 2;
-        thread::sleep(quiet.saturating_sub(self.claimed.elapsed()));
+        let quiet = (device.lease() * 2).saturating_sub(self.claimed.elapsed());
+        if !quiet.is_zero() {
+            device.pause(quiet)?;
+        }
         self.look(device)?;
         match device.reset(zone) {
             Ok(()) => {

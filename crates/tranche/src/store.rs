@@ -216,9 +216,10 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
                 // If it fails, the store says why below.
                 let _ = store.sync_all();
             }
-            // A store that only reads finds out here that its drive was cut off, and says what to do.
+            // A store that only reads finds out here that it was taken over, or its drive was cut off, and says what to do.
             if let Err(error) = store.ask_device()
                 && !gone
+                && !matches!(error, store::Error::Taken | store::Error::Changed)
             {
                 tracing::error!(
                     "the drive has left the store, so reads and writes of {dir} fail: {error}. When it is back, unmount the store and mount it \
@@ -409,21 +410,29 @@ fn flatten(before: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
 
 fn check(options: &Check, output: Output) -> Result<()> {
     let opened = open(&options.of, 1)?;
-    let store = store::Store::open_read_only(opened.device)?;
-    let report = store.check(options.data)?;
+    let block = u64::from(opened.ns.namespace.block_size);
+    let report = match store::Store::open_read_only(opened.device) {
+        Ok(store) => store.check(options.data)?,
+        Err(store::Error::Damaged(why)) => {
+            let mut report = store::Report::default();
+            report.problems.push(format!("the store does not open: {why}"));
+            report
+        }
+        Err(error) => return Err(error.into()),
+    };
     let problems = report.problems.len();
     match output {
         Output::Json => print_json(&json!({
             "files": report.files,
             "directories": report.directories,
             "symlinks": report.symlinks,
-            "bytes": report.blocks * store.usage().block,
+            "bytes": report.blocks * block,
             "extents": report.extents,
             "problems": report.problems,
         }))?,
         Output::Text => {
             let (files, directories, symlinks) = (report.files, report.directories, report.symlinks);
-            let size = format_size(report.blocks * store.usage().block);
+            let size = format_size(report.blocks * block);
             let mut lines = report.problems.clone();
             lines.push(format!(
                 "{files} files, {directories} directories, {symlinks} symbolic links; {size} in {} extents; {problems} problems",

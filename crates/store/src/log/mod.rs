@@ -10,6 +10,7 @@ mod frame;
 mod read;
 
 use std::sync::Arc;
+use std::time::Instant;
 
 use crate::device::{Append, Condition, DeviceError, Run, Zone, ZoneDevice};
 use crate::error::Error;
@@ -56,6 +57,10 @@ pub(crate) struct Log {
     next_lba: u64,
     /// Empty zones.
     free: Vec<u32>,
+    /// Zones that the program which had the store before may be about to reset, or to write to.
+    contested: Vec<u32>,
+    /// When the first epoch of this program began, or shortly after.
+    claimed: Instant,
     /// How many of them are kept for the next snapshot. A crash can leave any state of the epoch, so it is the largest that there may be.
     kept: u64,
     /// Blocks of the snapshot, and of all.
@@ -84,6 +89,8 @@ impl Log {
             room: 0,
             next_lba: 0,
             free,
+            contested: Vec::new(),
+            claimed: Instant::now(),
             kept: 0,
             snapshot_blocks: 0,
             blocks: 0,
@@ -207,6 +214,14 @@ impl Log {
 
     /// Looks whether another program has begun this epoch, or a newer one.
     fn look_for<D: ZoneDevice>(&mut self, device: &D, epoch: u64) -> Result<(), Error> {
+        // A program that takes the store over can empty a zone of this epoch while this looks. Then its own is found the second time.
+        self.look_once(device, epoch).or_else(|error| match error {
+            Error::Changed => self.look_once(device, epoch),
+            error => Err(error),
+        })
+    }
+
+    fn look_once<D: ZoneDevice>(&mut self, device: &D, epoch: u64) -> Result<(), Error> {
         let (zones, starts) = read::starts(device, self.id, self.layout.log_zones)?;
         self.offline = read::offline(self.layout.log_zones, &zones).collect();
         if starts.iter().any(|(zone, found)| *found >= epoch && !self.begun.contains(zone)) {
@@ -216,9 +231,17 @@ impl Log {
         if self.chain.iter().all(|zone| is_there(&zone)) { Ok(()) } else { Err(Error::Changed) }
     }
 
-    /// The zones of the epoch that this one replaces.
+    /// The zones of the epoch that this one replaces. Another program wrote them.
     pub(crate) fn replace(&mut self, chain: Vec<u32>) {
+        self.claimed = Instant::now();
+        self.contested.extend(&chain);
         self.replaced = chain;
+    }
+
+    /// Empties a zone that an older epoch had. The program which had the store before may be about to reset it, too.
+    pub(crate) fn take_from_before<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+        self.contested.push(zone);
+        self.take_back(device, zone)
     }
 
     /// Empties a zone that no epoch needs any more. It is used again after all others.
@@ -382,6 +405,10 @@ impl Log {
             let may_take = self.free.len() as u64 > self.kept;
             let zone = if may_take { self.free.pop() } else { None };
             let Some(zone) = zone else { return Err(Error::LogFull) };
+            if self.contested.contains(&zone) {
+                device.pause((device.lease() * 2).saturating_sub(self.claimed.elapsed()))?;
+                self.contested.clear();
+            }
             let state = device.zone(zone)?;
             if state.condition != Condition::Writable || state.written > 0 {
                 continue;
@@ -389,7 +416,9 @@ impl Log {
             let index = u32::try_from(self.begun.len()).unwrap_or(u32::MAX);
             self.begun.push(zone);
             self.chain.push(zone);
-            let part = Part { index, first: self.chain.first().copied(), offline: self.offline.clone() };
+            // One that the epoch before had is missed until this one is whole.
+            let offline = self.offline.iter().copied().filter(|zone| !self.replaced.contains(zone)).collect();
+            let part = Part { index, first: self.chain.first().copied(), offline };
             // It is not filled to its end: a zone that is full was left.
             (self.room, self.next_lba) = (state.capacity - 1, device.shape().start_of(zone));
             match self.put(device, (FrameKind::Start, durable), &self.layout.encode(&part)) {

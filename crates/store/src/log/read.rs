@@ -118,7 +118,7 @@ pub(super) fn offline(log_zones: u32, zones: &[Zone]) -> impl Iterator<Item = u3
 fn no_log(zones: &[Zone]) -> Error {
     match offline(MAX_DEFAULT_LOG_ZONES, zones).next() {
         Some(zone) => {
-            Error::Damaged(format!("there is no log, and zone {zone}, which may have had it, is offline"))
+            Error::Damaged(format!("there is no log, and zone {zone}, which is offline, may have had it"))
         }
         None => Error::NoStore,
     }

@@ -54,11 +54,11 @@ impl Counts {
 }
 
 pub(crate) struct World {
-    seed: u64,
+    pub(super) seed: u64,
     pub(super) rng: Rng,
-    store: Option<Store<Simulated>>,
+    pub(super) store: Option<Store<Simulated>>,
     pub(super) oracle: Oracle,
-    open: Vec<Ino>,
+    pub(super) open: Vec<Ino>,
     /// Zones that wore out.
     pub(super) broken: u32,
     faults: bool,
@@ -70,7 +70,7 @@ pub(crate) struct World {
     now: u64,
     /// What is going on, for messages.
     pub(super) doing: &'static str,
-    counts: Counts,
+    pub(super) counts: Counts,
 }
 
 impl World {
@@ -117,9 +117,15 @@ impl World {
 
     /// Opens the store. Failing appends may keep it from that for a while.
     fn mount(&mut self, device: Simulated) {
+        device.do_not_interrupt();
         let placement = Placement::ALL[self.rng.below(3) as usize];
         let store = Store::open(device, placement)
             .unwrap_or_else(|error| self.fail(&format!("it does not open: {error}")));
+        self.run_on(store);
+    }
+
+    /// Goes on with a store that was opened.
+    pub(super) fn run_on(&mut self, store: Store<Simulated>) {
         let rng = &mut self.rng;
         let times = if self.is_tight { 10 } else { 1 };
         store.lock().limits = Limits {
@@ -147,20 +153,50 @@ impl World {
 
     pub(crate) fn run(mut self, steps: u64) -> Counts {
         for _ in 0..steps {
-            self.counts.steps += 1;
-            self.now += 1;
-            self.step();
-            if self.store().device.is_without_power() || self.store().lock().stopped.is_some() {
-                self.crash();
-            }
-            self.check_owed();
+            self.advance();
         }
+        self.end()
+    }
+
+    /// One step without an opening.
+    pub(super) fn operate(&mut self) {
+        self.counts.steps += 1;
+        self.now += 1;
+        match self.rng.below(3) {
+            0 => self.write(),
+            1 => self.make(),
+            _ => self.sync(),
+        }
+    }
+
+    /// One step, and the next opening if the store does not survive it.
+    pub(super) fn advance(&mut self) {
+        self.counts.steps += 1;
+        self.now += 1;
+        self.step();
+        if self.store().device.is_without_power() || self.store().lock().stopped.is_some() {
+            self.crash();
+        }
+        self.check_owed();
+        self.check_finished();
+    }
+
+    pub(super) fn end(mut self) -> Counts {
         self.compare();
         self.note();
         self.counts
     }
 
-    fn note(&mut self) {
+    /// Zones of data that are full tell nothing of what they lost.
+    fn check_finished(&self) {
+        let log_zones = self.store().lock().log.layout().log_zones;
+        let in_doubt = self.store().device.finished_in_doubt(log_zones);
+        if !in_doubt.is_empty() {
+            self.fail(&format!("zones {in_doubt:?} were finished before they were durable"));
+        }
+    }
+
+    pub(super) fn note(&mut self) {
         let counters = self.store().counters();
         self.counts.collected += counters.moved_blocks;
         self.counts.resets += counters.resets;
@@ -193,7 +229,7 @@ impl World {
         }
     }
 
-    fn files(&self) -> Vec<Ino> {
+    pub(super) fn files(&self) -> Vec<Ino> {
         self.oracle.files.keys().copied().collect()
     }
 
@@ -239,6 +275,7 @@ impl World {
                 }
             }
             Error::Device(_) | Error::Stopped(_) if self.store().device.is_without_power() => {}
+            Error::Taken | Error::Stopped(_) if self.is_taken() => {}
             Error::Device(_) | Error::Stopped(_) | Error::LogFull if self.faults || self.broken > 0 => {
                 self.counts.stopped += 1;
                 self.store().lock().stop(&Error::NoStore);
@@ -345,7 +382,7 @@ impl World {
         if let Err(error) = &result {
             match error {
                 // It may be there after the crash.
-                Error::Device(_) | Error::Stopped(_) | Error::LogFull => {}
+                Error::Device(_) | Error::Stopped(_) | Error::LogFull | Error::Taken => {}
                 _ => self.oracle.undo(before),
             }
             self.failed(error, 0);
@@ -613,7 +650,7 @@ impl World {
     }
 
     /// The contents of a file. What is under way lands first, and the power can fail while it does.
-    fn read(&self, ino: Ino) -> Result<Vec<u8>, Error> {
+    pub(super) fn read(&self, ino: Ino) -> Result<Vec<u8>, Error> {
         let size = self.store().stat(ino).expect("it is there").size;
         let mut contents = vec![0xEE; size as usize + 10];
         let length = self.store().read(ino, 0, &mut contents)?;
@@ -623,7 +660,7 @@ impl World {
     }
 
     /// All names, and the contents of all files that have one.
-    fn all(&self) -> Result<(Names, BTreeMap<Ino, Vec<u8>>), Error> {
+    pub(super) fn all(&self) -> Result<(Names, BTreeMap<Ino, Vec<u8>>), Error> {
         let (mut names, mut contents) = (Names::new(), BTreeMap::new());
         let mut directories = vec![Ino::ROOT];
         while let Some(directory) = directories.pop() {
@@ -674,6 +711,7 @@ impl World {
         self.doing = "crash";
         self.note();
         let mut device = self.store.take().expect("the store is open").abandon();
+        device.do_not_interrupt();
         self.open.clear();
         device.disconnect();
         device.fail(0, 0);
@@ -701,6 +739,11 @@ impl World {
         }
         device.keep_power();
         self.mount(device);
+        self.resume();
+    }
+
+    /// What is there must be allowed after a crash. The model goes on with that.
+    pub(super) fn resume(&mut self) {
         let (names, contents) =
             self.all().unwrap_or_else(|error| self.fail(&format!("after a crash: {error}")));
         if let Some(objection) = self.oracle.objection(&names, &contents) {
