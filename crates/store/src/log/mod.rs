@@ -17,6 +17,8 @@ use crate::error::Error;
 use crate::record::Record;
 use frame::{FrameHeader, FrameKind, HEADER, Part};
 
+use read::Starts;
+
 pub use frame::Layout;
 pub(crate) use read::{Finding, Found, MAX_DEFAULT_LOG_ZONES, find, identify};
 
@@ -222,7 +224,7 @@ impl Log {
     }
 
     fn look_once<D: ZoneDevice>(&mut self, device: &D, epoch: u64) -> Result<(), Error> {
-        let (zones, starts) = read::starts(device, self.id, self.layout.log_zones)?;
+        let Starts { zones, found: starts } = read::starts(device, self.id, self.layout.log_zones)?;
         self.offline = read::offline(self.layout.log_zones, &zones).collect();
         if starts.iter().any(|(zone, found)| *found >= epoch && !self.begun.contains(zone)) {
             return Err(Error::Taken);

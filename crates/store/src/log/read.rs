@@ -146,15 +146,20 @@ pub(crate) fn identify<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<[u8;
     Err(failed.map_or_else(|| no_log(zones), Error::from))
 }
 
-/// The states of the zones of a store's log, and those that begin with an epoch, with its number.
+/// How the zones of a store's log begin.
+#[derive(Debug)]
+pub(super) struct Starts {
+    /// Their states.
+    pub(super) zones: Vec<Zone>,
+    /// Those that begin with an epoch, and its number.
+    pub(super) found: Vec<(u32, u64)>,
+}
+
+/// How the zones of a store's log begin.
 ///
 /// # Errors
 /// The device failed.
-pub(super) fn starts<D: ZoneDevice>(
-    device: &D,
-    id: [u8; 16],
-    log_zones: u32,
-) -> Result<(Vec<Zone>, Vec<(u32, u64)>), Error> {
+pub(super) fn starts<D: ZoneDevice>(device: &D, id: [u8; 16], log_zones: u32) -> Result<Starts, Error> {
     let mut found = Vec::new();
     let mut block = vec![0; device.shape().block];
     let zones = device.first_zones(log_zones)?;
@@ -173,7 +178,7 @@ pub(super) fn starts<D: ZoneDevice>(
             _ => {}
         }
     }
-    Ok((zones, found))
+    Ok(Starts { zones, found })
 }
 
 /// Reads the zones of an epoch. `None` if its snapshot is not whole. The zones `known` went offline before it ended.
