@@ -63,7 +63,8 @@ impl<D: ZoneDevice> Store<D> {
             if plans.iter().any(|plan| state.lives(&plan.runs) != plan.lives) {
                 continue;
             }
-            if !all.is_empty() {
+            // What a store that stopped has in memory lacks what it could not write.
+            if !all.is_empty() || state.stopped.is_some() {
                 state.hold(&self.device)?;
             }
             drop(state);

@@ -1,5 +1,7 @@
 //! Two programs have one store open, and zones of the log go offline.
 
+use std::sync::{Arc, Mutex};
+
 use crate::device::{Condition, Shape, ZoneDevice};
 use crate::error::Error;
 use crate::open::FormatOptions;
@@ -175,4 +177,60 @@ fn an_opening_misses_the_only_zone_of_the_log() {
         device.wear_out(zone, Condition::Offline);
     }
     Store::open_read_only(&device).unwrap();
+}
+
+/// Another program opens the store between any two calls of a program that begins an epoch. Both of them can take the same zone for it.
+#[test]
+fn an_owner_that_begins_an_epoch_finds_out_that_it_lost_the_store() {
+    let (mut taken, mut disturbed) = (0, 0);
+    // After each epoch, the next one takes another zone.
+    for (epochs, calls) in (0..3).flat_map(|epochs| (0..80).map(move |calls| (epochs, calls))) {
+        let device = Simulated::formatted();
+        let first = open(&device);
+        let ino = file(&first, "file");
+        fill(&first, ino, 1, 4).unwrap();
+        for _ in 0..epochs {
+            first.lock().begin_epoch(&first.device).unwrap();
+        }
+        let (other, opened) = (device.share(), Arc::new(Mutex::new(None)));
+        let to = Arc::clone(&opened);
+        device.interrupt_after(calls, move || {
+            other.do_not_interrupt();
+            *to.lock().unwrap() = Some(Store::open(other, Placement::None));
+        });
+        let begun = first.lock().begin_epoch(&first.device);
+        device.do_not_interrupt();
+        let Some(Ok(second)) = opened.lock().unwrap().take() else { continue };
+        if begun == Ok(()) {
+            assert_eq!(
+                first.lock().log.look(&device),
+                Err(Error::Taken),
+                "after {epochs} epochs and {calls} calls"
+            );
+        } else {
+            assert_eq!(begun, Err(Error::Taken), "after {epochs} epochs and {calls} calls");
+            taken += 1;
+        }
+        assert_eq!(
+            first.lock().log.look(&device),
+            Err(Error::Taken),
+            "after {epochs} epochs and {calls} calls: it stays lost"
+        );
+        file(&second, "of the second");
+        let synced = second.sync_all();
+        if let Err(error) = &synced {
+            disturbed += 1;
+            println!("after {epochs} epochs and {calls} calls, the first {begun:?}, the second: {error:?}");
+        }
+        drop((first, second));
+        let third = open(&device);
+        assert!(is_of(&third, ino, 1, 4), "after {epochs} epochs and {calls} calls");
+        let found = third.list(Ino::ROOT, None, 9).unwrap();
+        assert!(
+            synced.is_err() || found.len() == 2,
+            "after {epochs} epochs and {calls} calls: acknowledged, and lost"
+        );
+    }
+    println!("{taken} lost the store, {disturbed} of the others stopped");
+    assert!(taken > 0, "no owner lost the store while it began an epoch");
 }

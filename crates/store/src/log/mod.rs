@@ -49,10 +49,12 @@ pub(crate) struct Log {
     begun: Vec<u32>,
     /// Zones of the epoch before, until its successor is durable.
     replaced: Vec<u32>,
-    /// Zones that did not take their first frame. The next epoch takes them back.
+    /// Zones that did not take their first frame. The epoch after the one that began them takes them back.
     failed: Vec<u32>,
     /// Zones of the log that are offline.
     offline: Vec<u32>,
+    /// Another program has the store. That stays so: this one can only open it again.
+    is_taken: bool,
     /// Blocks that the last zone still takes.
     room: u64,
     /// Where the next of them is.
@@ -88,6 +90,7 @@ impl Log {
             replaced: Vec::new(),
             failed: Vec::new(),
             offline,
+            is_taken: false,
             room: 0,
             next_lba: 0,
             free,
@@ -191,8 +194,10 @@ impl Log {
         device.flush()?;
         self.look(device)?;
         self.refuse_lost_zones()?;
-        let failed = std::mem::take(&mut self.failed);
-        for zone in std::mem::take(&mut self.replaced).into_iter().chain(failed) {
+        let (own, failed) =
+            std::mem::take(&mut self.failed).into_iter().partition(|zone| self.begun.contains(zone));
+        self.failed = own;
+        for zone in std::mem::take(&mut self.replaced).into_iter().chain::<Vec<u32>>(failed) {
             self.take_back(device, zone)?;
         }
         self.kept = self.snapshot_zones();
@@ -224,9 +229,13 @@ impl Log {
     }
 
     fn look_once<D: ZoneDevice>(&mut self, device: &D, epoch: u64) -> Result<(), Error> {
+        if self.is_taken {
+            return Err(Error::Taken);
+        }
         let Starts { zones, found: starts } = read::starts(device, self.id, self.layout.log_zones)?;
         self.offline = read::offline(self.layout.log_zones, &zones).collect();
         if starts.iter().any(|(zone, found)| *found >= epoch && !self.begun.contains(zone)) {
+            self.is_taken = true;
             return Err(Error::Taken);
         }
         let is_there = |zone: &&u32| self.offline.contains(zone) || starts.contains(&(**zone, self.epoch));
@@ -432,6 +441,12 @@ impl Log {
                     self.chain.pop();
                     self.failed.push(zone);
                     self.room = 0;
+                }
+                Err(Error::Changed) => {
+                    // Another program has put something into the zone since it was empty. If that is an epoch of the same number, the zone is not this one's.
+                    self.begun.pop();
+                    self.chain.pop();
+                    return self.look_for(device, self.epoch).and(Err(Error::Changed));
                 }
                 Err(error) => return Err(error),
             }
