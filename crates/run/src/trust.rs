@@ -134,7 +134,7 @@ impl TrustedDir {
         if !walk.missing.is_empty() {
             return Err(TrustError::Missing(path.to_owned()));
         }
-        Self::open_real(walk.real)
+        Self::open_real(walk.real, Position::End)
     }
 
     /// Opens a directory, and makes it and those above it that are missing, for this user alone and durably.
@@ -144,7 +144,7 @@ impl TrustedDir {
     pub fn make(path: &Path) -> Result<Self, TrustError> {
         let Walk { mut real, missing } = walk(path)?;
         for name in missing {
-            let above = Self::open_real(real.clone())?;
+            let above = Self::open_real(real.clone(), Position::OnTheWay)?;
             real.push(&name);
             match rustix::fs::mkdirat(&above.fd, &name, Mode::RWXU) {
                 Ok(()) | Err(Errno::EXIST) => {}
@@ -152,10 +152,10 @@ impl TrustedDir {
             }
             above.sync().map_err(failed("sync", &above.path))?;
         }
-        Self::open_real(real)
+        Self::open_real(real, Position::End)
     }
 
-    fn open_real(path: PathBuf) -> Result<Self, TrustError> {
+    fn open_real(path: PathBuf, position: Position) -> Result<Self, TrustError> {
         let flags = OFlags::DIRECTORY | OFlags::NOFOLLOW | OFlags::CLOEXEC | OFlags::RDONLY;
         let open = || -> io::Result<(OwnedFd, Stat)> {
             let fd = rustix::fs::openat(CWD, &path, flags, Mode::empty())?;
@@ -163,7 +163,7 @@ impl TrustedDir {
             Ok((fd, stat))
         };
         let (fd, stat) = open().map_err(failed("open", &path))?;
-        check(&path, &stat, Position::End)?;
+        check(&path, &stat, position)?;
         Ok(TrustedDir { fd: Arc::new(fd), path })
     }
 
@@ -456,6 +456,7 @@ mod tests {
             allow(&path, 0o700);
             allow(above, mode);
             assert_eq!(by(&path), way, "{mode:o} on the way");
+            assert_eq!(TrustedDir::make(&above.join(format!("{mode:o}"))).is_ok(), way.is_none(), "{mode:o}");
             allow(above, 0o755);
         }
         if !rustix::process::geteuid().is_root() {

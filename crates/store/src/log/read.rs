@@ -241,10 +241,11 @@ fn read_epoch<D: ZoneDevice>(
             rest = rest.get(length..).unwrap_or_default();
         }
     }
-    // A zone that still has room was not left. Else the log, or the next epoch, may go on in a zone that went offline since.
+    // Only a full zone was left: the log, or the next epoch, may go on in a zone that went offline since. A worn device makes zones with
+    // contents read-only, and empty ones offline.
     if let Some(Start { zone, part, layout, .. }) = starts.last()
         && part.first.is_some()
-        && zones[*zone as usize].condition != Condition::Writable
+        && zones[*zone as usize].condition == Condition::Full
         && let Some(zone) = offline(layout.log_zones, zones).find(|zone| !known.contains(zone))
     {
         return Err(missing(next, zone));
