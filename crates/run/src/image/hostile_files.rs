@@ -108,7 +108,6 @@ fn checksums_of_slots_that_a_journal_names_take_no_more_memory_than_the_drive_ha
     frame(format::FrameKind::Step, 1, &|out| {
         (10..32).for_each(|bits| format::encode_sum(1 << bits, 7, out));
     });
-    drop(frame);
     fs::write(dir.join(files::journal_name(header.generation)), &journal).unwrap();
     found = super::ImageState::read(&disk).unwrap();
     found.replay(1000, |_| Ok(())).unwrap();
