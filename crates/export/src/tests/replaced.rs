@@ -95,7 +95,7 @@ enum Way {
     Nbd(Client),
     /// The association ends with its host.
     Typed {
-        _host: Host<LocalTransport>,
+        _host: Box<Host<LocalTransport>>,
         queue: IoQueue<LocalQueue>,
         namespace: host::Namespace,
     },
@@ -302,7 +302,7 @@ impl World {
         let generation = std::num::NonZeroU64::new(host.identify_namespace(nsid).unwrap().generation());
         let queue = host.io_queue(4).unwrap();
         Some(Handle {
-            way: Way::Typed { _host: host, queue, namespace },
+            way: Way::Typed { _host: Box::new(host), queue, namespace },
             key: NamespaceKey { nsid, generation },
         })
     }
