@@ -105,9 +105,14 @@ pub(crate) struct Part {
     pub(crate) offline: Vec<u32>,
 }
 
+/// Bytes that a frame with this payload takes on a device with logical blocks of so many bytes.
+pub(crate) fn length(payload: &[u8], block: usize) -> usize {
+    (HEADER + payload.len()).next_multiple_of(block)
+}
+
 /// A frame with its payload, padded with zeroes to whole blocks.
 pub(crate) fn encode(header: &FrameHeader, payload: &[u8], block: usize) -> Vec<u8> {
-    let mut frame = Vec::with_capacity((HEADER + payload.len()).next_multiple_of(block));
+    let mut frame = Vec::with_capacity(length(payload, block));
     frame.extend_from_slice(MAGIC);
     frame.extend_from_slice(&header.id);
     let mut w = Writer(&mut frame);

@@ -157,11 +157,13 @@ impl Log {
         self.begun.clear();
         self.kept = 0;
         self.next_zone(device, false)?;
-        for (zone, state) in (0..).zip(device.first_zones(self.layout.log_zones)?) {
+        let Starts { zones, found: starts } = read::starts(device, self.id, self.layout.log_zones)?;
+        for (zone, state) in (0..).zip(zones) {
             // They must not take the place of one that is open. One that was full can have room again after a loss of power. If one cannot be
-            // finished, it takes no place.
+            // finished, it takes no place. A program that has begun an epoch as new as this one may need its zone: it has the store.
             let is_active = state.condition == Condition::Writable && state.written > 0;
-            if is_active && !self.begun.contains(&zone) {
+            let is_older = starts.iter().all(|(start, epoch)| *start != zone || *epoch < self.epoch);
+            if is_active && is_older {
                 let _ = device.finish(zone);
             }
         }
@@ -316,13 +318,13 @@ impl Log {
     /// # Errors
     /// As of [`append`](Log::append).
     pub(crate) fn end<D: ZoneDevice>(&mut self, device: &D, frame: FrameUnderWay) -> Result<(), Error> {
-        match frame.append.wait() {
-            Ok(runs) => self.appended(device, &runs, frame.blocks),
-            Err(DeviceError::Zone { .. }) => {
+        let ended = frame.append.wait().map_err(Error::from);
+        match ended.and_then(|runs| self.appended(device, frame.zone, &runs, frame.blocks)) {
+            Err(Error::Device(DeviceError::Zone { .. })) => {
                 self.leave(device, frame.zone)?;
                 self.write_frame(device, (FrameKind::Records, frame.durable), &frame.payload)
             }
-            Err(error) => Err(error.into()),
+            result => result,
         }
     }
 
@@ -383,21 +385,58 @@ impl Log {
             return Err(DeviceError::Zone { zone, problem: "it has not enough room".into() }.into());
         }
         let runs = device.append(zone, &frame, durable)?;
-        self.appended(device, &runs, blocks)
+        self.appended(device, zone, &runs, blocks)
     }
 
     /// A frame lies in the last zone now.
-    fn appended<D: ZoneDevice>(&mut self, device: &D, runs: &[Run], blocks: u64) -> Result<(), Error> {
-        if runs.first().is_none_or(|run| run.lba != self.next_lba) {
-            // Whoever opens the store begins a new epoch. Others have only emptied the zone, or written to it.
-            self.look(device)?;
-            return Err(Error::Changed);
+    fn appended<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        zone: u32,
+        runs: &[Run],
+        blocks: u64,
+    ) -> Result<(), Error> {
+        match runs.first() {
+            Some(run) if run.lba == self.next_lba => {}
+            run => {
+                // Another program has the store, or had it before and has only now found that out.
+                self.look(device)?;
+                self.pass_strays(device, zone, run.ok_or(Error::Changed)?.lba)?;
+            }
         }
         self.next_lba += blocks;
         self.sequence += 1;
-        self.room -= blocks;
+        self.room = self.room.saturating_sub(blocks);
         self.blocks += blocks;
         self.position.0 += 1;
+        Ok(())
+    }
+
+    /// Another program's frames lie in the last zone before a frame of this one. It was about to write them when it lost the store. Whoever reads the log
+    /// passes them.
+    ///
+    /// # Errors
+    /// The zone does not hold what it should ([`Error::Changed`]), or what lies there cannot be passed ([`DeviceError::Zone`]).
+    fn pass_strays<D: ZoneDevice>(&mut self, device: &D, zone: u32, lba: u64) -> Result<(), Error> {
+        // A zone belongs to the program whose frame is the first.
+        let is_first = self.next_lba == device.shape().start_of(zone);
+        let blocks = match lba.checked_sub(self.next_lba) {
+            Some(blocks) if !is_first => blocks,
+            _ => return Err(Error::Changed),
+        };
+        let mut strays = vec![0; usize::try_from(blocks).unwrap_or(0) * device.shape().block];
+        device.read(self.next_lba, &mut strays)?;
+        let mut rest = strays.as_slice();
+        while !rest.is_empty() {
+            let length = frame::decode(rest).map(|(_, payload)| frame::length(payload, device.shape().block));
+            let Some(behind) = length.and_then(|length| rest.get(length..)) else {
+                let problem = "something that is no frame lies in the log".into();
+                return Err(DeviceError::Zone { zone, problem }.into());
+            };
+            rest = behind;
+        }
+        self.next_lba = lba;
+        self.room = self.room.saturating_sub(blocks);
         Ok(())
     }
 
@@ -415,7 +454,11 @@ impl Log {
         loop {
             let may_take = self.free.len() as u64 > self.kept;
             let zone = if may_take { self.free.pop() } else { None };
-            let Some(zone) = zone else { return Err(Error::LogFull) };
+            let Some(zone) = zone else {
+                // Another program that has the store now may have taken it.
+                self.look_for(device, self.epoch + u64::from(!self.chain.is_empty()))?;
+                return Err(Error::LogFull);
+            };
             if self.contested.contains(&zone) {
                 device.pause((device.lease() * 2).saturating_sub(self.claimed.elapsed()))?;
                 self.contested.clear();

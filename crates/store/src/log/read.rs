@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use crate::device::{Condition, Zone, ZoneDevice};
 use crate::error::Error;
 
-use super::frame::{self, FrameHeader, FrameKind, HEADER, Layout, Part, VERSION};
+use super::frame::{self, FrameHeader, FrameKind, Layout, Part, VERSION};
 
 /// Zones of the log, at most, where the maker of a store did not say how many.
 pub(crate) const MAX_DEFAULT_LOG_ZONES: u32 = 16;
@@ -202,6 +202,9 @@ fn read_epoch<D: ZoneDevice>(
             "frame {next} of the log is missing, and zone {zone}, which is offline, may have had it"
         ))
     };
+    let unreadable = |next: u64, zone: u32| {
+        Error::Damaged(format!("frame {next} of the log, in zone {zone}, is not readable"))
+    };
     for (index, start) in starts.iter().enumerate() {
         if start.sequence != next {
             // A zone is empty before the log goes on in the next one only where it took no frame. One that is offline may have had some.
@@ -217,28 +220,28 @@ fn read_epoch<D: ZoneDevice>(
         let mut rest = bytes.as_slice();
         while next < end {
             let expected = |header: &FrameHeader| header.id == first.id && header.epoch == epoch;
-            let frame = frame::decode(rest);
-            let Some((header, payload)) =
-                frame.filter(|(header, _)| expected(header) && header.sequence == next)
-            else {
+            let Some((header, payload)) = frame::decode(rest) else {
                 if lies_behind(rest, device.shape().block, |header| {
                     expected(header) && header.sequence > next
                 }) {
-                    let zone = start.zone;
-                    return Err(Error::Damaged(format!(
-                        "frame {next} of the log, in zone {zone}, is not readable"
-                    )));
+                    return Err(unreadable(next, start.zone));
                 }
                 break;
             };
+            rest = rest.get(frame::length(payload, device.shape().block)..).unwrap_or_default();
+            if !expected(&header) || header.sequence < next {
+                // A program that had lost the store wrote it before it found that out.
+                continue;
+            }
+            if header.sequence > next {
+                return Err(unreadable(next, start.zone));
+            }
             match header.kind {
                 FrameKind::Start => {}
                 FrameKind::Records => found.stream.extend_from_slice(payload),
                 FrameKind::SnapshotEnd => snapshot = snapshot.or(Some(found.stream.len())),
             }
             next += 1;
-            let length = (HEADER + payload.len()).next_multiple_of(device.shape().block);
-            rest = rest.get(length..).unwrap_or_default();
         }
     }
     // Only a full zone was left: the log, or the next epoch, may go on in a zone that went offline since. A worn device makes zones with

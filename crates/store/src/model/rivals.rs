@@ -29,6 +29,8 @@ struct Rival {
 struct Counts {
     takeovers: u64,
     within_a_call: u64,
+    /// Takeovers within a call that the device or the first program stopped.
+    stopped: u64,
     refused: u64,
     /// Reads that a program that was taken over could still answer.
     answered: u64,
@@ -140,11 +142,14 @@ fn run(seed: u64, steps: u64, counts: &mut Counts) {
     for _ in 0..steps {
         let slot = Slot::default();
         let is_armed = rival.is_none() && rng.below(12) == 0;
+        // One that tries to take over, and stops, can leave the log without an empty zone.
+        let allowance = u32::from(is_armed && world.broken == 0);
+        world.broken += allowance;
         if is_armed {
-            // One that tries to take over, and stops, can leave the log without an empty zone.
-            world.broken = world.broken.max(1);
+            let most = [4, 12, 60][rng.below(3) as usize];
+            let calls = rng.below(most);
             let (to, device) = (Arc::clone(&slot), world.store().device.share());
-            world.store().device.interrupt_after(rng.below(60), move || {
+            world.store().device.interrupt_after(calls, move || {
                 device.do_not_interrupt();
                 *to.lock().unwrap() = Some(Store::open(device, Placement::default()));
             });
@@ -154,6 +159,9 @@ fn run(seed: u64, steps: u64, counts: &mut Counts) {
         world.store().device.do_not_interrupt();
         let crashed = world.counts.kills + world.counts.power_cuts > before;
         let taken = slot.lock().unwrap().take();
+        if !matches!(taken, Some(Err(_))) {
+            world.broken -= allowance;
+        }
         match taken {
             // The first one has opened the store again, after the other one.
             _ if crashed => rival = None,
@@ -161,7 +169,8 @@ fn run(seed: u64, steps: u64, counts: &mut Counts) {
                 counts.within_a_call += 1;
                 rival = Some(world.succeed(successor));
             }
-            Some(_) | None => {}
+            Some(_) => counts.stopped += 1,
+            None => {}
         }
         if rival.is_none() && rng.below(40) == 0 && !world.store().device.is_without_power() {
             let device = world.store().device.share();
