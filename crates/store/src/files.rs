@@ -57,6 +57,9 @@ impl State {
         length: usize,
         block: u64,
     ) -> Result<ReadPlan, Error> {
+        if let Some(why) = self.stopped.as_ref().filter(|_| self.lost.contains(&ino)) {
+            return Err(Error::Stopped(why.clone()));
+        }
         let contents = self.contents(ino)?;
         let size = self.size(ino)?;
         let length = length.min(index(size.saturating_sub(offset)));

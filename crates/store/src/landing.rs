@@ -136,7 +136,10 @@ impl State {
             Err(error) => Err(error.into()),
         };
         // The program that wrote this was told that it is written.
-        landed.and_then(|()| self.forget_if_clean(ino)).inspect_err(|error| self.stop(error))
+        landed.and_then(|()| self.forget_if_clean(ino)).inspect_err(|error| {
+            self.lost.insert(ino);
+            self.stop(error);
+        })
     }
 
     /// Records where blocks of a file lie.
@@ -232,7 +235,27 @@ mod tests {
     use crate::open::FormatOptions;
     use crate::record::{Attributes, Ino, NewKind};
     use crate::simulated::Simulated;
-    use crate::{Placement, Store};
+    use crate::{Error, Placement, Store};
+
+    /// What was written is lost: neither zeroes nor what was there before may be read in its place.
+    #[test]
+    fn a_file_that_lost_a_write_is_not_read() {
+        let device = Simulated::formatted();
+        let store = Store::open(&device, Placement::None).unwrap();
+        store.lock().limits.direct = 1;
+        let [kept, lost] = [b"kept".as_slice(), b"lost"]
+            .map(|name| store.create(Ino::ROOT, name, NewKind::File, Attributes::default()).unwrap().ino);
+        store.write(kept, 0, &[7; 1024], 1).unwrap();
+        store.sync_all().unwrap();
+        store.write(lost, 0, &[7; 1024], 1).unwrap();
+        device.lose_power_after(0);
+        assert!(store.sync(lost).is_err());
+        device.keep_power();
+        let mut there = [0; 1024];
+        assert!(matches!(store.read(lost, 0, &mut there), Err(Error::Stopped(_))));
+        assert_eq!(store.read(kept, 0, &mut there), Ok(1024));
+        assert_eq!(there, [7; 1024]);
+    }
 
     /// Appends of two files are under way to one zone, and one of them fails.
     #[test]

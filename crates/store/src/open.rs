@@ -1,6 +1,6 @@
 //! Making a store, and opening one.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Instant;
 
 use crate::device::{Condition, DeviceError, Shape, Zone, ZoneDevice};
@@ -230,6 +230,7 @@ pub(crate) fn open<D: ZoneDevice>(
         claimed: Instant::now(),
         looked: None,
         stopped: None,
+        lost: BTreeSet::new(),
         placement,
         limits: Limits::new(shape.block),
         counters: Counters::default(),

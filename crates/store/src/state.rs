@@ -1,6 +1,6 @@
 //! The store in memory: the tree, what is not written yet, and where things go. Everything here happens under one lock.
 
-use std::collections::{BTreeMap, VecDeque};
+use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::sync::Arc;
 use std::time::Instant;
 
@@ -146,6 +146,8 @@ pub(crate) struct State {
     pub(crate) looked: Option<Instant>,
     /// Why the store takes no changes any more.
     pub(crate) stopped: Option<Reason>,
+    /// Files of which something that was written is lost. Nobody can say what they hold.
+    pub(crate) lost: BTreeSet<Ino>,
     pub(crate) placement: Placement,
     pub(crate) limits: Limits,
     pub(crate) counters: Counters,
