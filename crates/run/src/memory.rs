@@ -43,6 +43,9 @@ impl Chunk {
     }
 }
 
+/// Slots in a word of bits.
+const WORD: usize = u64::BITS as usize;
+
 /// Regions without slots in use that are kept for the next writes: to give memory back and get it again takes its time.
 const KEPT: usize = 16;
 
@@ -52,6 +55,8 @@ pub(crate) struct Memory<const SIZE: usize = SLOT> {
     chunks: Vec<Option<Chunk>>,
     /// Slots in use, by region.
     used: Vec<u32>,
+    /// A bit for each slot that may hold something else than zeroes.
+    written: Vec<u64>,
     /// Regions that had no slot in use at some time lately.
     unused: Vec<u32>,
     /// The thread that puts memory under the first of them.
@@ -67,7 +72,8 @@ impl<const SIZE: usize> Memory<SIZE> {
         let mut chunks = Vec::new();
         chunks.resize_with((slots as usize).div_ceil(CHUNK), || None);
         let used = vec![0; chunks.len() * CHUNK / Self::REGION];
-        Memory { chunks, used, unused: Vec::with_capacity(KEPT + 1), prefault: None }
+        let written = vec![0; chunks.len() * CHUNK / WORD];
+        Memory { chunks, used, written, unused: Vec::with_capacity(KEPT + 1), prefault: None }
     }
 
     /// Faults the first `bytes` of memory in, in whole regions, by a thread of its own. Slots come into use in their order.
@@ -120,6 +126,7 @@ impl<const SIZE: usize> Memory<SIZE> {
             {
                 let start = chunk.start + first % CHUNK * SIZE;
                 give_back(&mut chunk.bytes[start..start + HUGE]);
+                self.written[first / WORD..(first + Self::REGION) / WORD].fill(0);
             }
         }
     }
@@ -144,18 +151,27 @@ impl<const SIZE: usize> Memory<SIZE> {
         chunk.bytes[chunk.at(slot % CHUNK, SIZE)].first_chunk()
     }
 
-    /// Erases the slots that `free` says are nobody's; memory that holds no others goes back to the system.
+    /// Erases the slots that `free` says are nobody's; memory that holds no others goes back to the system. Takes time for what was written since it
+    /// was erased last, and not for what is there.
     pub(crate) fn erase(&mut self, free: impl Fn(u32) -> bool) {
         for (index, place) in self.chunks.iter_mut().enumerate() {
-            let first = index * CHUNK;
-            let slots = || (0..CHUNK).filter(|&i| free((first + i) as u32));
-            if slots().count() == CHUNK {
-                *place = None;
-            }
             let Some(chunk) = place else { continue };
-            for slot in slots() {
-                let range = chunk.at(slot, SIZE);
-                chunk.bytes[range].fill(0);
+            let first = index * CHUNK;
+            let words = &mut self.written[first / WORD..(first + CHUNK) / WORD];
+            for (number, word) in words.iter_mut().enumerate() {
+                let mut rest = *word;
+                while rest != 0 {
+                    let slot = number * WORD + rest.trailing_zeros() as usize;
+                    if free((first + slot) as u32) {
+                        let range = chunk.at(slot, SIZE);
+                        chunk.bytes[range].fill(0);
+                        *word &= !(1 << (slot % WORD));
+                    }
+                    rest &= rest - 1;
+                }
+            }
+            if words.iter().all(|word| *word == 0) {
+                *place = None;
             }
         }
     }
@@ -166,6 +182,7 @@ impl<const SIZE: usize> Memory<SIZE> {
         if let Some(Some(chunk)) = self.chunks.get_mut(slot / CHUNK) {
             let range = chunk.at(slot % CHUNK, SIZE);
             chunk.bytes[range].fill(0);
+            self.written[slot / WORD] &= !(1 << (slot % WORD));
         }
     }
 
@@ -175,6 +192,7 @@ impl<const SIZE: usize> Memory<SIZE> {
         let slot = slot.0 as usize;
         let place = self.chunks.get_mut(slot / CHUNK).ok_or(OutOfMemory)?;
         let chunk = Chunk::made(place, SIZE)?;
+        self.written[slot / WORD] |= 1 << (slot % WORD);
         let range = chunk.at(slot % CHUNK, SIZE);
         chunk.bytes[range].first_chunk_mut().ok_or(OutOfMemory)
     }
@@ -205,6 +223,32 @@ mod tests {
         assert_eq!(memory.get(Slot(CHUNK as u32 / 2)).unwrap()[7], 9);
         memory.recount(|slot| slot < region);
         assert_eq!(memory.used.iter().sum::<u32>(), region);
+    }
+
+    #[test]
+    fn what_is_erased_is_zeroes_and_nothing_else() {
+        let slots = 2 * CHUNK as u32;
+        let mut memory: Memory = Memory::new(slots);
+        let mut rng = media::Rng::new(1);
+        let mut kept = vec![0; slots as usize];
+        for round in 1..40 {
+            for _ in 0..rng.below(2000) {
+                let slot = rng.below(slots.into()) as u32;
+                memory.get_mut(Slot(slot)).unwrap().fill(round);
+                kept[slot as usize] = round;
+            }
+            // Those of a few bytes of their number are in use.
+            let salt = rng.below(64) as u32;
+            let free = |slot: u32| slot % 64 <= salt;
+            memory.erase(free);
+            (0..slots).filter(|slot| free(*slot)).for_each(|slot| kept[slot as usize] = 0);
+            for (slot, kept) in (0..slots).zip(&kept) {
+                let there = memory.get(Slot(slot)).map_or(0, |bytes| bytes[SLOT - 1]);
+                assert_eq!(there, *kept, "slot {slot} in round {round}");
+            }
+        }
+        memory.erase(|_| true);
+        assert!(memory.chunks.iter().all(Option::is_none), "memory without contents goes back");
     }
 
     #[test]
