@@ -50,6 +50,13 @@ fn compute_modulus(bits: i32, x: u32) -> Result<BigNum, ErrorStack> {
     Ok(p)
 }
 
+/// Bytes of the numbers of a group; 0 for the group NULL, and for one that is not known.
+pub(super) fn length(group: DhGroupId) -> usize {
+    let index = usize::from(group.0).checked_sub(1);
+    let bits = index.and_then(|index| DEFINITIONS.get(index)).map_or(0, |(bits, ..)| *bits);
+    usize::try_from(bits).unwrap_or(0) / 8
+}
+
 fn definition(group: DhGroupId) -> Result<(&'static BigNumRef, usize), AuthFailure> {
     static MODULI: [OnceLock<BigNum>; GROUPS] = [const { OnceLock::new() }; GROUPS];
     let index = usize::from(group.0).checked_sub(1).filter(|index| *index < GROUPS);

@@ -2,15 +2,15 @@
 
 use nvme::Status;
 use nvme::auth::{
-    AuthFailure, AuthId, AuthType, Challenge, Failure, HashId, MessageHeader, Negotiate, ProtocolDescriptor,
-    Reply, Success1, Success2,
+    AuthFailure, AuthId, AuthType, Challenge, DhGroupId, Failure, HashId, MessageHeader, Negotiate,
+    ProtocolDescriptor, Reply, Success1, Success2,
 };
 use nvme::zerocopy::IntoBytes;
 use nvme::{U16, U32};
 
 use super::chap::{AUTHID, ChallengeInput, Role, challenge, cut, failure, open};
 use super::crypto::{Random, Result, Wiped, equal};
-use super::dh::Exchange;
+use super::dh::{self, Exchange};
 use super::parties::{ChapKeys, Methods, Parties};
 
 /// Authenticates the host on one queue, and the controller to it if the host asks for that.
@@ -95,6 +95,19 @@ impl Target {
         };
     }
 
+    /// How long the numbers are, in bytes, that [`take`](Target::take) has to calculate with for this message; 0 if it has no Diffie-Hellman exchange. Its
+    /// time grows with the third power of it.
+    #[must_use]
+    pub fn exchange_bytes(&self, message: &[u8]) -> usize {
+        match &self.state {
+            TargetHandshake::Idle => self.choose(message).map_or(0, |(_, group)| dh::length(group)),
+            TargetHandshake::Challenged(pending) => {
+                pending.exchange.as_ref().map_or(0, |exchange| exchange.public().len())
+            }
+            _ => 0,
+        }
+    }
+
     fn fail(&mut self, reason: AuthFailure) -> TargetHandshake {
         self.authenticated = false;
         TargetHandshake::Failure1(reason)
@@ -136,7 +149,8 @@ impl Target {
         if header.t_id.get() == self.t_id { Ok(()) } else { Err(AuthFailure::INCORRECT_PAYLOAD) }
     }
 
-    fn negotiate(&self, message: &[u8], random: Random<'_>) -> Result<TargetHandshake> {
+    /// What both sides can, by the controller's taste, of what an AUTH_Negotiate offers.
+    fn choose(&self, message: &[u8]) -> Result<(HashId, DhGroupId)> {
         let (negotiate, mut rest) = open::<Negotiate>(message)?;
         if negotiate.sc_c != 0 {
             return Err(AuthFailure::CONCATENATION_MISMATCH);
@@ -161,6 +175,11 @@ impl Target {
         let hash = hash.ok_or(AuthFailure::HASH_NOT_USABLE)?;
         let group = self.methods.dh_groups.iter().copied().find(|group| groups.contains(group));
         let group = group.ok_or(AuthFailure::DH_GROUP_NOT_USABLE)?;
+        Ok((hash, group))
+    }
+
+    fn negotiate(&self, message: &[u8], random: Random<'_>) -> Result<TargetHandshake> {
+        let (hash, group) = self.choose(message)?;
         let (challenge, seqnum) = challenge(hash, random)?;
         let exchange = Exchange::new(group, random)?;
         let value = exchange.as_ref().map_or(&[][..], Exchange::public);

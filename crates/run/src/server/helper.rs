@@ -2,7 +2,8 @@
 //! other hosts are not to wait for it.
 //!
 //! There is one thread, so hosts take turns: networks, and in a network its hosts. A host waits for one job of each other
-//! network, and not for all that one of them has begun.
+//! network, and not for all that one of them has begun. Anybody of its network can claim to be a host. So of a host's jobs the shortest comes
+//! first: who asks for the longest exchanges delays those who do the same.
 
 use super::connection_id::ConnectionId;
 use crate::wake::Sleeper;
@@ -11,7 +12,7 @@ use fabric::auth::Target;
 use host::fill_random;
 use nvme::Nqn;
 use peers::Network;
-use std::collections::VecDeque;
+use std::collections::{BTreeMap, VecDeque};
 use std::io;
 use std::net::TcpStream;
 use std::sync::mpsc::{self, Receiver};
@@ -40,6 +41,14 @@ impl Job {
         }
     }
 
+    /// How long the job is, in no unit.
+    fn length(&self) -> usize {
+        match &self.task {
+            Task::Message { chap, message, .. } => chap.exchange_bytes(message),
+            Task::Handshake { .. } => 0,
+        }
+    }
+
     /// The host that it claims to be for; nobody knows before a TLS handshake is over.
     fn host(&self) -> Option<Nqn> {
         match &self.task {
@@ -52,10 +61,16 @@ impl Job {
 /// Jobs of a host, of a network or of all.
 type Lanes<K, L> = VecDeque<(K, L)>;
 
+/// Jobs of one host, with their lengths: the shortest first, and those of one length as they came.
+#[derive(Default)]
+struct HostJobs(BTreeMap<(usize, u64), Job>);
+
 /// Jobs that wait. Networks take turns, and so do the hosts of each.
 #[derive(Default)]
 struct Waiting {
-    networks: Lanes<Network, Lanes<Option<Nqn>, VecDeque<Job>>>,
+    networks: Lanes<Network, Lanes<Option<Nqn>, HostJobs>>,
+    /// Jobs that ever came.
+    count: u64,
     /// The thread is to end.
     end: bool,
 }
@@ -71,30 +86,31 @@ fn lane<K: PartialEq, L: Default>(lanes: &mut Lanes<K, L>, key: K) -> &mut L {
 
 impl Waiting {
     fn push(&mut self, network: Network, job: Job) {
-        let host = job.host();
-        lane(lane(&mut self.networks, network), host).push_back(job);
+        let (host, length) = (job.host(), job.length());
+        self.count += 1;
+        lane(lane(&mut self.networks, network), host).0.insert((length, self.count), job);
     }
 
     fn pop(&mut self) -> Option<Job> {
         let (network, mut hosts) = self.networks.pop_front()?;
         let (host, mut jobs) = hosts.pop_front()?;
-        let job = jobs.pop_front();
-        if !jobs.is_empty() {
+        let job = jobs.0.pop_first();
+        if !jobs.0.is_empty() {
             hosts.push_back((host, jobs));
         }
         if !hosts.is_empty() {
             self.networks.push_back((network, hosts));
         }
-        job
+        job.map(|(_, job)| job)
     }
 
     /// Drops the job of a connection that has ended: a host that comes and goes leaves no work behind.
     fn forget(&mut self, connection: ConnectionId) {
         for (_, hosts) in &mut self.networks {
             for (_, jobs) in hosts.iter_mut() {
-                jobs.retain(|job| job.connection != connection);
+                jobs.0.retain(|_, job| job.connection != connection);
             }
-            hosts.retain(|(_, jobs)| !jobs.is_empty());
+            hosts.retain(|(_, jobs)| !jobs.0.is_empty());
         }
         self.networks.retain(|(_, hosts)| !hosts.is_empty());
     }
@@ -212,7 +228,8 @@ impl Drop for Worker {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use fabric::auth::{ChapKey, ChapKeys, Methods, Parties};
+    use fabric::auth::{AuthStep, ChapKey, ChapKeys, Host as ChapHost, Methods, Parties};
+    use nvme::auth::DhGroupId;
 
     fn job(host: &str, index: u32) -> Job {
         let host = Nqn::new(&format!("nqn.2026-11.test:{host}")).unwrap();
@@ -240,6 +257,33 @@ mod tests {
             assert!(before <= most, "{before} others came before it");
             assert_eq!(std::iter::from_fn(|| waiting.pop()).count(), 100 - before, "all have their turn");
         }
+    }
+
+    /// Somebody of its network claims to be the honest host, and asks for the longest exchanges.
+    #[test]
+    fn a_host_does_not_wait_for_longer_exchanges_in_its_name() {
+        let negotiation = |group| {
+            let Job { task: Task::Message { chap, .. }, .. } = job("honest", 0) else { unreachable!() };
+            let methods = Methods { dh_groups: vec![group], ..Methods::default() };
+            let key = ChapKey::generate(None, Some(32), &mut |bytes| bytes.fill(7)).unwrap();
+            let mut host =
+                ChapHost::new(chap.parties(), ChapKeys { host: key, controller: None }, methods, 7);
+            match host.step(None, &mut |bytes| bytes.fill(1)) {
+                AuthStep::Send(message) => message,
+                other => panic!("{other:?}"),
+            }
+        };
+        let asks = |index, asked: &[u8]| {
+            let Job { connection, task } = job("honest", index);
+            let Task::Message { tag, chap, .. } = task else { unreachable!() };
+            Job { connection, task: Task::Message { tag, chap, message: asked.to_vec() } }
+        };
+        let (long, short) = (negotiation(DhGroupId::FFDHE8192), negotiation(DhGroupId::FFDHE3072));
+        let mut waiting = Waiting::default();
+        (0..100).for_each(|index| waiting.push(Network::Loopback, asks(index, &long)));
+        (1000..1002).for_each(|index| waiting.push(Network::Loopback, asks(index, &short)));
+        let order: Vec<u32> = std::iter::from_fn(|| waiting.pop()).map(|job| job.connection.index).collect();
+        assert_eq!(order, [1000, 1001].into_iter().chain(0..100).collect::<Vec<u32>>());
     }
 
     #[test]
