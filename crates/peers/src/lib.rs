@@ -95,6 +95,11 @@ impl<P: Clone + Eq + Hash> Pool<P> {
         self.held.get(party).copied().unwrap_or(0)
     }
 
+    /// Parties that hold places.
+    pub fn parties(&self) -> usize {
+        self.held.len()
+    }
+
     /// Whether all places are free.
     pub fn is_unused(&self) -> bool {
         self.held.is_empty()

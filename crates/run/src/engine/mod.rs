@@ -213,7 +213,7 @@ impl Engine {
         self.drive.confirm(controller, nsid, generation.get())
     }
 
-    /// Hands a command to the drive. Its buffer is lent to the store until the command ends.
+    /// Hands a command to the drive. Its buffer is lent to the store until the command ends. Returns how many bytes it moves.
     #[inline]
     pub(crate) fn submit(
         &mut self,
@@ -223,7 +223,7 @@ impl Engine {
         qid: u16,
         mut command: Command,
         data: DataBuffer,
-    ) {
+    ) -> u64 {
         if let Some(recorder) = self.recorder.as_mut().filter(|_| qid != 0) {
             recorder.note(now, controller, qid, &command, data.as_slice(), &self.drive);
         }
@@ -259,15 +259,16 @@ impl Engine {
         self.store.lend(io, data);
         if io.0 >= MAX_IO {
             self.ended.push((io, Completion::new(command.cid.get(), Status::INTERNAL_ERROR)));
-            return;
+            return 0;
         }
         if !holds {
             let status = Status::DATA_SGL_LENGTH_INVALID.with_dnr();
             self.ended.push((io, Completion::new(command.cid.get(), status)));
-            return;
+            return 0;
         }
         let (data, store, outputs) = (&self.controller_data, &mut self.store, &mut self.outputs);
         self.drive.submit(now, controller, qid, io, &command, data, store, outputs);
+        transfer.bytes()
     }
 
     /// What was submitted last is the first command of a fused operation whose second does not follow.

@@ -15,6 +15,7 @@ mod places;
 mod ports;
 mod socket;
 mod timers;
+mod turns;
 
 pub use fuzz::fuzz_hosts;
 pub(crate) use gate::Guard;
@@ -51,6 +52,7 @@ use socket::{Source, Stream};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use timers::Watches;
+use turns::Turns;
 
 /// Bytes that are read from one connection before others have their turn.
 const FAIR_SHARE: usize = 1 << 18;
@@ -78,6 +80,7 @@ pub(crate) struct Server {
     /// Places in `peers` that are free.
     vacant: Vec<u32>,
     places: Places,
+    turns: Turns,
     /// Given up to accept a connection when there is no other descriptor left, and close it: otherwise it would be
     /// reported again and again.
     reserve: Option<OwnedFd>,
@@ -153,7 +156,7 @@ impl FrontEnd for Server {
                 self.close(engine, id, now);
                 continue;
             }
-            let waits = peer.wire.pending().len() > 0 && !peer.leaving && !peer.away;
+            let waits = peer.wire.pending().len() > 0 && !peer.leaving && !peer.away && !peer.rests;
             if peer.is_watched() {
                 self.watch(now);
             }
@@ -226,6 +229,7 @@ impl Server {
             generations: Vec::new(),
             vacant: Vec::new(),
             places: Places::new(&limits),
+            turns: Turns::default(),
             reserve: reserve(),
             next_trim: Nanos(0),
             touched: Vec::new(),
@@ -254,6 +258,7 @@ impl Server {
 
     /// Accepts, reads, and hands commands to the drive.
     fn serve(&mut self, engine: &mut Engine, ready: &Ready, now: Nanos) {
+        self.turns.begin_round(self.places.are_shared());
         for (number, gone) in ready.sockets(Server::ID.number()) {
             if number < LISTENERS {
                 self.accept(engine, number as usize, now);
@@ -275,7 +280,11 @@ impl Server {
             self.resume(engine, job, now);
         }
         for id in std::mem::take(&mut self.hungry) {
-            self.read(engine, id, now);
+            if let Some(peer) = self.peer(id) {
+                peer.rests = false;
+                self.take_commands(engine, id, now);
+                self.read(engine, id, now);
+            }
         }
         self.trim(now);
         if !self.hungry.is_empty() {
@@ -428,6 +437,7 @@ impl Server {
             idle: false,
             away: false,
             rung: false,
+            rests: false,
             counted: ConnectionCounts::default(),
         };
         self.peers[index] = Some(Box::new(peer));
@@ -469,17 +479,21 @@ impl Server {
         if let Some(session) = self.peer(id).and_then(|peer| peer.stream.take_handshake()) {
             return self.delegate(engine, id, Task::Handshake { session, result: Ok(()) }, now);
         }
+        let Some(place) = self.peer(id).map(|peer| peer.place) else { return };
+        let turn = self.turns.of(&place);
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut share = FAIR_SHARE;
         let mut close = false;
-        while let Some(peer) = self.peer(id) {
+        loop {
+            let is_over = share == 0 || self.turns.is_over(turn);
+            let Some(peer) = self.peer(id) else { break };
             peer.blocked = false;
             peer.idle = false;
-            if peer.leaving {
+            if peer.leaving || peer.rests {
                 break;
             }
-            if share == 0 {
-                self.hungry.push(id);
+            if is_over {
+                self.rest(id);
                 break;
             }
             let (result, most) = match peer.wire.gap() {
@@ -516,6 +530,7 @@ impl Server {
                         peer.leaving = true;
                     }
                     let drained = !peer.gone && peer.stream.short_read_is_all();
+                    self.turns.received(turn, n);
                     self.take_commands(engine, id, now);
                     if n < most && drained {
                         break;
@@ -537,6 +552,15 @@ impl Server {
         }
     }
 
+    /// A connection goes on in the next round.
+    fn rest(&mut self, id: ConnectionId) {
+        if let Some(peer) = self.peer(id)
+            && !std::mem::replace(&mut peer.rests, true)
+        {
+            self.hungry.push(id);
+        }
+    }
+
     fn touch(&mut self, id: ConnectionId) {
         if let Some(peer) = self.peer(id)
             && !peer.touched
@@ -549,6 +573,8 @@ impl Server {
     fn take_commands(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
         let mut ahead = 0;
         let index = id.index as usize;
+        let Some(place) = self.peer(id).map(|peer| peer.place) else { return };
+        let turn = self.turns.of(&place);
         loop {
             if self.generations.get(index) != Some(&id.generation) {
                 break;
@@ -565,6 +591,10 @@ impl Server {
             }
             ahead = ahead.saturating_sub(1);
             if peer.away {
+                break;
+            }
+            if self.turns.is_over(turn) && peer.wire.pending().len() > 0 {
+                self.rest(id);
                 break;
             }
             let Some(incoming) = peer.wire.next() else { break };
@@ -610,7 +640,8 @@ impl Server {
             let buffer = peer.wire.take_buffer(tag).unwrap_or_default();
             let data = lend(&mut self.spare, buffer);
             let owner = Owner { front_end: Server::ID, token: id.token(tag) };
-            engine.submit(now, owner, controller, qid, sqe, data);
+            let bytes = engine.submit(now, owner, controller, qid, sqe, data);
+            self.turns.executed(turn, qid, bytes);
             if alone {
                 engine.end_fused(now, controller, qid);
             }

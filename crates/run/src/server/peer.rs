@@ -55,6 +55,8 @@ pub(super) struct Peer {
     pub(super) away: bool,
     /// Something has come meanwhile.
     pub(super) rung: bool,
+    /// Its party has had its turn, and it goes on in the next round.
+    pub(super) rests: bool,
     /// What is counted here; [`counts`](Peer::counts) has all.
     pub(super) counted: ConnectionCounts,
 }

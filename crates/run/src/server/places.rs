@@ -35,6 +35,8 @@ pub(super) enum Party {
     Host(Nqn),
     /// All hosts of a network that no key has proved.
     Network(Network),
+    /// A user of this machine, on the Unix socket.
+    User(u32),
 }
 
 /// The place that a connection holds.
@@ -48,6 +50,17 @@ pub(super) enum Place {
     /// The number grows with each connection.
     Unproven(Network, u64),
     Proven(Claim),
+}
+
+impl Place {
+    /// For whom it counts.
+    pub(super) fn party(&self) -> Party {
+        match *self {
+            Place::Local(user) => Party::User(user),
+            Place::Unproven(network, _) => Party::Network(network),
+            Place::Proven(Claim { party, .. }) => party,
+        }
+    }
 }
 
 /// What a connection takes whose host is in.
@@ -192,6 +205,11 @@ impl Places {
                 }
             }
         }
+    }
+
+    /// Whether parties have to take turns: there are several.
+    pub(super) fn are_shared(&self) -> bool {
+        self.local.parties() + self.unproven.parties() + self.connections.parties() > 1
     }
 
     /// Whether no connection holds anything.
