@@ -105,6 +105,11 @@ pub trait Storage {
     /// A change of the non-volatile state, in order. An image makes the records of one step durable
     /// against a crash of the process, as a whole, before it delivers any completion of that step.
     fn record(&mut self, record: Record<'_>);
+
+    /// Whether records are kept at all. To make one can take long.
+    fn keeps_records(&self) -> bool {
+        true
+    }
 }
 
 /// A change of what outlives power: the state of the chips and of the drive's system area.
@@ -272,4 +277,8 @@ impl Storage for NoContents {
         Ok(true)
     }
     fn record(&mut self, _: Record<'_>) {}
+
+    fn keeps_records(&self) -> bool {
+        false
+    }
 }

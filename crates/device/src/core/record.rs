@@ -43,6 +43,8 @@ impl Core {
 
     /// Records the state after a change.
     pub(crate) fn record<S: Contents>(&self, storage: &mut S) {
-        storage.record(Record::Section { kind: Section::Controller, bytes: &self.section() });
+        if storage.keeps_records() {
+            storage.record(Record::Section { kind: Section::Controller, bytes: &self.section() });
+        }
     }
 }

@@ -1,5 +1,6 @@
 //! Keys as the drive keeps them: wrapped, with the name of the drive key.
 
+use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
 use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 /// Most bytes of a wrapped key.
@@ -26,20 +27,14 @@ impl WrappedKey {
 /// As hexadecimal digits: they can be read, and searched for, in an image.
 impl Serialize for WrappedKey {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let digits: String = self.0.iter().map(|byte| format!("{byte:02x}")).collect();
-        serializer.serialize_str(&digits)
+        serializer.serialize_str(&HEXLOWER.encode(&self.0))
     }
 }
 
 impl<'de> Deserialize<'de> for WrappedKey {
     fn deserialize<D: Deserializer<'de>>(deserializer: D) -> Result<Self, D::Error> {
         let text = String::deserialize(deserializer)?;
-        let digits = text.as_bytes().chunks(2);
-        let bytes = digits.map(|pair| {
-            let pair = str::from_utf8(pair).ok().filter(|p| p.len() == 2)?;
-            u8::from_str_radix(pair, 16).ok()
-        });
-        let key = bytes.collect::<Option<Vec<u8>>>().and_then(WrappedKey::new);
+        let key = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok().and_then(WrappedKey::new);
         key.ok_or_else(|| {
             serde::de::Error::custom("a wrapped key is hexadecimal digits of at most 256 bytes")
         })

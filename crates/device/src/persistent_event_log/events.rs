@@ -75,13 +75,13 @@ fn kind(event: &[u8]) -> Option<(u8, bool)> {
 /// Events as text in the saved state.
 mod hexadecimal {
     use super::{PersistentEvent, VecDeque};
+    use data_encoding::{HEXLOWER, HEXLOWER_PERMISSIVE};
     use nvme::zerocopy::FromBytes;
     use serde::de::Error;
     use serde::{Deserialize, Deserializer, Serializer};
 
     pub fn serialize<S: Serializer>(events: &VecDeque<Vec<u8>>, serializer: S) -> Result<S::Ok, S::Error> {
-        let text = |event: &Vec<u8>| event.iter().map(|b| format!("{b:02x}")).collect::<String>();
-        serializer.collect_seq(events.iter().map(text))
+        serializer.collect_seq(events.iter().map(|event| HEXLOWER.encode(event)))
     }
 
     pub fn deserialize<'de, D: Deserializer<'de>>(deserializer: D) -> Result<VecDeque<Vec<u8>>, D::Error> {
@@ -91,10 +91,7 @@ mod hexadecimal {
 
     /// An event whose header tells its length.
     fn event(text: &str) -> Option<Vec<u8>> {
-        let (pairs, rest) = text.as_bytes().as_chunks::<2>();
-        let digit = |c: u8| char::from(c).to_digit(16).and_then(|d| u8::try_from(d).ok());
-        let bytes: Option<Vec<u8>> = pairs.iter().map(|[a, b]| Some(digit(*a)? << 4 | digit(*b)?)).collect();
-        let bytes = bytes.filter(|_| rest.is_empty())?;
+        let bytes = HEXLOWER_PERMISSIVE.decode(text.as_bytes()).ok()?;
         let (header, data) = PersistentEvent::ref_from_prefix(&bytes).ok()?;
         (data.len() == usize::from(header.el.get())).then_some(())?;
         Some(bytes)

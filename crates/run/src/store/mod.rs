@@ -609,4 +609,8 @@ impl ftl::Storage for Store {
             image.record(&record);
         }
     }
+
+    fn keeps_records(&self) -> bool {
+        !self.dry && self.has_image()
+    }
 }
