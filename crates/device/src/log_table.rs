@@ -70,8 +70,9 @@ pub(crate) const LOGS: &[LogInfo] = &[
     private(LogId::TELEMETRY_HOST),
     private(LogId::TELEMETRY_CONTROLLER),
     log(LogId::ENDURANCE_GROUP),
-    with(LogRequirement::Windows, LogId::PREDICTABLE_LATENCY),
-    with(LogRequirement::Windows, LogId::PREDICTABLE_LATENCY_EVENTS),
+    // They tell how much of a set's window is left, and so how much all of its namespaces use.
+    LogInfo { private: true, ..with(LogRequirement::Windows, LogId::PREDICTABLE_LATENCY) },
+    LogInfo { private: true, ..with(LogRequirement::Windows, LogId::PREDICTABLE_LATENCY_EVENTS) },
     always(LogId::ANA),
     // Establish Context and Read 512 Bytes of Header.
     LogInfo { parameter: 1, ..private(LogId::PERSISTENT_EVENT) },
