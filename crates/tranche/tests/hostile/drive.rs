@@ -40,7 +40,7 @@ const LARGEST_NSID: Nsid = PLACED;
 const BLOCK: u64 = 4096;
 /// Hosts on the list that come for the first time, one for each use.
 pub const NEWCOMERS: usize = 256;
-/// The key of the victim and that of the host whose authentication costs most. The test of hosts that authenticate has random ones.
+/// The key of the administrator and the victim, and that of the host whose authentication costs most. The test of hosts that authenticate has random ones.
 const KEY: &str = "DHHC-1:00:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
 
 /// The program that serves the drive: another build, if one is named.
@@ -178,6 +178,11 @@ impl World {
         Identity { chap: Some(keys()), ..Identity::new(nqn("victim")) }
     }
 
+    /// The administrator's identity.
+    pub fn administrator_identity() -> Identity {
+        Identity { chap: Some(keys()), ..Identity::new(nqn("admin")) }
+    }
+
     /// The hostile tenant, with its own name and identifier.
     pub fn hostile(&self) -> Association {
         Association::open(self, &Identity::new(nqn("hostile")), self.source(1), 0)
@@ -284,7 +289,8 @@ fn hosts() -> String {
         format!("[[host]]\nnqn = '{}'\nrole = 'tenant'\nnamespaces = {namespaces:?}\n{more}\n", nqn(name))
     };
     let key = format!("dhchap_key = '{KEY}'\n");
-    let mut list = format!("[[host]]\nnqn = '{}'\nrole = 'admin'\n", nqn("admin"));
+    // Without a key, whoever takes its name has its place.
+    let mut list = format!("[[host]]\nnqn = '{}'\nrole = 'admin'\n{key}", nqn("admin"));
     list += &tenant("victim", &[VICTIM, SHARED, SENTINEL, VICTIM_PLACED], &key);
     list += &tenant("hostile", &[&OWN[..], &[DETACHED]].concat(), "");
     list += &tenant("heavy", &[FULL], &format!("{key}dhchap_dhgroup = 'ffdhe8192'"));

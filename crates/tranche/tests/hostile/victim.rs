@@ -285,8 +285,7 @@ pub fn visit(world: &World) -> Result<Visit, String> {
                 .map_err(|e| e.to_string())
         },
         &|| {
-            let identity = host::Identity::new(crate::drive::nqn("admin"));
-            let host = world.connect_far(&identity);
+            let host = world.connect_far(&World::administrator_identity());
             host.and_then(|mut host| host.active_namespaces()).map(|_| ()).map_err(|error| error.to_string())
         },
         &|| {
