@@ -141,9 +141,6 @@ impl Connection {
     pub fn serve(self) {
         let input = Input { bytes: vec![0; INPUT], begin: 0, end: 0 };
         let Some((session, input)) = self.negotiate(input) else { return };
-        if !self.stage.leaves_negotiation_for(Stage::HAS_CHOSEN) {
-            return;
-        }
         // It may have gone since it was chosen.
         let Some(file) = self.namespaces.file(&session.export) else { return };
         let outbox = Outbox::new(self.socket, self.bell, session.structured);
@@ -187,6 +184,8 @@ impl Connection {
                     }
                 }
                 Progress::Enter(session) => {
+                    // Before it is told: a client that knows its export has its place.
+                    self.stage.leaves_negotiation_for(Stage::HAS_CHOSEN).then_some(())?;
                     self.send(&mut out, deadline)?;
                     return Some((*session, input));
                 }
