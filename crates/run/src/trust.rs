@@ -86,12 +86,12 @@ impl fmt::Display for Untrusted {
             ChangedBy::Group(group) => write!(
                 f,
                 "{path} can be written by other users (group {group}), who could have this process, which runs as {user}, \
-                 write to other files: chmod g-w {path}, or name another directory"
+                 write to other files: name a directory of {user}, or chmod g-w {path}"
             ),
             ChangedBy::Everybody => write!(
                 f,
                 "{path} can be written by everybody, who could have this process, which runs as {user}, write to other \
-                 files: chmod o-w {path}, or name another directory"
+                 files: name a directory of {user}, or chmod o-w {path}"
             ),
         }
     }
