@@ -536,6 +536,7 @@ impl Drive {
 
     /// Runs every event that is due at `now`, each at its own time. So the results do not depend on how late the call is.
     pub fn poll<S: Contents>(&mut self, now: Nanos, storage: &mut S, out: &mut Vec<Output>) {
+        self.steps.reach(now);
         let mut cx = Cx { now: self.core.now(), storage, out };
         while self.due() <= now {
             cx.now = self.core.tick(self.due());

@@ -48,6 +48,8 @@ pub(crate) struct Steps {
     behind: BTreeMap<u32, VecDeque<SteppedCommand>>,
     /// When the controller has time for the next step.
     free: Nanos,
+    /// The time of whoever polls the drive: what is due by then is caught up with.
+    present: Nanos,
     /// The time of the event that begins it; `None` without one.
     event: Option<Nanos>,
 }
@@ -79,6 +81,12 @@ impl Steps {
         }
     }
 
+    /// The drive catches up with what was due until this time. A step that took longer than it should does not have to be caught up with by
+    /// several: the thread that polls does something else before the next one.
+    pub(super) fn reach(&mut self, present: Nanos) {
+        self.present = present;
+    }
+
     /// Sets the event of the next step.
     pub(super) fn schedule(&mut self, core: &mut Core) {
         let Some(due) = self.turns.iter().map(|command| command.due).min() else { return };
@@ -105,7 +113,7 @@ impl Steps {
         cost: StepCost,
         now: Nanos,
     ) {
-        self.free = now + cost.time;
+        self.free = now.max(self.present) + cost.time;
         let next = rest.or_else(|| {
             let behind = self.behind.get_mut(&nsid)?;
             let next = behind.pop_front();
