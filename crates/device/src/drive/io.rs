@@ -1,7 +1,7 @@
 //! Dispatch of commands of I/O queues.
 
 use super::Drive;
-use super::steps::SteppedWork;
+use super::steps::CommandWork;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
@@ -51,7 +51,7 @@ impl Drive {
                     |done| match done {
                         Deallocated::All(at) => Some(at),
                         Deallocated::Some(rest) => {
-                            let rest = SteppedWork::Deallocation(rest);
+                            let rest = CommandWork::Deallocation(rest);
                             self.steps.add(&mut self.core, token.io().0, dsm.nsid, rest);
                             None
                         }
@@ -63,7 +63,7 @@ impl Drive {
             | IoCommand::ReservationRelease(_)
                 if self.core.controller(id).is_ok_and(|c| !c.role.is_administrator()) =>
             {
-                let change = SteppedWork::Reservation(*command, data.into());
+                let change = CommandWork::Reservation(*command, data.into());
                 self.steps.add(&mut self.core, token.io().0, nsid, change);
                 Ok(None)
             }

@@ -13,9 +13,9 @@ use nvme::IoCommand;
 use nvme::admin::SetFeatures;
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is done in steps.
+/// What a command does in steps.
 #[derive(Debug)]
-pub(super) enum SteppedWork {
+pub(super) enum CommandWork {
     /// Get LBA Status.
     Scan(Scan),
     /// Dataset Management with many blocks.
@@ -28,29 +28,42 @@ pub(super) enum SteppedWork {
     Reservation(IoCommand, Box<[u8]>),
 }
 
-/// A command that is done in steps.
+/// What is done in steps.
 #[derive(Debug)]
-pub(super) struct SteppedCommand {
-    pub(super) io: u32,
-    /// The namespace that pays; the first one of several.
+pub(super) enum QueuedWork {
+    /// For the command with this number.
+    Command(u32, CommandWork),
+    /// The drive records its state.
+    Record,
+}
+
+/// Something that is done in steps.
+#[derive(Debug)]
+pub(super) struct SteppedWork {
+    /// The namespace that pays, the first one of several. For the drive's own work, [`NO_NAMESPACE`].
     pub(super) nsid: u32,
     /// When its next step may begin.
     due: Nanos,
-    pub(super) work: SteppedWork,
+    pub(super) work: QueuedWork,
 }
 
-/// All commands that are done in steps.
+/// Everything that is done in steps.
 #[derive(Default, Debug)]
 pub(crate) struct Steps {
     /// Those that have turns, one of each namespace, the next one first.
-    turns: VecDeque<SteppedCommand>,
+    turns: VecDeque<SteppedWork>,
     /// Those that come after them, by namespace.
-    behind: BTreeMap<u32, VecDeque<SteppedCommand>>,
+    behind: BTreeMap<u32, VecDeque<SteppedWork>>,
     /// When the controller has time for the next step.
     free: Nanos,
     /// The time of the event that begins it; `None` without one.
     event: Option<Nanos>,
+    /// Whether [`QueuedWork::Record`] waits for its turn.
+    records: bool,
 }
+
+/// Namespace of work that none pays for.
+const NO_NAMESPACE: u32 = 0;
 
 impl Steps {
     /// Whether nothing is done in steps.
@@ -60,7 +73,9 @@ impl Steps {
 
     /// Whether a format or a delete is under way.
     pub fn changes_namespaces(&self) -> bool {
-        self.turns.iter().any(|command| matches!(command.work, SteppedWork::Change(_)))
+        self.turns
+            .iter()
+            .any(|command| matches!(command.work, QueuedWork::Command(_, CommandWork::Change(_))))
     }
 
     /// Power was lost.
@@ -69,8 +84,19 @@ impl Steps {
     }
 
     /// A command, which its caller parks, begins as soon as its turn comes.
-    pub(super) fn add(&mut self, core: &mut Core, io: u32, nsid: u32, work: SteppedWork) {
-        let command = SteppedCommand { io, nsid, due: core.now(), work };
+    pub(super) fn add(&mut self, core: &mut Core, io: u32, nsid: u32, work: CommandWork) {
+        self.push(core, nsid, QueuedWork::Command(io, work));
+    }
+
+    /// The drive records its state in a step. Hosts may change it many times before: it is recorded once.
+    pub(super) fn record(&mut self, core: &mut Core) {
+        if !std::mem::replace(&mut self.records, true) {
+            self.push(core, NO_NAMESPACE, QueuedWork::Record);
+        }
+    }
+
+    fn push(&mut self, core: &mut Core, nsid: u32, work: QueuedWork) {
+        let command = SteppedWork { nsid, due: core.now(), work };
         if self.turns.iter().any(|other| other.nsid == nsid) {
             self.behind.entry(nsid).or_default().push_back(command);
         } else {
@@ -90,10 +116,12 @@ impl Steps {
     }
 
     /// The command whose turn it is; `None` if the event is of earlier.
-    pub(super) fn take(&mut self, now: Nanos) -> Option<SteppedCommand> {
+    pub(super) fn take(&mut self, now: Nanos) -> Option<SteppedWork> {
         self.event.take_if(|event| *event <= now)?;
         let at = self.turns.iter().position(|command| command.due <= now)?;
-        self.turns.remove(at)
+        let command = self.turns.remove(at)?;
+        self.records &= !matches!(command.work, QueuedWork::Record);
+        Some(command)
     }
 
     /// A step was done. `rest` is the command if it has more; `nsid` is its namespace.
@@ -101,7 +129,7 @@ impl Steps {
         &mut self,
         core: &mut Core,
         nsid: u32,
-        rest: Option<SteppedCommand>,
+        rest: Option<SteppedWork>,
         cost: StepCost,
         now: Nanos,
     ) {
@@ -116,7 +144,7 @@ impl Steps {
         });
         let paid = core.charge_media(nsid, cost.direction, cost.bytes, now);
         if let Some(next) = next {
-            self.turns.push_back(SteppedCommand { due: paid, ..next });
+            self.turns.push_back(SteppedWork { due: paid, ..next });
         }
         self.schedule(core);
     }
