@@ -3,17 +3,18 @@
 mod common;
 
 use common::load::{quota, set};
-use common::{Bench, TIMED, bytes, initial, nqn, pattern, small};
-use device::{ControllerId, Host, Origin, Role};
+use common::{Bench, Memory, TIMED, bytes, initial, nqn, pattern, small};
+use device::{ControllerId, Drive, Host, Origin, Role};
 use media::Nanos;
 use nvme::admin::{
     FaultInjection, FaultKind, FormatNvm, GetLbaStatus, LbaStatusAction, NamespaceManagement,
-    NamespaceManagementSelect, PowerCut,
+    NamespaceManagementSelect, PowerCut, Sanitize, SanitizeAction,
 };
 use nvme::command_table::{self, Audience};
 use nvme::io::{DsmRange, IoManagementSend};
+use nvme::log::{LogId, SanitizeOperationStatus, SanitizeStatus};
 use nvme::quota::QuotaKind;
-use nvme::{AdminOpcode, Command, Csi, IoCommand, Status};
+use nvme::{AdminOpcode, Command, Csi, IoCommand, NSID_ALL, Status};
 
 /// Pages of the tenant's namespace.
 const PAGES: u64 = 8192;
@@ -25,11 +26,20 @@ fn drive(changes: &[(&str, &str)]) -> (Bench, ControllerId) {
 
 /// The same with a namespace 1 of so many pages.
 fn drive_of(pages: u64, changes: &[(&str, &str)]) -> (Bench, ControllerId) {
+    drive_with(pages, changes, false)
+}
+
+/// The same; `keyed` gives its namespaces keys.
+fn drive_with(pages: u64, changes: &[(&str, &str)], keyed: bool) -> (Bench, ControllerId) {
     let mut config = small(changes);
     for size in [pages * 4096, 4 << 20] {
         config.namespaces.push(initial(1, size));
     }
-    let mut b = Bench::new(config);
+    let mut memory = Memory::default();
+    memory.drive_key = keyed.then_some([1; 16]);
+    let mut drive = Drive::new(config).unwrap();
+    drive.encrypt(&mut memory).unwrap();
+    let mut b = Bench::around(drive, memory);
     for slba in (0..pages).step_by(256) {
         b.write(1, slba, 256, &pattern(slba as u32, 1 << 20));
     }
@@ -189,6 +199,74 @@ fn a_format_that_power_interrupts_is_none() {
     assert_eq!(b.read(1, PAGES - 1, 1), vec![0; 4096]);
 }
 
+/// A sanitize operation of a drive whose namespaces 1 and 2 are full, as far as its first steps.
+fn sanitizing(sanact: SanitizeAction, keyed: bool) -> Bench {
+    let (mut b, _) = drive_with(PAGES, &[], keyed);
+    b.write(2, 0, 256, &pattern(1, 1 << 20));
+    b.run_until(Nanos::MAX);
+    let before = allocated(&b);
+    b.admin_ok(Sanitize { sanact, ..Sanitize::default() }, &[]);
+    assert!(allocated(&b) + 2 * ftl::STEP_MAPPED_PAGES * 4096 > before, "one step gives up little");
+    b
+}
+
+/// Bytes that the namespaces hold.
+fn allocated(b: &Bench) -> u64 {
+    let volumes: Vec<_> = b.drive.ftl().volumes().collect();
+    volumes.iter().map(|(volume, ..)| b.drive.ftl().allocated_bytes(*volume)).sum()
+}
+
+fn sanitize_state(b: &mut Bench) -> SanitizeOperationStatus {
+    let log: SanitizeStatus = b.ask(Command::get_log_page(LogId::SANITIZE_STATUS, NSID_ALL, 0, 0, 512));
+    log.sstat.sos()
+}
+
+#[test]
+fn a_sanitize_operation_is_done_in_steps_between_which_hosts_get_answers() {
+    for (sanact, keyed) in [(SanitizeAction::BLOCK_ERASE, false), (SanitizeAction::CRYPTO_ERASE, true)] {
+        let mut b = sanitizing(sanact, keyed);
+        let (mut steps, mut held) = (0, allocated(&b));
+        while held > 0 {
+            // An answer takes no time: it does not wait for the operation.
+            let before = b.now;
+            assert_eq!(sanitize_state(&mut b), SanitizeOperationStatus::IN_PROGRESS);
+            assert_eq!(b.now, before);
+            b.now = b.drive.next_event().expect("it goes on").max(b.now);
+            let mut out = Vec::new();
+            b.drive.poll(b.now, &mut b.memory, &mut out);
+            b.deliver(out);
+            let left = allocated(&b);
+            assert!(held - left <= 2 * ftl::STEP_MAPPED_PAGES * 4096, "{sanact:?}: {} bytes", held - left);
+            (steps, held) = (steps + 1, left);
+        }
+        assert!(steps >= PAGES / ftl::STEP_MAPPED_PAGES - 1, "{sanact:?}: {steps} steps");
+        b.run_until(Nanos::MAX);
+        assert_eq!(sanitize_state(&mut b), SanitizeOperationStatus::COMPLETED);
+        assert_eq!((b.read(1, 0, 1), b.read(2, 255, 1)), (vec![0; 4096], vec![0; 4096]));
+    }
+}
+
+#[test]
+fn a_sanitize_operation_that_power_interrupts_between_its_steps_goes_on() {
+    for (sanact, keyed) in [(SanitizeAction::BLOCK_ERASE, false), (SanitizeAction::CRYPTO_ERASE, true)] {
+        for energy in [true, false] {
+            let mut b = sanitizing(sanact, keyed);
+            b.run_until(b.now + Nanos(100_000));
+            assert!(allocated(&b) > 0, "it is between steps");
+            b.cut(energy);
+            b.power_on();
+            assert_eq!(sanitize_state(&mut b), SanitizeOperationStatus::IN_PROGRESS);
+            let refused = b.io(Command::read(1, PAGES - 1, 1), &[]).0;
+            assert!(refused.is(Status::SANITIZE_IN_PROGRESS), "{refused}");
+            b.run_until(Nanos::MAX);
+            assert_eq!(sanitize_state(&mut b), SanitizeOperationStatus::COMPLETED);
+            assert!((0..PAGES).step_by(256).all(|slba| b.read(1, slba, 256).iter().all(|byte| *byte == 0)));
+            let any = |page: &[u8]| page.iter().any(|byte| *byte != 0);
+            assert!(sanact != SanitizeAction::BLOCK_ERASE || !b.memory.bytes().any(any), "contents are left");
+        }
+    }
+}
+
 #[test]
 fn a_large_deallocation_is_done_in_steps() {
     let (mut b, tenant) = drive(&[]);
@@ -275,7 +353,7 @@ fn largest(opcode: AdminOpcode) -> (Command, Vec<u8>) {
             Vec::new(),
         ),
         AdminOpcode::GET_LOG_PAGE => {
-            (Command::get_log_page(nvme::log::LogId::LBA_STATUS, nvme::NSID_ALL, 0, 0, 1 << 16), Vec::new())
+            (Command::get_log_page(LogId::LBA_STATUS, NSID_ALL, 0, 0, 1 << 16), Vec::new())
         }
         AdminOpcode::IDENTIFY => {
             (Command::identify(nvme::identify::Cns::ALLOCATED_NAMESPACES, 0), Vec::new())

@@ -258,7 +258,7 @@ impl Drive {
 
     /// What the namespaces of a format or a delete hold is given up, in steps.
     fn change_namespaces(&mut self, token: &Token, change: NamespaceChange) -> Reply {
-        let nsid = change.targets.first().copied().unwrap_or(0);
+        let nsid = change.clearing.targets.first().copied().unwrap_or(0);
         self.steps.add(&mut self.core, token.io().0, nsid, CommandWork::Change(change));
         Reply::Parked
     }
@@ -272,7 +272,7 @@ impl Drive {
         given_up: Result<(), Failure>,
         cx: &mut Cx<'_, S>,
     ) {
-        let targets = &change.targets;
+        let targets = &change.clearing.targets;
         let done = match change.command {
             ChangeCommand::Format(c, format) => {
                 let formatted = given_up.and_then(|()| self.end_format(id, targets, &c, format, cx));

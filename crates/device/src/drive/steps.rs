@@ -7,10 +7,10 @@
 use crate::core::{Core, StepCost, TimedEvent};
 use crate::io::commands::Deallocation;
 use crate::lba_status::Scan;
-use crate::namespaces::change::NamespaceChange;
+use crate::namespaces::change::{Clearing, NamespaceChange};
 use media::Nanos;
-use nvme::IoCommand;
 use nvme::admin::SetFeatures;
+use nvme::{IoCommand, NSID_ALL};
 use std::collections::{BTreeMap, VecDeque};
 
 /// What a command does in steps.
@@ -35,12 +35,14 @@ pub(super) enum QueuedWork {
     Command(u32, CommandWork),
     /// The drive records its state.
     Record,
+    /// A sanitize operation deallocates all namespaces.
+    Sanitize(Clearing),
 }
 
 /// Something that is done in steps.
 #[derive(Debug)]
 pub(super) struct SteppedWork {
-    /// The namespace that pays, the first one of several. For the drive's own work, [`NO_NAMESPACE`].
+    /// The namespace that pays, the first one of several. For the drive's own work, [`NO_NAMESPACE`] or all.
     pub(super) nsid: u32,
     /// When its next step may begin.
     due: Nanos,
@@ -93,6 +95,11 @@ impl Steps {
         if !std::mem::replace(&mut self.records, true) {
             self.push(core, NO_NAMESPACE, QueuedWork::Record);
         }
+    }
+
+    /// A sanitize operation deallocates all namespaces.
+    pub(super) fn sanitize(&mut self, core: &mut Core, clearing: Clearing) {
+        self.push(core, NSID_ALL, QueuedWork::Sanitize(clearing));
     }
 
     fn push(&mut self, core: &mut Core, nsid: u32, work: QueuedWork) {

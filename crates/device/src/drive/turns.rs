@@ -22,6 +22,10 @@ impl Drive {
                 self.core.record(cx.storage);
                 (StepCost::controller(RECORD_TIME), true)
             }
+            QueuedWork::Sanitize(clearing) => {
+                let (cost, end) = clearing.step(&mut self.core, cx);
+                (cost, end.map(|end| self.end_of_sanitize_clearing(end.is_ok(), cx)).is_some())
+            }
         };
         let nsid = command.nsid;
         let rest = (!ended).then_some(command);
@@ -56,7 +60,7 @@ impl Drive {
                 (StepCost::controller(RECORD_TIME), true)
             }
             CommandWork::Change(change) => {
-                let (cost, end) = change.step(&mut self.core, cx);
+                let (cost, end) = change.clearing.step(&mut self.core, cx);
                 (cost, end.map(|end| self.end_change(token, id, change, end, cx)).is_some())
             }
         }
