@@ -3,18 +3,22 @@
 mod common;
 
 use common::load::{quota, set};
+use common::zones::{CAPACITY, SIZE, create, new_namespace, receive, with_changes, write};
 use common::{Bench, Memory, TIMED, bytes, initial, nqn, pattern, small};
 use device::{ControllerId, Drive, Host, Origin, Role};
+use ftl::ZonesConfig;
 use media::Nanos;
 use nvme::admin::{
     FaultInjection, FaultKind, FormatNvm, GetLbaStatus, LbaStatusAction, NamespaceManagement,
     NamespaceManagementSelect, PowerCut, Sanitize, SanitizeAction,
 };
 use nvme::command_table::{self, Audience};
+use nvme::identify::NamespaceCreate;
 use nvme::io::{DsmRange, IoManagementSend};
 use nvme::log::{LogId, SanitizeOperationStatus, SanitizeStatus};
 use nvme::quota::QuotaKind;
-use nvme::{AdminOpcode, Command, Csi, IoCommand, NSID_ALL, Status};
+use nvme::zone::{ZoneManagementReceive, ZoneManagementSend, ZoneReport, ZoneReportFilter, ZoneSendAction};
+use nvme::{AdminOpcode, Command, Csi, IoCommand, NSID_ALL, Status, U64};
 
 /// Pages of the tenant's namespace.
 const PAGES: u64 = 8192;
@@ -415,4 +419,150 @@ fn changes_that_move_no_data_count_as_commands() {
     }
     // Ten in a second.
     assert!(b.now.since(start) >= Nanos(1_900_000_000), "{:?}", b.now.since(start));
+}
+
+/// Runs to the next event of the drive.
+fn next(b: &mut Bench) {
+    b.now = b.drive.next_event().expect("something is under way").max(b.now);
+    let mut out = Vec::new();
+    b.drive.poll(b.now, &mut b.memory, &mut out);
+    b.deliver(out);
+}
+
+/// A zoned namespace 1 of so many zones, of which the first ones are full, and a namespace 2 of another host.
+fn zoned(zones: u64, full: u64, changes: &[(&str, &str)]) -> Bench {
+    let capacity = ("capacity = \"64MiB\"", "capacity = \"1400MiB\"");
+    let mut b = with_changes(&[&[capacity], changes].concat(), ZonesConfig::default());
+    let blocks = U64::new(zones * SIZE);
+    create(&mut b, &NamespaceCreate { nsze: blocks, ncap: blocks, ..new_namespace() });
+    b.create_attached(2, 256);
+    b.write(2, 0, 1, &pattern(1, 4096));
+    for zone in 0..full {
+        for part in (0..CAPACITY).step_by(128) {
+            assert!(write(&mut b, 1, zone * SIZE + part, 128).is_success());
+        }
+    }
+    b.run_until(Nanos::MAX);
+    b
+}
+
+/// Zones of namespace 1 that hold something.
+fn written_zones(b: &Bench, zones: u64) -> u64 {
+    let (volume, ..) = b.drive.ftl().volumes().next().expect("a volume");
+    let info = |zone: &u64| b.drive.ftl().zone(volume, *zone as u32).expect("a zone");
+    (0..zones).filter(|zone| info(zone).state != ftl::ZoneState::Empty).count() as u64
+}
+
+fn reset_all() -> Command {
+    ZoneManagementSend { select_all: true, ..ZoneManagementSend::new(1, ZoneSendAction::RESET, 0) }.into()
+}
+
+/// Zones whose reset is more than a step's work.
+const STEP: u64 = ftl::STEP_MAPPED_PAGES.div_ceil(CAPACITY);
+
+#[test]
+fn a_reset_of_all_zones_is_done_in_steps() {
+    for changes in [&[][..], &[TIMED]] {
+        let mut b = zoned(64, 32, changes);
+        let io = b.submit(b.controller, 1, &reset_all(), &[]);
+        assert_eq!(b.read(2, 0, 1), pattern(1, 4096), "a neighbour reads meanwhile");
+        assert!(!b.done.contains_key(&io));
+        let mut held = written_zones(&b, 64);
+        assert!(held >= 32 - 3 * STEP, "{held} zones after the first steps");
+        while held > 0 {
+            next(&mut b);
+            let left = written_zones(&b, 64);
+            assert!(held - left <= STEP, "{} zones in one step", held - left);
+            assert!(left == 0 || !b.done.contains_key(&io), "it ends with the last zone");
+            held = left;
+        }
+        assert!(b.wait(io).0.status().is_success());
+        assert!(b.memory.bytes().count() > 0 && write(&mut b, 1, 0, 4).is_success());
+        b.run_until(Nanos::MAX);
+        let dies: Vec<_> = (0..4).map(|_| b.drive.busy_dies(b.now).0).collect();
+        assert_eq!(dies, [0; 4]);
+    }
+}
+
+#[test]
+fn a_reset_of_all_zones_ends_when_the_blocks_of_all_steps_are_erased() {
+    let mut b = zoned(64, 16, &[TIMED]);
+    let start = b.now;
+    assert!(b.on(b.controller, 1, &reset_all(), &[]).0.status().is_success());
+    // Each zone lies on all dies, and an erase takes 4 ms.
+    assert!(b.now.since(start) >= Nanos(16 * 4_000_000), "{:?}", b.now.since(start));
+    assert_eq!(b.drive.busy_dies(b.now).0, 0);
+}
+
+#[test]
+fn a_reset_of_all_zones_that_power_interrupts_leaves_whole_zones() {
+    for energy in [true, false] {
+        let mut b = zoned(64, 32, &[]);
+        b.submit(b.controller, 1, &reset_all(), &[]);
+        b.run_until(b.now + Nanos(100_000));
+        let left = written_zones(&b, 64);
+        assert!(left > 0 && left < 32, "{left}");
+        b.cut(energy);
+        b.power_on();
+        assert_eq!(written_zones(&b, 64), left);
+        for zone in 0..32 {
+            let data: Vec<u8> =
+                [0, 128, 256].iter().flat_map(|at| b.read(1, zone * SIZE + at, 128)).collect();
+            let whole = (0..3).flat_map(|i| pattern((zone * SIZE + i * 128) as u32, 128 * 4096));
+            assert!(data.iter().all(|byte| *byte == 0) || data.into_iter().eq(whole), "zone {zone}");
+        }
+        assert!(b.on(b.controller, 1, &reset_all(), &[]).0.status().is_success());
+        assert_eq!(written_zones(&b, 64), 0);
+    }
+}
+
+#[test]
+fn a_format_waits_for_a_reset_of_all_zones_that_began_before() {
+    let mut b = zoned(64, 32, &[]);
+    let reset = b.submit(b.controller, 1, &reset_all(), &[]);
+    let format = b.submit(b.controller, 0, &format(1), &[]);
+    b.run_until(Nanos::MAX);
+    let order: Vec<u32> = b.order.iter().copied().filter(|io| [reset, format].contains(io)).collect();
+    assert_eq!(order, [reset, format]);
+    assert!([reset, format].iter().all(|io| b.done[io].0.status().is_success()));
+}
+
+#[test]
+fn a_long_report_of_zones_is_done_in_steps() {
+    let mut b = zoned(690, 1, &[]);
+    assert!(write(&mut b, 1, 680 * SIZE, 4).is_success());
+    b.run_until(Nanos::MAX);
+    let id = b.controller;
+    let (polls, status) = steps(&mut b, id, 1, &receive(1, 0, 16 + 16 * 690).into(), &[]);
+    assert!(status.is_success() && polls >= 1, "{polls} polls");
+    // What lies behind the first step is there, and counted.
+    let io = b.submit(id, 1, &receive(1, 0, 16 + 16 * 690).into(), &[]);
+    assert_eq!(b.read(2, 0, 1), pattern(1, 4096), "a neighbour reads meanwhile");
+    assert!(!b.done.contains_key(&io));
+    let (done, data) = b.wait(io);
+    let report = ZoneReport::parse(&data, 0).unwrap();
+    assert!(done.status().is_success() && report.nzones() == 690);
+    assert!((0..).zip(report.zones()).all(|(i, (zone, _))| zone.zslba.get() == i * SIZE));
+    // So it is with a filter that finds little, and with one zone of room.
+    let active =
+        ZoneManagementReceive { filter: ZoneReportFilter::IMPLICITLY_OPENED, ..receive(1, 0, 16 + 16) };
+    for (partial, polled) in [(false, true), (true, true)] {
+        let command = ZoneManagementReceive { partial, ..active };
+        let (polls, _) = steps(&mut b, id, 1, &command.into(), &[]);
+        assert_eq!(polls > 0, polled, "{partial}");
+        let (_, data) = b.io(command, &[]);
+        let report = ZoneReport::parse(&data, 0).unwrap();
+        let (zone, _) = report.zones().next().expect("a zone");
+        assert_eq!((report.nzones(), zone.zslba.get()), (1, 680 * SIZE));
+    }
+    // A short one is done at once.
+    let short = ZoneManagementReceive { partial: true, ..receive(1, 0, 16 + 16) };
+    let (polls, status) = steps(&mut b, id, 1, &short.into(), &[]);
+    assert_eq!((polls, status), (0, Status::SUCCESS));
+    // The namespace stays as it is until the report is done.
+    let report = b.submit(id, 1, &receive(1, 0, 16 + 16 * 690).into(), &[]);
+    let format = b.submit(id, 0, &format(1), &[]);
+    b.run_until(Nanos::MAX);
+    let order: Vec<u32> = b.order.iter().copied().filter(|io| [report, format].contains(io)).collect();
+    assert_eq!(order, [report, format]);
 }

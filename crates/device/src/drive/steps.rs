@@ -8,6 +8,8 @@ use crate::core::{Core, StepCost, TimedEvent};
 use crate::io::commands::Deallocation;
 use crate::lba_status::Scan;
 use crate::namespaces::change::{Clearing, NamespaceChange};
+use crate::zones::report::ZoneReportWork;
+use crate::zones::sweep::ZoneSweep;
 use media::Nanos;
 use nvme::admin::SetFeatures;
 use nvme::{IoCommand, NSID_ALL};
@@ -24,7 +26,11 @@ pub(super) enum CommandWork {
     Change(NamespaceChange),
     /// Set Features that a tenant saves, with its data. It is one step, in which the state is recorded.
     SetFeatures(SetFeatures, Box<[u8]>),
-    /// A tenant's change of a reservation, likewise.
+    /// Zone Management Send for all zones.
+    ZoneSweep(ZoneSweep),
+    /// Zone Management Receive.
+    ZoneReport(ZoneReportWork),
+    /// A tenant's change of a reservation, which is one step, too.
     Reservation(IoCommand, Box<[u8]>),
 }
 

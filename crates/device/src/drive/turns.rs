@@ -3,7 +3,7 @@
 use super::Drive;
 use super::steps::{CommandWork, QueuedWork};
 use crate::contents::Contents;
-use crate::core::{ControllerId, Cx, StepCost, Token};
+use crate::core::{ControllerId, Cx, Output, StepCost, Token};
 use media::Nanos;
 
 /// The controller's own time to record its state.
@@ -48,6 +48,22 @@ impl Drive {
             CommandWork::Deallocation(rest) => {
                 let (cost, end) = rest.step(&mut self.core, cx);
                 (cost, end.map(|end| self.settle(token, end.map(Some), cx)).is_some())
+            }
+            CommandWork::ZoneSweep(sweep) => {
+                let (cost, end) = sweep.step(&mut self.core, &token, cx);
+                let ended = end.map(|end| {
+                    self.core.commands.get_mut(&token).parts -= 1;
+                    self.settle(token, end.map(Some), cx);
+                });
+                (cost, ended.is_some())
+            }
+            CommandWork::ZoneReport(report) => {
+                let (cost, data) = report.step(&self.core);
+                let ended = data.map(|bytes| {
+                    cx.out.push(Output::Data { io: token.io(), bytes });
+                    self.settle(token, Ok(Some(cx.now)), cx);
+                });
+                (cost, ended.is_some())
             }
             CommandWork::SetFeatures(c, data) => {
                 let reply = self.set_features(id, *c, data, cx);
