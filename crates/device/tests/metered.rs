@@ -3,17 +3,22 @@
 mod common;
 
 use common::load::{quota, set};
-use common::{Bench, TIMED, bytes, initial, nqn, pattern, small};
-use device::{ControllerId, Host, Origin, Role};
+use common::zones::{CAPACITY, SIZE, create, new_namespace, receive, with_changes, write};
+use common::{Bench, Memory, TIMED, bytes, initial, nqn, pattern, small};
+use device::{ControllerId, Drive, Host, Origin, Role};
+use ftl::ZonesConfig;
 use media::Nanos;
 use nvme::admin::{
     FaultInjection, FaultKind, FormatNvm, GetLbaStatus, LbaStatusAction, NamespaceManagement,
-    NamespaceManagementSelect, PowerCut,
+    NamespaceManagementSelect, PowerCut, Sanitize, SanitizeAction,
 };
 use nvme::command_table::{self, Audience};
+use nvme::identify::NamespaceCreate;
 use nvme::io::{DsmRange, IoManagementSend};
+use nvme::log::{LogId, SanitizeOperationStatus, SanitizeStatus};
 use nvme::quota::QuotaKind;
-use nvme::{AdminOpcode, Command, Csi, IoCommand, Status};
+use nvme::zone::{ZoneManagementReceive, ZoneManagementSend, ZoneReport, ZoneReportFilter, ZoneSendAction};
+use nvme::{AdminOpcode, Command, Csi, IoCommand, NSID_ALL, Status, U64};
 
 /// Pages of the tenant's namespace.
 const PAGES: u64 = 8192;
@@ -25,11 +30,20 @@ fn drive(changes: &[(&str, &str)]) -> (Bench, ControllerId) {
 
 /// The same with a namespace 1 of so many pages.
 fn drive_of(pages: u64, changes: &[(&str, &str)]) -> (Bench, ControllerId) {
+    drive_with(pages, changes, false)
+}
+
+/// The same; `keyed` gives its namespaces keys.
+fn drive_with(pages: u64, changes: &[(&str, &str)], keyed: bool) -> (Bench, ControllerId) {
     let mut config = small(changes);
     for size in [pages * 4096, 4 << 20] {
         config.namespaces.push(initial(1, size));
     }
-    let mut b = Bench::new(config);
+    let mut memory = Memory::default();
+    memory.drive_key = keyed.then_some([1; 16]);
+    let mut drive = Drive::new(config).unwrap();
+    drive.encrypt(&mut memory).unwrap();
+    let mut b = Bench::around(drive, memory);
     for slba in (0..pages).step_by(256) {
         b.write(1, slba, 256, &pattern(slba as u32, 1 << 20));
     }
@@ -189,6 +203,74 @@ fn a_format_that_power_interrupts_is_none() {
     assert_eq!(b.read(1, PAGES - 1, 1), vec![0; 4096]);
 }
 
+/// A sanitize operation of a drive whose namespaces 1 and 2 are full, as far as its first steps.
+fn sanitizing(sanact: SanitizeAction, keyed: bool) -> Bench {
+    let (mut b, _) = drive_with(PAGES, &[], keyed);
+    b.write(2, 0, 256, &pattern(1, 1 << 20));
+    b.run_until(Nanos::MAX);
+    let before = allocated(&b);
+    b.admin_ok(Sanitize { sanact, ..Sanitize::default() }, &[]);
+    assert!(allocated(&b) + 2 * ftl::STEP_MAPPED_PAGES * 4096 > before, "one step gives up little");
+    b
+}
+
+/// Bytes that the namespaces hold.
+fn allocated(b: &Bench) -> u64 {
+    let volumes: Vec<_> = b.drive.ftl().volumes().collect();
+    volumes.iter().map(|(volume, ..)| b.drive.ftl().allocated_bytes(*volume)).sum()
+}
+
+fn sanitize_state(b: &mut Bench) -> SanitizeOperationStatus {
+    let log: SanitizeStatus = b.ask(Command::get_log_page(LogId::SANITIZE_STATUS, NSID_ALL, 0, 0, 512));
+    log.sstat.sos()
+}
+
+#[test]
+fn a_sanitize_operation_is_done_in_steps_between_which_hosts_get_answers() {
+    for (sanact, keyed) in [(SanitizeAction::BLOCK_ERASE, false), (SanitizeAction::CRYPTO_ERASE, true)] {
+        let mut b = sanitizing(sanact, keyed);
+        let (mut steps, mut held) = (0, allocated(&b));
+        while held > 0 {
+            // An answer takes no time: it does not wait for the operation.
+            let before = b.now;
+            assert_eq!(sanitize_state(&mut b), SanitizeOperationStatus::IN_PROGRESS);
+            assert_eq!(b.now, before);
+            b.now = b.drive.next_event().expect("it goes on").max(b.now);
+            let mut out = Vec::new();
+            b.drive.poll(b.now, &mut b.memory, &mut out);
+            b.deliver(out);
+            let left = allocated(&b);
+            assert!(held - left <= 2 * ftl::STEP_MAPPED_PAGES * 4096, "{sanact:?}: {} bytes", held - left);
+            (steps, held) = (steps + 1, left);
+        }
+        assert!(steps >= PAGES / ftl::STEP_MAPPED_PAGES - 1, "{sanact:?}: {steps} steps");
+        b.run_until(Nanos::MAX);
+        assert_eq!(sanitize_state(&mut b), SanitizeOperationStatus::COMPLETED);
+        assert_eq!((b.read(1, 0, 1), b.read(2, 255, 1)), (vec![0; 4096], vec![0; 4096]));
+    }
+}
+
+#[test]
+fn a_sanitize_operation_that_power_interrupts_between_its_steps_goes_on() {
+    for (sanact, keyed) in [(SanitizeAction::BLOCK_ERASE, false), (SanitizeAction::CRYPTO_ERASE, true)] {
+        for energy in [true, false] {
+            let mut b = sanitizing(sanact, keyed);
+            b.run_until(b.now + Nanos(100_000));
+            assert!(allocated(&b) > 0, "it is between steps");
+            b.cut(energy);
+            b.power_on();
+            assert_eq!(sanitize_state(&mut b), SanitizeOperationStatus::IN_PROGRESS);
+            let refused = b.io(Command::read(1, PAGES - 1, 1), &[]).0;
+            assert!(refused.is(Status::SANITIZE_IN_PROGRESS), "{refused}");
+            b.run_until(Nanos::MAX);
+            assert_eq!(sanitize_state(&mut b), SanitizeOperationStatus::COMPLETED);
+            assert!((0..PAGES).step_by(256).all(|slba| b.read(1, slba, 256).iter().all(|byte| *byte == 0)));
+            let any = |page: &[u8]| page.iter().any(|byte| *byte != 0);
+            assert!(sanact != SanitizeAction::BLOCK_ERASE || !b.memory.bytes().any(any), "contents are left");
+        }
+    }
+}
+
 #[test]
 fn a_large_deallocation_is_done_in_steps() {
     let (mut b, tenant) = drive(&[]);
@@ -275,7 +357,7 @@ fn largest(opcode: AdminOpcode) -> (Command, Vec<u8>) {
             Vec::new(),
         ),
         AdminOpcode::GET_LOG_PAGE => {
-            (Command::get_log_page(nvme::log::LogId::LBA_STATUS, nvme::NSID_ALL, 0, 0, 1 << 16), Vec::new())
+            (Command::get_log_page(LogId::LBA_STATUS, NSID_ALL, 0, 0, 1 << 16), Vec::new())
         }
         AdminOpcode::IDENTIFY => {
             (Command::identify(nvme::identify::Cns::ALLOCATED_NAMESPACES, 0), Vec::new())
@@ -337,4 +419,150 @@ fn changes_that_move_no_data_count_as_commands() {
     }
     // Ten in a second.
     assert!(b.now.since(start) >= Nanos(1_900_000_000), "{:?}", b.now.since(start));
+}
+
+/// Runs to the next event of the drive.
+fn next(b: &mut Bench) {
+    b.now = b.drive.next_event().expect("something is under way").max(b.now);
+    let mut out = Vec::new();
+    b.drive.poll(b.now, &mut b.memory, &mut out);
+    b.deliver(out);
+}
+
+/// A zoned namespace 1 of so many zones, of which the first ones are full, and a namespace 2 of another host.
+fn zoned(zones: u64, full: u64, changes: &[(&str, &str)]) -> Bench {
+    let capacity = ("capacity = \"64MiB\"", "capacity = \"1400MiB\"");
+    let mut b = with_changes(&[&[capacity], changes].concat(), ZonesConfig::default());
+    let blocks = U64::new(zones * SIZE);
+    create(&mut b, &NamespaceCreate { nsze: blocks, ncap: blocks, ..new_namespace() });
+    b.create_attached(2, 256);
+    b.write(2, 0, 1, &pattern(1, 4096));
+    for zone in 0..full {
+        for part in (0..CAPACITY).step_by(128) {
+            assert!(write(&mut b, 1, zone * SIZE + part, 128).is_success());
+        }
+    }
+    b.run_until(Nanos::MAX);
+    b
+}
+
+/// Zones of namespace 1 that hold something.
+fn written_zones(b: &Bench, zones: u64) -> u64 {
+    let (volume, ..) = b.drive.ftl().volumes().next().expect("a volume");
+    let info = |zone: &u64| b.drive.ftl().zone(volume, *zone as u32).expect("a zone");
+    (0..zones).filter(|zone| info(zone).state != ftl::ZoneState::Empty).count() as u64
+}
+
+fn reset_all() -> Command {
+    ZoneManagementSend { select_all: true, ..ZoneManagementSend::new(1, ZoneSendAction::RESET, 0) }.into()
+}
+
+/// Zones whose reset is more than a step's work.
+const STEP: u64 = ftl::STEP_MAPPED_PAGES.div_ceil(CAPACITY);
+
+#[test]
+fn a_reset_of_all_zones_is_done_in_steps() {
+    for changes in [&[][..], &[TIMED]] {
+        let mut b = zoned(64, 32, changes);
+        let io = b.submit(b.controller, 1, &reset_all(), &[]);
+        assert_eq!(b.read(2, 0, 1), pattern(1, 4096), "a neighbour reads meanwhile");
+        assert!(!b.done.contains_key(&io));
+        let mut held = written_zones(&b, 64);
+        assert!(held >= 32 - 3 * STEP, "{held} zones after the first steps");
+        while held > 0 {
+            next(&mut b);
+            let left = written_zones(&b, 64);
+            assert!(held - left <= STEP, "{} zones in one step", held - left);
+            assert!(left == 0 || !b.done.contains_key(&io), "it ends with the last zone");
+            held = left;
+        }
+        assert!(b.wait(io).0.status().is_success());
+        assert!(b.memory.bytes().count() > 0 && write(&mut b, 1, 0, 4).is_success());
+        b.run_until(Nanos::MAX);
+        let dies: Vec<_> = (0..4).map(|_| b.drive.busy_dies(b.now).0).collect();
+        assert_eq!(dies, [0; 4]);
+    }
+}
+
+#[test]
+fn a_reset_of_all_zones_ends_when_the_blocks_of_all_steps_are_erased() {
+    let mut b = zoned(64, 16, &[TIMED]);
+    let start = b.now;
+    assert!(b.on(b.controller, 1, &reset_all(), &[]).0.status().is_success());
+    // Each zone lies on all dies, and an erase takes 4 ms.
+    assert!(b.now.since(start) >= Nanos(16 * 4_000_000), "{:?}", b.now.since(start));
+    assert_eq!(b.drive.busy_dies(b.now).0, 0);
+}
+
+#[test]
+fn a_reset_of_all_zones_that_power_interrupts_leaves_whole_zones() {
+    for energy in [true, false] {
+        let mut b = zoned(64, 32, &[]);
+        b.submit(b.controller, 1, &reset_all(), &[]);
+        b.run_until(b.now + Nanos(100_000));
+        let left = written_zones(&b, 64);
+        assert!(left > 0 && left < 32, "{left}");
+        b.cut(energy);
+        b.power_on();
+        assert_eq!(written_zones(&b, 64), left);
+        for zone in 0..32 {
+            let data: Vec<u8> =
+                [0, 128, 256].iter().flat_map(|at| b.read(1, zone * SIZE + at, 128)).collect();
+            let whole = (0..3).flat_map(|i| pattern((zone * SIZE + i * 128) as u32, 128 * 4096));
+            assert!(data.iter().all(|byte| *byte == 0) || data.into_iter().eq(whole), "zone {zone}");
+        }
+        assert!(b.on(b.controller, 1, &reset_all(), &[]).0.status().is_success());
+        assert_eq!(written_zones(&b, 64), 0);
+    }
+}
+
+#[test]
+fn a_format_waits_for_a_reset_of_all_zones_that_began_before() {
+    let mut b = zoned(64, 32, &[]);
+    let reset = b.submit(b.controller, 1, &reset_all(), &[]);
+    let format = b.submit(b.controller, 0, &format(1), &[]);
+    b.run_until(Nanos::MAX);
+    let order: Vec<u32> = b.order.iter().copied().filter(|io| [reset, format].contains(io)).collect();
+    assert_eq!(order, [reset, format]);
+    assert!([reset, format].iter().all(|io| b.done[io].0.status().is_success()));
+}
+
+#[test]
+fn a_long_report_of_zones_is_done_in_steps() {
+    let mut b = zoned(690, 1, &[]);
+    assert!(write(&mut b, 1, 680 * SIZE, 4).is_success());
+    b.run_until(Nanos::MAX);
+    let id = b.controller;
+    let (polls, status) = steps(&mut b, id, 1, &receive(1, 0, 16 + 16 * 690).into(), &[]);
+    assert!(status.is_success() && polls >= 1, "{polls} polls");
+    // What lies behind the first step is there, and counted.
+    let io = b.submit(id, 1, &receive(1, 0, 16 + 16 * 690).into(), &[]);
+    assert_eq!(b.read(2, 0, 1), pattern(1, 4096), "a neighbour reads meanwhile");
+    assert!(!b.done.contains_key(&io));
+    let (done, data) = b.wait(io);
+    let report = ZoneReport::parse(&data, 0).unwrap();
+    assert!(done.status().is_success() && report.nzones() == 690);
+    assert!((0..).zip(report.zones()).all(|(i, (zone, _))| zone.zslba.get() == i * SIZE));
+    // So it is with a filter that finds little, and with one zone of room.
+    let active =
+        ZoneManagementReceive { filter: ZoneReportFilter::IMPLICITLY_OPENED, ..receive(1, 0, 16 + 16) };
+    for (partial, polled) in [(false, true), (true, true)] {
+        let command = ZoneManagementReceive { partial, ..active };
+        let (polls, _) = steps(&mut b, id, 1, &command.into(), &[]);
+        assert_eq!(polls > 0, polled, "{partial}");
+        let (_, data) = b.io(command, &[]);
+        let report = ZoneReport::parse(&data, 0).unwrap();
+        let (zone, _) = report.zones().next().expect("a zone");
+        assert_eq!((report.nzones(), zone.zslba.get()), (1, 680 * SIZE));
+    }
+    // A short one is done at once.
+    let short = ZoneManagementReceive { partial: true, ..receive(1, 0, 16 + 16) };
+    let (polls, status) = steps(&mut b, id, 1, &short.into(), &[]);
+    assert_eq!((polls, status), (0, Status::SUCCESS));
+    // The namespace stays as it is until the report is done.
+    let report = b.submit(id, 1, &receive(1, 0, 16 + 16 * 690).into(), &[]);
+    let format = b.submit(id, 0, &format(1), &[]);
+    b.run_until(Nanos::MAX);
+    let order: Vec<u32> = b.order.iter().copied().filter(|io| [report, format].contains(io)).collect();
+    assert_eq!(order, [report, format]);
 }

@@ -5,13 +5,16 @@ mod common;
 use common::load::set;
 use common::{Bench, bytes, initial, nqn, pattern, small};
 use device::{ControllerId, Host, Origin, Role, firmware_image};
+use media::Nanos;
 use nvme::admin::{
     AdminCommand, CommitAction, FirmwareCommit, FirmwareImageDownload, FormatNvm, GetLogPage,
     NamespaceAttachment, NamespaceAttachmentSelect, SecureErase,
 };
 use nvme::directive::{Directive, DirectiveType, EnableDirective, operation};
 use nvme::identify::{Cns, ControllerList, IdentifyController};
-use nvme::log::{EnduranceGroup, LogId, PersistentEvent, PersistentEventHeader, SmartHealth};
+use nvme::log::{
+    EnduranceGroup, LogId, PersistentEvent, PersistentEventHeader, PersistentEventType, SmartHealth,
+};
 use nvme::property::PropertyOffset;
 use nvme::quota::Quota;
 use nvme::reservation::{
@@ -60,6 +63,66 @@ fn a_tenants_reservations_take_turns() {
     }
     // Each records the drive's state.
     assert!(b.now.since(start).0 >= 99 * 500_000, "{:?}", b.now.since(start));
+}
+
+/// Power-on-or-reset events in a record of the drive's state.
+fn recorded_resets(record: &[u8]) -> usize {
+    let text = std::str::from_utf8(record).unwrap();
+    let kind = format!("\"{:02x}", PersistentEventType::POWER_ON_OR_RESET.0);
+    text.matches(&kind).count()
+}
+
+fn reset(b: &mut Bench, id: ControllerId) {
+    b.set_property(id, PropertyOffset::CC, 0).unwrap();
+    b.enable(id);
+}
+
+#[test]
+fn however_often_a_tenant_resets_its_controller_the_state_is_recorded_once() {
+    let mut b = drive();
+    let me = tenant(&mut b, "tenant", 5, &[1]);
+    reset(&mut b, me);
+    b.run_until(b.now + Nanos(1_000_000));
+    let before = b.memory.controller_records.len();
+    let events = recorded_resets(b.memory.controller_records.last().unwrap());
+    for _ in 0..100 {
+        reset(&mut b, me);
+    }
+    // The first one at once; the others together when its time is over.
+    assert_eq!(b.memory.controller_records.len(), before + 1);
+    b.run_until(Nanos::MAX);
+    assert_eq!(b.memory.controller_records.len(), before + 2);
+    assert_eq!(recorded_resets(b.memory.controller_records.last().unwrap()), events + 100);
+    // Nor does it get more than its turns when it goes on for long, and a neighbour's commands come between.
+    let start = b.now;
+    let other = tenant(&mut b, "neighbour", 6, &[2]);
+    for _ in 0..50 {
+        reset(&mut b, me);
+        assert_eq!(io(&mut b, other, Command::read(2, 0, 1), &[]), Status::SUCCESS);
+        b.run_until(b.now + Nanos(100_000));
+    }
+    b.run_until(Nanos::MAX);
+    let records = b.memory.controller_records.len() - before - 2;
+    assert!(records as u64 <= 2 + b.now.since(start).0 / 500_000, "{records} in {:?}", b.now.since(start));
+}
+
+#[test]
+fn a_reset_is_recorded_even_if_power_goes_before_its_turn() {
+    let mut b = drive();
+    let me = tenant(&mut b, "tenant", 5, &[1]);
+    reset(&mut b, me);
+    b.run_until(Nanos::MAX);
+    let events = recorded_resets(b.memory.controller_records.last().unwrap());
+    for _ in 0..10 {
+        reset(&mut b, me);
+    }
+    b.cut(true);
+    assert_eq!(recorded_resets(b.memory.controller_records.last().unwrap()), events + 10);
+    b.power_on();
+    let me = tenant(&mut b, "tenant", 5, &[1]);
+    let before = b.memory.controller_records.len();
+    b.set_property(me, PropertyOffset::CC, 0).unwrap();
+    assert_eq!(b.memory.controller_records.len(), before + 1, "turns begin anew");
 }
 
 fn format(nsid: u32) -> FormatNvm {
@@ -187,10 +250,6 @@ fn a_tenants_reset_activates_no_firmware() {
     b.admin_ok(AdminCommand::FirmwareImageDownload(piece), &image);
     let commit = FirmwareCommit { fs: 2, ca: CommitAction::REPLACE_AND_ACTIVATE, bpid: false };
     b.admin(AdminCommand::FirmwareCommit(commit), &[]);
-    let reset = |b: &mut Bench, id| {
-        b.set_property(id, PropertyOffset::CC, 0).unwrap();
-        b.enable(id);
-    };
     reset(&mut b, me);
     assert_eq!(revision(&mut b), before);
     let administrator = b.controller;

@@ -268,7 +268,9 @@ impl NvmSet for MemorySet {
     }
 
     fn purge<S: Storage>(&mut self, now: Nanos, _io: Io, cx: &mut SetContext<'_, S>) -> Answer {
-        self.trim(now, 0, self.memory.geometry().pages() as u32, cx);
+        if cx.volumes.hold_anything(self.id) {
+            self.trim(now, 0, self.memory.geometry().pages() as u32, cx);
+        }
         Answer::At(now)
     }
 

@@ -343,6 +343,10 @@ impl NvmSet for NandSet {
         answer
     }
 
+    fn awaits_erase(&self, io: Io) -> bool {
+        self.zones.awaits_erase(io)
+    }
+
     fn clear_zone<S: Storage>(
         &mut self,
         now: Nanos,

@@ -253,6 +253,11 @@ pub(crate) trait NvmSet {
         Answer::Failed(Fault::OutOfRange)
     }
 
+    /// Whether the answer to a command on zones waits for the erase of blocks.
+    fn awaits_erase(&self, _io: Io) -> bool {
+        false
+    }
+
     /// Gives up what a zone of a volume holds. Its blocks are erased later.
     fn clear_zone<S: Storage>(
         &mut self,

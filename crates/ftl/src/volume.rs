@@ -206,6 +206,11 @@ impl Volumes {
         Some((VolumeId(owner), first + granule * u64::from(GRANULE_PAGES) + within))
     }
 
+    /// Whether a volume of a set without zones holds anything.
+    pub fn hold_anything(&self, set: SetId) -> bool {
+        self.table.iter().flatten().any(|volume| volume.set == set && volume.mapped > 0)
+    }
+
     /// Whether a logical page of a set belongs to a volume with zones.
     pub fn is_zoned(&self, set: SetId, page: u32) -> bool {
         let owner = self.owners[usize::from(set.0)].get((page / GRANULE_PAGES) as usize);

@@ -1,7 +1,7 @@
 //! Dispatch of commands of admin queues, and of what several components do for one of them.
 
 use super::Drive;
-use super::steps::SteppedWork;
+use super::steps::CommandWork;
 use crate::contents::Contents;
 use crate::core::{
     AdminResult, Admission, ControllerId, Cx, Failure, Output, Reply, Token, WaitingAdminCommand,
@@ -117,7 +117,7 @@ impl Drive {
             AdminCommand::Identify(c) => self.identify(id, c),
             AdminCommand::GetLogPage(c) => self.get_log_page(id, c, cx),
             AdminCommand::SetFeatures(c) if self.must_wait(id, &c)? => {
-                let work = SteppedWork::SetFeatures(c, data.into());
+                let work = CommandWork::SetFeatures(c, data.into());
                 self.steps.add(&mut self.core, token.io().0, c.nsid, work);
                 Ok(Reply::Parked)
             }
@@ -137,7 +137,7 @@ impl Drive {
             AdminCommand::Sanitize(c) => self.sanitize(token, id, c, cx),
             AdminCommand::GetLbaStatus(c) => {
                 let scan = Scan::begin(&self.core, id, c)?;
-                self.steps.add(&mut self.core, token.io().0, c.nsid, SteppedWork::Scan(scan));
+                self.steps.add(&mut self.core, token.io().0, c.nsid, CommandWork::Scan(scan));
                 Ok(Reply::Parked)
             }
             AdminCommand::PowerCut(c) => {
@@ -258,8 +258,8 @@ impl Drive {
 
     /// What the namespaces of a format or a delete hold is given up, in steps.
     fn change_namespaces(&mut self, token: &Token, change: NamespaceChange) -> Reply {
-        let nsid = change.targets.first().copied().unwrap_or(0);
-        self.steps.add(&mut self.core, token.io().0, nsid, SteppedWork::Change(change));
+        let nsid = change.clearing.targets.first().copied().unwrap_or(0);
+        self.steps.add(&mut self.core, token.io().0, nsid, CommandWork::Change(change));
         Reply::Parked
     }
 
@@ -272,7 +272,7 @@ impl Drive {
         given_up: Result<(), Failure>,
         cx: &mut Cx<'_, S>,
     ) {
-        let targets = &change.targets;
+        let targets = &change.clearing.targets;
         let done = match change.command {
             ChangeCommand::Format(c, format) => {
                 let formatted = given_up.and_then(|()| self.end_format(id, targets, &c, format, cx));

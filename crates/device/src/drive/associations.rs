@@ -158,7 +158,8 @@ impl Drive {
                 association::reset(&mut self.core, id, cx);
                 self_test::controller_reset(&mut self.core, id, cx);
                 self.restart_firmware(cx.now, Some(id));
-                self.core.record(cx.storage);
+                // A host may do it without end.
+                self.steps.record(&mut self.core);
             }
             PropertyEffect::SubsystemReset => {
                 self.restart_firmware(cx.now, None);
@@ -173,7 +174,7 @@ impl Drive {
     }
 
     /// A controller, or with `None` the subsystem, is reset or gets power: firmware that waits for that is activated, unless the
-    /// controller's host does not administer the drive. The caller records the state.
+    /// controller's host does not administer the drive. The caller sees to it that the state is recorded.
     pub(super) fn restart_firmware(&mut self, now: Nanos, id: Option<ControllerId>) {
         let administers = |id| self.core.controllers.get(id).is_some_and(|c| c.role.is_administrator());
         let activates = id.is_none_or(administers);

@@ -1,7 +1,7 @@
 //! Dispatch of commands of I/O queues.
 
 use super::Drive;
-use super::steps::SteppedWork;
+use super::steps::CommandWork;
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure, Output, Token};
 use crate::fdp;
@@ -9,6 +9,7 @@ use crate::io::commands::Deallocated;
 use crate::io::{NamespaceLayout, commands, copy, fused};
 use crate::streams;
 use crate::zones;
+use crate::zones::commands::ZonesDone;
 use ftl::Source;
 use media::Nanos;
 use nvme::IoCommand;
@@ -51,7 +52,7 @@ impl Drive {
                     |done| match done {
                         Deallocated::All(at) => Some(at),
                         Deallocated::Some(rest) => {
-                            let rest = SteppedWork::Deallocation(rest);
+                            let rest = CommandWork::Deallocation(rest);
                             self.steps.add(&mut self.core, token.io().0, dsm.nsid, rest);
                             None
                         }
@@ -63,7 +64,7 @@ impl Drive {
             | IoCommand::ReservationRelease(_)
                 if self.core.controller(id).is_ok_and(|c| !c.role.is_administrator()) =>
             {
-                let change = SteppedWork::Reservation(*command, data.into());
+                let change = CommandWork::Reservation(*command, data.into());
                 self.steps.add(&mut self.core, token.io().0, nsid, change);
                 Ok(None)
             }
@@ -86,12 +87,25 @@ impl Drive {
             IoCommand::ZoneAppend(blocks) => zones::commands::append(&mut self.core, &token, id, blocks, cx),
             IoCommand::ZoneManagementSend(c) => {
                 zones::commands::send(&mut self.core, &token, id, c, data, cx)
+                    .map(|done| self.go_on_with_zones(&token, nsid, done))
             }
             IoCommand::ZoneManagementReceive(c) => {
                 zones::commands::receive(&mut self.core, &token, id, c, cx)
+                    .map(|done| self.go_on_with_zones(&token, nsid, done))
             }
         };
         self.settle(token, result, cx);
+    }
+
+    /// When a command on zones ends, if it is done; the rest of it is done in steps.
+    fn go_on_with_zones(&mut self, token: &Token, nsid: u32, done: ZonesDone) -> Option<Nanos> {
+        let rest = match done {
+            ZonesDone::All(at) => return at,
+            ZonesDone::Swept(sweep) => CommandWork::ZoneSweep(sweep),
+            ZonesDone::Reported(report) => CommandWork::ZoneReport(report),
+        };
+        self.steps.add(&mut self.core, token.io().0, nsid, rest);
+        None
     }
 
     /// A command was executed as far as it goes now: it ends, fails, or waits for what the translation layer answers later.

@@ -4,6 +4,7 @@ use super::Drive;
 use crate::contents::Contents;
 use crate::core::{AdminResult, ControllerId, Cx, Failure, Reply, Token};
 use crate::identify;
+use crate::namespaces::change::Clearing;
 use crate::{keys, persistent_event_log, sanitize, self_test};
 use nvme::Status;
 use nvme::admin::Sanitize;
@@ -43,7 +44,16 @@ impl Drive {
         if keys_are_new && !self.core.persistent.sanitize.is_crypto() {
             self.windows.leave_all(&mut self.core, cx);
         }
-        if !keys_are_new || !self.sanitize.erase(&mut self.core, cx) {
+        if !keys_are_new {
+            return self.sanitize_ended(false, cx);
+        }
+        let all = Clearing::new(self.core.namespaces.ids());
+        self.steps.sanitize(&mut self.core, all);
+    }
+
+    /// All namespaces are deallocated, or one of them cannot be.
+    pub(super) fn end_of_sanitize_clearing<S: Contents>(&mut self, ok: bool, cx: &mut Cx<'_, S>) {
+        if !ok || !self.sanitize.erase(&mut self.core, cx) {
             self.sanitize_ended(false, cx);
         }
     }

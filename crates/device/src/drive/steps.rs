@@ -7,15 +7,17 @@
 use crate::core::{Core, StepCost, TimedEvent};
 use crate::io::commands::Deallocation;
 use crate::lba_status::Scan;
-use crate::namespaces::change::NamespaceChange;
+use crate::namespaces::change::{Clearing, NamespaceChange};
+use crate::zones::report::ZoneReportWork;
+use crate::zones::sweep::ZoneSweep;
 use media::Nanos;
-use nvme::IoCommand;
 use nvme::admin::SetFeatures;
+use nvme::{IoCommand, NSID_ALL};
 use std::collections::{BTreeMap, VecDeque};
 
-/// What is done in steps.
+/// What a command does in steps.
 #[derive(Debug)]
-pub(super) enum SteppedWork {
+pub(super) enum CommandWork {
     /// Get LBA Status.
     Scan(Scan),
     /// Dataset Management with many blocks.
@@ -24,35 +26,54 @@ pub(super) enum SteppedWork {
     Change(NamespaceChange),
     /// Set Features that a tenant saves, with its data. It is one step, in which the state is recorded.
     SetFeatures(SetFeatures, Box<[u8]>),
-    /// A tenant's change of a reservation, likewise.
+    /// Zone Management Send for all zones.
+    ZoneSweep(ZoneSweep),
+    /// Zone Management Receive.
+    ZoneReport(ZoneReportWork),
+    /// A tenant's change of a reservation, which is one step, too.
     Reservation(IoCommand, Box<[u8]>),
 }
 
-/// A command that is done in steps.
+/// What is done in steps.
 #[derive(Debug)]
-pub(super) struct SteppedCommand {
-    pub(super) io: u32,
-    /// The namespace that pays; the first one of several.
+pub(super) enum QueuedWork {
+    /// For the command with this number.
+    Command(u32, CommandWork),
+    /// The drive records its state.
+    Record,
+    /// A sanitize operation deallocates all namespaces.
+    Sanitize(Clearing),
+}
+
+/// Something that is done in steps.
+#[derive(Debug)]
+pub(super) struct SteppedWork {
+    /// The namespace that pays, the first one of several. For the drive's own work, [`NO_NAMESPACE`] or all.
     pub(super) nsid: u32,
     /// When its next step may begin.
     due: Nanos,
-    pub(super) work: SteppedWork,
+    pub(super) work: QueuedWork,
 }
 
-/// All commands that are done in steps.
+/// Everything that is done in steps.
 #[derive(Default, Debug)]
 pub(crate) struct Steps {
     /// Those that have turns, one of each namespace, the next one first.
-    turns: VecDeque<SteppedCommand>,
+    turns: VecDeque<SteppedWork>,
     /// Those that come after them, by namespace.
-    behind: BTreeMap<u32, VecDeque<SteppedCommand>>,
+    behind: BTreeMap<u32, VecDeque<SteppedWork>>,
     /// When the controller has time for the next step.
     free: Nanos,
     /// The time of whoever polls the drive: what is due by then is caught up with.
     present: Nanos,
     /// The time of the event that begins it; `None` without one.
     event: Option<Nanos>,
+    /// Whether [`QueuedWork::Record`] waits for its turn.
+    records: bool,
 }
+
+/// Namespace of work that none pays for.
+const NO_NAMESPACE: u32 = 0;
 
 impl Steps {
     /// Whether nothing is done in steps.
@@ -62,7 +83,9 @@ impl Steps {
 
     /// Whether a format or a delete is under way.
     pub fn changes_namespaces(&self) -> bool {
-        self.turns.iter().any(|command| matches!(command.work, SteppedWork::Change(_)))
+        self.turns
+            .iter()
+            .any(|command| matches!(command.work, QueuedWork::Command(_, CommandWork::Change(_))))
     }
 
     /// Power was lost.
@@ -71,8 +94,24 @@ impl Steps {
     }
 
     /// A command, which its caller parks, begins as soon as its turn comes.
-    pub(super) fn add(&mut self, core: &mut Core, io: u32, nsid: u32, work: SteppedWork) {
-        let command = SteppedCommand { io, nsid, due: core.now(), work };
+    pub(super) fn add(&mut self, core: &mut Core, io: u32, nsid: u32, work: CommandWork) {
+        self.push(core, nsid, QueuedWork::Command(io, work));
+    }
+
+    /// The drive records its state in a step. Hosts may change it many times before: it is recorded once.
+    pub(super) fn record(&mut self, core: &mut Core) {
+        if !std::mem::replace(&mut self.records, true) {
+            self.push(core, NO_NAMESPACE, QueuedWork::Record);
+        }
+    }
+
+    /// A sanitize operation deallocates all namespaces.
+    pub(super) fn sanitize(&mut self, core: &mut Core, clearing: Clearing) {
+        self.push(core, NSID_ALL, QueuedWork::Sanitize(clearing));
+    }
+
+    fn push(&mut self, core: &mut Core, nsid: u32, work: QueuedWork) {
+        let command = SteppedWork { nsid, due: core.now(), work };
         if self.turns.iter().any(|other| other.nsid == nsid) {
             self.behind.entry(nsid).or_default().push_back(command);
         } else {
@@ -98,10 +137,12 @@ impl Steps {
     }
 
     /// The command whose turn it is; `None` if the event is of earlier.
-    pub(super) fn take(&mut self, now: Nanos) -> Option<SteppedCommand> {
+    pub(super) fn take(&mut self, now: Nanos) -> Option<SteppedWork> {
         self.event.take_if(|event| *event <= now)?;
         let at = self.turns.iter().position(|command| command.due <= now)?;
-        self.turns.remove(at)
+        let command = self.turns.remove(at)?;
+        self.records &= !matches!(command.work, QueuedWork::Record);
+        Some(command)
     }
 
     /// A step was done. `rest` is the command if it has more; `nsid` is its namespace.
@@ -109,7 +150,7 @@ impl Steps {
         &mut self,
         core: &mut Core,
         nsid: u32,
-        rest: Option<SteppedCommand>,
+        rest: Option<SteppedWork>,
         cost: StepCost,
         now: Nanos,
     ) {
@@ -124,7 +165,7 @@ impl Steps {
         });
         let paid = core.charge_media(nsid, cost.direction, cost.bytes, now);
         if let Some(next) = next {
-            self.turns.push_back(SteppedCommand { due: paid, ..next });
+            self.turns.push_back(SteppedWork { due: paid, ..next });
         }
         self.schedule(core);
     }

@@ -1,4 +1,4 @@
-//! What a format and a delete do first, in steps: they give up everything that their namespaces hold.
+//! What a format, a delete and a sanitize operation do first, in steps: they give up everything that their namespaces hold.
 
 use crate::contents::Contents;
 use crate::core::{CommandKind, Core, Cx, Failure, StepCost, WORK_TIME};
@@ -17,15 +17,27 @@ pub(crate) enum ChangeCommand {
 #[derive(Debug)]
 pub(crate) struct NamespaceChange {
     pub command: ChangeCommand,
+    pub clearing: Clearing,
+}
+
+impl NamespaceChange {
+    pub fn new(command: ChangeCommand, targets: Vec<u32>) -> NamespaceChange {
+        NamespaceChange { command, clearing: Clearing::new(targets) }
+    }
+}
+
+/// Namespaces that give up everything they hold.
+#[derive(Debug)]
+pub(crate) struct Clearing {
     pub targets: Vec<u32>,
     /// The first of them that holds something, and where in it.
     at: usize,
     byte: u64,
 }
 
-impl NamespaceChange {
-    pub fn new(command: ChangeCommand, targets: Vec<u32>) -> NamespaceChange {
-        NamespaceChange { command, targets, at: 0, byte: 0 }
+impl Clearing {
+    pub fn new(targets: Vec<u32>) -> Clearing {
+        Clearing { targets, at: 0, byte: 0 }
     }
 
     /// Gives up some of it. With a result, it was the last step.

@@ -5,7 +5,7 @@
 //! 1. The state is recorded and made durable. Only then does the command complete, so that no power cut can undo what a host
 //!    was told.
 //! 2. I/O that is under way ends.
-//! 3. The translation layer gives everything up and erases the flash.
+//! 3. The namespaces are deallocated in steps of bounded work. Then the translation layer erases the flash.
 //! 4. The passes of an Overwrite take their time.
 //! 5. The owner of contents forgets contents and older states.
 //!
@@ -193,17 +193,15 @@ impl SanitizeOperation {
         }
     }
 
-    /// Begins to erase if nothing is in the way. Returns whether it does: then the drive renews the keys of namespaces, and calls
-    /// [`erase`](Self::erase).
+    /// Begins to erase if nothing is in the way. Returns whether it does: then the drive renews the keys of namespaces, deallocates them,
+    /// and calls [`erase`](Self::erase).
     pub fn begin_erase(&mut self, core: &mut Core, shutting_down: bool, now: Nanos) -> bool {
         // A drive that was opened without its key goes on when it is opened with it.
         if !self.waits() || core.io_under_way() || shutting_down || core.drive_key.locked {
             return false;
         }
-        let record = core.persistent.sanitize;
-        let erase = if record.is_crypto() { 0 } else { erase_time(core).0 };
-        let span = erase.saturating_add(pass_time(core).0.saturating_mul(record.passes().into()));
-        (self.began, self.end) = (now, now + Nanos(span));
+        // The times of the media begin with the erase.
+        (self.began, self.end) = (now, now);
         self.stage = SanitizeStage::Erasing;
         for (_, controller) in core.controllers.iter_mut() {
             // Where data was is no longer told.
@@ -212,11 +210,15 @@ impl SanitizeOperation {
         true
     }
 
-    /// Erases everything, or with new keys gives it up. Returns false if that fails.
+    /// Erases everything, which is deallocated; with new keys, there is little to do. Returns false if that fails.
     pub fn erase<S: Contents>(&mut self, core: &mut Core, cx: &mut Cx<'_, S>) -> bool {
-        let answer = match core.persistent.sanitize.is_crypto() {
+        let record = core.persistent.sanitize;
+        let erase = if record.is_crypto() { 0 } else { erase_time(core).0 };
+        let span = erase.saturating_add(pass_time(core).0.saturating_mul(record.passes().into()));
+        (self.began, self.end) = (cx.now, cx.now + Nanos(span));
+        let answer = match record.is_crypto() {
             // What the media hold cannot be read any more. Garbage collection erases it in time.
-            true => deallocate_all(core, cx),
+            true => scrub_all(core, cx),
             false => core.ftl.purge(cx.now, SANITIZE_IO, cx.storage),
         };
         match answer {
@@ -314,14 +316,10 @@ pub(crate) fn tell_end<S: Contents>(core: &mut Core, cx: &mut Cx<'_, S>) {
     core.raise_for_all(AsyncEvent::Sanitized, cx);
 }
 
-/// Deallocates all namespaces.
-fn deallocate_all<S: Contents>(core: &mut Core, cx: &mut Cx<'_, S>) -> Answer {
+/// Asks for what is on its way to flash to be erased, of all namespaces.
+fn scrub_all<S: Contents>(core: &mut Core, cx: &mut Cx<'_, S>) -> Answer {
     for nsid in core.namespaces.ids() {
-        let Some(ns) = core.namespaces.get(nsid) else { continue };
-        let (volume, bytes) = (ns.volume, ns.volume_bytes());
-        if let Err(fault) = core.ftl.clear(cx.now, volume, bytes, cx.storage) {
-            return Answer::Failed(fault);
-        }
+        let Some(volume) = core.namespaces.get(nsid).map(|ns| ns.volume) else { continue };
         core.ftl.scrub(volume, cx.storage);
     }
     Answer::At(cx.now)

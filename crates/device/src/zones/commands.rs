@@ -1,24 +1,35 @@
 //! Zone Append, Zone Management Send and Zone Management Receive.
 
 use super::describe::EXTENSION_BYTES;
+use super::report::ZoneReportWork;
+use super::sweep::ZoneSweep;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Output, Token};
 use crate::io::commands as io;
 use crate::io::locate::check_length;
 use crate::protection::Protection;
-use crate::zone_state::state_of;
-use ftl::{Answer, Fault, Source, VolumeId, ZoneAction, ZoneInfo, ZoneLayout, ZoneTarget};
+use ftl::{Answer, Fault, Source, VolumeId, ZoneAction, ZoneLayout, ZoneTarget};
 use media::Nanos;
 use nvme::io::Blocks;
-use nvme::zerocopy::IntoBytes;
-use nvme::zone::{
-    ZoneAttributes, ZoneDescriptor, ZoneManagementReceive, ZoneManagementSend, ZoneReceiveAction,
-    ZoneReportHeader, ZoneSendAction,
-};
+use nvme::zone::{ZoneManagementReceive, ZoneManagementSend, ZoneSendAction};
 use nvme::{Nsid, Status};
 
+/// How far a command on zones came at once.
+pub(crate) enum ZonesDone {
+    /// It is done; without a time, the translation layer says when.
+    All(Option<Nanos>),
+    /// It goes on in steps.
+    Swept(ZoneSweep),
+    /// Likewise.
+    Reported(ZoneReportWork),
+}
+
 /// The zones of a namespace that is attached.
-fn zones_of(core: &Core, id: ControllerId, nsid: Nsid) -> Result<(VolumeId, u8, ZoneLayout), Failure> {
+pub(super) fn zones_of(
+    core: &Core,
+    id: ControllerId,
+    nsid: Nsid,
+) -> Result<(VolumeId, u8, ZoneLayout), Failure> {
     let ns = core.attached(id, nsid)?;
     let zones = ns.zones.ok_or(Failure::from(Status::INVALID_OPCODE))?;
     Ok((ns.volume, ns.shift, zones))
@@ -74,7 +85,7 @@ pub(crate) fn send<S: Contents>(
     c: &ZoneManagementSend,
     data: &[u8],
     cx: &mut Cx<'_, S>,
-) -> Result<Option<Nanos>, Failure> {
+) -> Result<ZonesDone, Failure> {
     let (volume, shift, zones) = zones_of(core, id, c.nsid)?;
     // These concern one zone each.
     let single = [ZoneSendAction::SET_DESCRIPTOR_EXTENSION, ZoneSendAction::FLUSH_ZRWA].contains(&c.action);
@@ -109,13 +120,41 @@ pub(crate) fn send<S: Contents>(
     core.enter(token);
     let entry = core.commands.get_mut(token);
     (entry.lba, entry.kind) = (c.slba, CommandKind::Other);
+    match action {
+        // The others concern no more zones than can be active.
+        ZoneAction::Reset if c.select_all => return sweep(core, token, volume, zones, ZoneAction::Reset, cx),
+        ZoneAction::TakeOffline if c.select_all => {
+            return sweep(core, token, volume, zones, ZoneAction::TakeOffline, cx);
+        }
+        _ => {}
+    }
     match core.ftl.manage_zones(cx.now, token.io(), volume, target, action, cx.storage) {
-        Answer::At(at) => Ok(Some(at)),
+        Answer::At(at) => Ok(ZonesDone::All(Some(at))),
         Answer::Later => {
             core.commands.get_mut(token).parts += 1;
-            Ok(None)
+            Ok(ZonesDone::All(None))
         }
         Answer::Failed(fault) => Err(Failure::of_fault(fault, CommandKind::Other)),
+    }
+}
+
+/// Changes all zones that an action concerns: what one step of the drive can do at once, the rest in steps.
+fn sweep<S: Contents>(
+    core: &mut Core,
+    token: &Token,
+    volume: VolumeId,
+    zones: ZoneLayout,
+    action: ZoneAction<'static>,
+    cx: &mut Cx<'_, S>,
+) -> Result<ZonesDone, Failure> {
+    let mut sweep = ZoneSweep::new(volume, zones, action);
+    match sweep.step(core, token, cx) {
+        (_, Some(end)) => end.map(|at| ZonesDone::All(Some(at))),
+        (_, None) => {
+            // The steps are a part of the command, which does not end before the last of them.
+            core.commands.get_mut(token).parts += 1;
+            Ok(ZonesDone::Swept(sweep))
+        }
     }
 }
 
@@ -132,78 +171,20 @@ fn zone_at(lba: u64, shift: u8, zones: &ZoneLayout) -> Result<u32, Failure> {
     Ok(zone as u32)
 }
 
-/// Zone Management Receive.
+/// Zone Management Receive. What one step of the drive can look at is reported at once.
 pub(crate) fn receive<S: Contents>(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
     c: &ZoneManagementReceive,
     cx: &mut Cx<'_, S>,
-) -> Result<Option<Nanos>, Failure> {
-    let (volume, shift, zones) = zones_of(core, id, c.nsid)?;
-    let first = c.slba / (zones.size >> shift);
-    if first >= zones.zones.into() {
-        return Err(Failure { location: 40, ..Status::LBA_OUT_OF_RANGE.into() });
-    }
-    if c.bytes() > u64::from(core.config.max_transfer) {
-        return Err(Failure::field(48));
-    }
-    let bytes = report(core, volume, shift, &zones, first as u32, c);
+) -> Result<ZonesDone, Failure> {
+    let mut report = ZoneReportWork::begin(core, id, c)?;
+    let (_, data) = report.step(core);
+    let Some(bytes) = data else {
+        core.enter(token);
+        return Ok(ZonesDone::Reported(report));
+    };
     cx.out.push(Output::Data { io: token.io(), bytes });
-    Ok(Some(cx.now))
-}
-
-fn report(
-    core: &Core,
-    volume: VolumeId,
-    shift: u8,
-    zones: &ZoneLayout,
-    first: u32,
-    c: &ZoneManagementReceive,
-) -> Vec<u8> {
-    let length = c.bytes() as usize;
-    let extended = c.action == ZoneReceiveAction::EXTENDED_REPORT;
-    let each = size_of::<ZoneDescriptor>() + if extended { EXTENSION_BYTES as usize } else { 0 };
-    let mut bytes = vec![0; size_of::<ZoneReportHeader>()];
-    let mut listed = 0u64;
-    for zone in first..zones.zones {
-        let Some(info) = core.ftl.zone(volume, zone) else { break };
-        if !c.filter.lists(state_of(info.state)) {
-            continue;
-        }
-        let fits = bytes.len() + each <= length;
-        if !fits && c.partial {
-            break;
-        }
-        listed += 1;
-        if fits {
-            bytes.extend_from_slice(descriptor(zone, shift, zones, &info).as_bytes());
-            if extended {
-                let end = bytes.len() + EXTENSION_BYTES as usize;
-                bytes.extend_from_slice(&info.extension);
-                bytes.resize(end, 0);
-            }
-        }
-    }
-    bytes[..8].copy_from_slice(&listed.to_le_bytes());
-    bytes.resize(length, 0);
-    bytes
-}
-
-fn descriptor(zone: u32, shift: u8, zones: &ZoneLayout, info: &ZoneInfo) -> ZoneDescriptor {
-    let start = u64::from(zone) * zones.size;
-    ZoneDescriptor {
-        za: ZoneAttributes::new()
-            .with_zdev(!info.extension.is_empty())
-            .with_zrwav(info.zrwa)
-            .with_fzr(info.finish_recommended)
-            .with_rzr(info.reset_recommended)
-            .with_zfc(info.finished_by_set),
-        ..ZoneDescriptor::new(
-            start >> shift,
-            zones.capacity >> shift,
-            state_of(info.state),
-            (start + info.written) >> shift,
-        )
-    }
+    Ok(ZonesDone::All(Some(cx.now)))
 }

@@ -4,5 +4,7 @@
 pub(crate) mod changed;
 pub(crate) mod commands;
 mod describe;
+pub(crate) mod report;
+pub(crate) mod sweep;
 
 pub(crate) use describe::{EXTENSION_BYTES, are_supported, controller, layout_of_new, namespace};

@@ -127,7 +127,9 @@ impl NvmSet for DiskSet {
     }
 
     fn purge<S: Storage>(&mut self, now: Nanos, _io: Io, cx: &mut SetContext<'_, S>) -> Answer {
-        self.trim(now, 0, self.table.pages(), cx);
+        if cx.volumes.hold_anything(self.id) {
+            self.trim(now, 0, self.table.pages(), cx);
+        }
         Answer::At(now)
     }
 

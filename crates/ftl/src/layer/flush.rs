@@ -34,7 +34,8 @@ impl Ftl {
 
     /// Gives up everything that any volume holds, out of date or not, and erases all flash that was written: afterwards no
     /// medium refers to contents. Volumes stay. No request may be under way, and none may
-    /// come before the answer.
+    /// come before the answer. Work that grows with the pages of the sets is left only where [`clear_step`](Ftl::clear_step) did not go
+    /// through all volumes before.
     pub fn purge(&mut self, now: Nanos, io: Io, storage: &mut impl Storage) -> Answer {
         self.advance(now, storage);
         let mut command = BroadcastCommand::new(io, now);

@@ -87,22 +87,11 @@ impl Ftl {
         Ok(StepDone { bytes: layout.size, work: layout.capacity / u64::from(PAGE) * STEP_EMPTY_FACTOR })
     }
 
-    /// Gives up all that is in a volume of so many bytes, at once.
-    ///
-    /// # Errors
-    /// If there is no such volume.
-    pub fn clear(
-        &mut self,
-        now: Nanos,
-        volume: VolumeId,
-        bytes: u64,
-        storage: &mut impl Storage,
-    ) -> Result<(), Fault> {
-        let mut start = 0;
-        while start < bytes {
-            start += self.clear_step(now, volume, start, bytes, storage)?.bytes;
-        }
-        Ok(())
+    /// Whether the answer to a command on a volume's zones waits for the erase of blocks. Several calls of
+    /// [`manage_zones`](Ftl::manage_zones) for one command have one answer while it does.
+    pub fn awaits_erase(&self, volume: VolumeId, io: Io) -> bool {
+        let set = self.volumes.get(volume).and_then(|volume| self.set(volume.set));
+        set.is_some_and(|set| set.awaits_erase(io))
     }
 
     /// Does what a host asks of a volume's zones. A reset is done when the blocks are erased.

@@ -1,7 +1,7 @@
 //! Erasing everything: all pages are deallocated, and every superblock that was written is erased, in the time that
 //! its dies take.
 
-use super::map::has_contents;
+use super::map::{UNMAPPED, has_contents};
 use super::{PageMappedSet, Purge};
 use crate::answer::CompletedIo;
 use crate::context::SetContext;
@@ -13,8 +13,15 @@ impl PageMappedSet {
     /// Begins to erase everything; `io` is done when it is. What is on its way to flash is let land first.
     pub fn start_purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) {
         self.purge = Some(Purge { io, queued: false });
-        self.deallocate(now, 0, self.capacity, cx);
+        if self.holds_anything() {
+            self.deallocate(now, 0, self.capacity, cx);
+        }
         self.pump(now, cx);
+    }
+
+    /// Whether any page is mapped, without a look at each.
+    fn holds_anything(&self) -> bool {
+        self.valid.is_any() || self.buffer.entries().any(|(_, entry)| self.map.at(entry.page) != UNMAPPED)
     }
 
     /// Asks for the contents of all logical pages that `mine` names, which have been deallocated, to be erased: what is on its way

@@ -33,6 +33,11 @@ impl Validity {
         self.counts[superblock as usize]
     }
 
+    /// Whether any page is valid.
+    pub fn is_any(&self) -> bool {
+        self.counts.iter().any(|&count| count != 0)
+    }
+
     /// A page of this superblock is valid from now on.
     #[inline]
     pub fn set(&mut self, page: u32, superblock: u32) {
@@ -50,7 +55,7 @@ impl Validity {
     /// Forgets all.
     pub fn reset(&mut self) {
         // Where nothing is valid, the bits are zeros already, mostly without memory.
-        if self.counts.iter().any(|&count| count != 0) {
+        if self.is_any() {
             self.bits.fill(0);
             self.counts.fill(0);
         }

@@ -59,4 +59,11 @@ pub enum ZoneTarget {
     One(u32),
     /// All that the action can concern.
     All,
+    /// Those of so many zones, from the first of them on, that the action can concern. Zones that are not there are none.
+    Range {
+        /// The first.
+        first: u32,
+        /// How many.
+        count: u32,
+    },
 }

@@ -13,7 +13,7 @@ use media::{Nanos, Slot, Unit};
 
 impl ZoneAction<'_> {
     /// Whether it concerns a zone of this state where it is asked of all.
-    fn concerns(self, state: ZoneState) -> bool {
+    pub fn concerns(self, state: ZoneState) -> bool {
         match self {
             ZoneAction::Open | ZoneAction::OpenWithZrwa => state == ZoneState::Closed,
             ZoneAction::Close => state.is_open(),
@@ -70,7 +70,7 @@ impl Zones {
             self.tell_spared(mapped);
         }
         self.await_age(mapped, cx);
-        let mut later = self.erasing.iter().any(|erasing| erasing.io == Some(io));
+        let mut later = self.awaits_erase(io);
         if finishes {
             let zones: Vec<ZoneId> = ids.into_iter().filter(|id| self.zone(*id).window.is_some()).collect();
             later = !zones.is_empty();
@@ -83,6 +83,11 @@ impl Zones {
             true => Answer::Later,
             false => Answer::At(now + if finishes { self.config.finish } else { Nanos::ZERO }),
         }
+    }
+
+    /// Whether the answer to a command waits for the erase of blocks.
+    pub fn awaits_erase(&self, io: Io) -> bool {
+        self.erasing.iter().any(|erasing| erasing.io == Some(io))
     }
 
     /// Answers the commands that finish zones of which everything is on flash. One that was given up, or can only be read, is not waited for.
@@ -121,11 +126,15 @@ impl Zones {
             ZoneTarget::One(zone) if zone < table.layout.zones => zone..zone + 1,
             ZoneTarget::One(_) => return Err(Fault::OutOfRange),
             ZoneTarget::All => 0..table.layout.zones,
+            ZoneTarget::Range { first, count } => {
+                let end = first.saturating_add(count).min(table.layout.zones);
+                first.min(end)..end
+            }
         };
         let (mut chosen, mut open, mut active) = (Vec::new(), table.open, table.active);
         for number in numbers {
             let Zone { state, .. } = table.zones[number as usize];
-            if target == ZoneTarget::All && !action.concerns(state) {
+            if !matches!(target, ZoneTarget::One(_)) && !action.concerns(state) {
                 continue;
             }
             let next = state.after(action.event()).map_err(Fault::Zone)?;
@@ -399,7 +408,8 @@ impl Zones {
         }
     }
 
-    /// Gives up what all zones hold, and erases it; `io` is done when it is. Zones that can only be read stay so.
+    /// Gives up what all zones hold, and erases it; `io` is done when it is. Zones that can only be read stay so. Zones that were cleared
+    /// before are only looked at.
     pub fn purge<S: Storage>(
         &mut self,
         now: Nanos,
@@ -407,7 +417,15 @@ impl Zones {
         mapped: &mut PageMappedSet,
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
-        for id in self.ids().collect::<Vec<_>>() {
+        let holds_something = |id: &ZoneId| {
+            let zone = self.zone(*id);
+            zone.plot.is_some()
+                || zone.window.is_some()
+                || zone.admitted > 0
+                || zone.state.is_active()
+                || zone.state == ZoneState::Full
+        };
+        for id in self.ids().filter(holds_something).collect::<Vec<_>>() {
             self.clear(now, Some(io), id, mapped, cx);
         }
         // Those that were being erased before are waited for, too.
