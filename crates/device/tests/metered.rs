@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::load::{quota, set};
+use common::load::{limit, quota, set};
 use common::zones::{CAPACITY, SIZE, create, new_namespace, receive, with_changes, write};
 use common::{Bench, Memory, TIMED, bytes, initial, nqn, pattern, small};
 use device::{ControllerId, Drive, Host, Origin, Role};
@@ -100,6 +100,41 @@ fn a_neighbour_reads_between_the_steps_of_a_scan() {
         let (polls, status) = steps(&mut b, tenant, 0, &scan(atype), &[]);
         assert!(status.is_success() && u64::from(polls) >= PAGES / 256 - 1, "{atype:?}: {polls} polls");
     }
+}
+
+/// A thread that is late catches up with what was due. Of a long command it does one step then, however late it is.
+#[test]
+fn late_steps_are_not_caught_up_with() {
+    let (mut b, tenant) = drive(&[]);
+    let io = b.submit(tenant, 0, &scan(LbaStatusAction::TRACKED), &[]);
+    let mut polls = 0;
+    while !b.done.contains_key(&io) {
+        let mut out = Vec::new();
+        b.now = Nanos(b.now.0 + 1_000_000_000);
+        b.drive.poll(b.now, &mut b.memory, &mut out);
+        b.deliver(out);
+        polls += 1;
+    }
+    assert!(polls >= PAGES / 256 - 1, "{polls} polls");
+}
+
+/// What a report brings to its host counts as read.
+#[test]
+fn reports_count_against_quotas() {
+    let mut b = zoned(16, 1, &[]);
+    let id = b.controller;
+    let command: Command = receive(1, 0, 16 << 10).into();
+    let span = |b: &mut Bench| {
+        let start = b.now;
+        let all: Vec<u32> = (0..9).map(|_| b.submit(id, 1, &command, &[])).collect();
+        assert!(all.into_iter().all(|io| b.wait(io).0.status().is_success()));
+        b.now.since(start).0
+    };
+    let free = span(&mut b);
+    limit(&mut b, 1, &[(QuotaKind::ReadBandwidth, 1 << 20)]);
+    let held = span(&mut b);
+    // The first of 64 KiB passes at once.
+    assert!(held >= 500_000_000 - 1_000_000 && free < held / 100, "{free} and {held} ns");
 }
 
 #[test]

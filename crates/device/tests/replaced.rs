@@ -3,6 +3,7 @@
 mod common;
 
 use common::load::limit;
+use common::table::Table;
 use common::{Bench, bytes, small};
 use device::{ControllerId, Origin};
 use nvme::admin::{
@@ -109,6 +110,20 @@ fn a_namespace_that_was_replaced_is_closed_until_its_host_has_identified_it() {
     b.is_closed_until_identified(other, "created anew");
 
     b.format(1);
+    let mut table = Table::new(
+        "A namespace that another host has formatted or replaced, before Identify",
+        "replaced.rs",
+        "a_namespace_that_was_replaced_is_closed_until_its_host_has_identified_it",
+    );
+    for (name, command) in [
+        ("it is read", Command::read(1, 0, 1)),
+        ("it is written", Command::write(1, 0, 1)),
+        ("it is flushed", Command::flush(1)),
+    ] {
+        let status = b.status_of(other, &command);
+        table.check(name, false, &command, status, Status::INVALID_NAMESPACE);
+    }
+    table.finish();
     b.is_closed_until_identified(other, "formatted");
 
     b.attachment(1, Select::DETACH, &[other]);
