@@ -2,6 +2,7 @@
 
 use crate::trust;
 use crate::wake::Sleeper;
+use nix::sys::socket::sockopt::PeerCredentials;
 use peers::Network;
 use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
@@ -220,7 +221,8 @@ impl Listener {
             Listener::Unix(listener, _) => {
                 let (stream, _) = listener.accept()?;
                 stream.set_nonblocking(true)?;
-                let user = sockopt::socket_peercred(&stream)?.uid.as_raw();
+                // In another PID namespace a process has the number 0, which rustix cannot tell.
+                let user = nix::sys::socket::getsockopt(&stream, PeerCredentials)?.uid();
                 Ok((Stream::Unix(stream), Source::User(user)))
             }
             Listener::Tcp(listener, _) => {
