@@ -63,21 +63,42 @@ pub(crate) struct Pool {
     /// Bytes of the buffers given out.
     in_use: usize,
     limit: usize,
+    /// Bytes of new memory that may be made until more is allowed. With any left, one more buffer is made.
+    allowance: usize,
+    /// Bytes of memory that were ever made.
+    made: usize,
 }
 
 impl Pool {
     pub fn new(limit: usize) -> Self {
-        Self { free: Default::default(), total: 0, in_use: 0, limit }
+        Self { free: Default::default(), total: 0, in_use: 0, limit, allowance: usize::MAX, made: 0 }
     }
 
-    /// A buffer of this length, or `None` while too much is given out. One buffer of any size is always
-    /// given out, so that no command waits for ever.
+    /// So much new memory may be made from now on.
+    pub fn allow(&mut self, bytes: usize) {
+        self.allowance = bytes;
+    }
+
+    /// Whether no new memory may be made.
+    pub fn is_used_up(&self) -> bool {
+        self.allowance == 0
+    }
+
+    /// Bytes of memory that were ever made.
+    pub fn made(&self) -> usize {
+        self.made
+    }
+
+    /// A buffer of this length, or `None` while too much is given out, or no new memory is [allowed](Pool::allow). One buffer of any size
+    /// is always given out, so that no command waits for ever.
     pub fn take(&mut self, len: usize) -> Option<Buffer> {
         if len == 0 {
             return Some(Buffer::default());
         }
         let (class, size) = class_of(len);
-        if self.in_use != 0 && self.in_use + size > self.limit {
+        if self.in_use != 0
+            && (self.in_use + size > self.limit || self.free[class].is_empty() && self.is_used_up())
+        {
             return None;
         }
         Some(self.take_class(len, class, size))
@@ -95,6 +116,8 @@ impl Pool {
             None => {
                 self.shrink(self.limit.saturating_sub(size));
                 self.total += size;
+                self.made += size;
+                self.allowance = self.allowance.saturating_sub(size);
                 vec![0; size]
             }
         };
@@ -151,6 +174,22 @@ fn class_of(len: usize) -> (usize, usize) {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn new_memory_is_made_as_far_as_it_is_allowed() {
+        let mut pool = Pool::new(1 << 20);
+        pool.allow(6000);
+        let made: Vec<Buffer> = std::iter::from_fn(|| pool.take(4096)).collect();
+        assert_eq!((made.len(), pool.made()), (2, 8192), "the second was begun");
+        assert!(pool.is_used_up());
+        // What is there is used again.
+        for buffer in made {
+            pool.give(buffer, 4096);
+        }
+        assert!(pool.take(4096).is_some() && pool.take(4096).is_some() && pool.take(4096).is_none());
+        pool.allow(1);
+        assert!(pool.take(4096).is_some());
+    }
 
     #[test]
     fn bounded_and_reused() {

@@ -388,6 +388,26 @@ impl Connection {
         }
     }
 
+    /// So much new memory for data may be made from now on: to make it takes time, and the owner has other connections. Commands wait for what is not allowed.
+    pub fn allow_memory(&mut self, bytes: usize) {
+        self.pool.allow(bytes);
+        if !self.ended {
+            self.grant();
+        }
+    }
+
+    /// Bytes of memory for data that were ever made.
+    #[must_use]
+    pub fn memory_made(&self) -> usize {
+        self.pool.made()
+    }
+
+    /// Whether commands wait until more is [allowed](Self::allow_memory).
+    #[must_use]
+    pub fn waits_for_allowance(&self) -> bool {
+        !self.waiting.is_empty() && self.pool.is_used_up()
+    }
+
     /// Asks for as much of a command's data as the host allows at a time.
     fn ask(&mut self, index: u16) {
         let slot = &mut self.slots[usize::from(index)];

@@ -484,6 +484,13 @@ impl Server {
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut share = FAIR_SHARE;
         let mut close = false;
+        let left = self.turns.left(turn);
+        let made = |peer: &mut Peer| peer.wire.memory_made();
+        let before = self.peer(id).map_or(0, |peer| {
+            let before = made(peer);
+            peer.wire.allow_memory(left);
+            before
+        });
         loop {
             let is_over = share == 0 || self.turns.is_over(turn);
             let Some(peer) = self.peer(id) else { break };
@@ -496,26 +503,7 @@ impl Server {
                 self.rest(id);
                 break;
             }
-            let (result, most) = match peer.wire.gap() {
-                // Much data: straight to where it belongs.
-                Some(gap) if gap.len() >= 4096 => {
-                    let most = gap.len();
-                    let got = peer.stream.read(gap);
-                    let result = match got {
-                        Ok(0) | Err(_) => Ok(()),
-                        Ok(n) => peer.wire.filled(n),
-                    };
-                    (got.map(|n| (n, result)), most)
-                }
-                _ => {
-                    let got = peer.stream.read(&mut scratch);
-                    let result = match got {
-                        Ok(0) | Err(_) => Ok(()),
-                        Ok(n) => peer.wire.receive(&scratch[..n]),
-                    };
-                    (got.map(|n| (n, result)), scratch.len())
-                }
-            };
+            let (result, most) = peer.receive(&mut scratch);
             match result {
                 Ok((0, _)) => {
                     close = true;
@@ -546,9 +534,14 @@ impl Server {
         }
         self.scratch = scratch;
         if close {
-            self.close(engine, id, now);
-        } else {
-            self.touch(id);
+            return self.close(engine, id, now);
+        }
+        self.touch(id);
+        let Some(peer) = self.peer(id) else { return };
+        let (made, waits) = (made(peer) - before, peer.wire.waits_for_allowance());
+        self.turns.received(turn, made);
+        if waits {
+            self.rest(id);
         }
     }
 

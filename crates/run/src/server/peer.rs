@@ -16,10 +16,13 @@ use fabric::{Part, Tag};
 use media::{Nanos, Slot};
 use nvme::Completion;
 use peers::Network;
-use std::io::{ErrorKind, IoSlice};
+use std::io::{self, ErrorKind, IoSlice};
 
 /// Slices of a vectored write.
 const SLICES: usize = 64;
+
+/// Bytes that were read, and what the connection thinks of them.
+type Received = (usize, Result<(), fabric::Error>);
 
 /// A connection.
 pub(super) struct Peer {
@@ -81,6 +84,30 @@ impl Peer {
             fabric::Error::Violation(_) => self.counted.protocol_errors += 1,
             // The host has its reasons, or has been told of them.
             fabric::Error::Terminated { .. } | fabric::Error::Ended => {}
+        }
+    }
+
+    /// Reads once: how many bytes, and what the connection thinks of them; and how many there could have been.
+    pub(super) fn receive(&mut self, scratch: &mut [u8]) -> (io::Result<Received>, usize) {
+        match self.wire.gap() {
+            // Much data: straight to where it belongs.
+            Some(gap) if gap.len() >= 4096 => {
+                let most = gap.len();
+                let got = self.stream.read(gap);
+                let result = match got {
+                    Ok(0) | Err(_) => Ok(()),
+                    Ok(n) => self.wire.filled(n),
+                };
+                (got.map(|n| (n, result)), most)
+            }
+            _ => {
+                let got = self.stream.read(scratch);
+                let result = match got {
+                    Ok(0) | Err(_) => Ok(()),
+                    Ok(n) => self.wire.receive(&scratch[..n]),
+                };
+                (got.map(|n| (n, result)), scratch.len())
+            }
         }
     }
 

@@ -55,7 +55,13 @@ impl Turns {
         spent.is_some_and(|(_, spent)| *spent >= TURN)
     }
 
-    /// Bytes have come, which is work before any command is complete.
+    /// What is left of a turn.
+    pub(super) fn left(&self, turn: Turn) -> usize {
+        let spent = turn.0.and_then(|at| self.spent.get(at));
+        spent.map_or(usize::MAX, |(_, spent)| TURN.saturating_sub(*spent))
+    }
+
+    /// Bytes have come, or memory was made for some, which is work before any command is complete.
     #[inline]
     pub(super) fn received(&mut self, turn: Turn, bytes: usize) {
         self.spend(turn, bytes);
