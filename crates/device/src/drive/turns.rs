@@ -76,8 +76,11 @@ impl Drive {
                 (StepCost::controller(RECORD_TIME), true)
             }
             CommandWork::Change(change) => {
-                let (cost, end) = change.clearing.step(&mut self.core, cx);
-                (cost, end.map(|end| self.end_change(token, id, change, end, cx)).is_some())
+                let (mut cost, end) = change.clearing.step(&mut self.core, cx);
+                let Some(end) = end else { return (cost, false) };
+                self.end_change(token, id, change, end, cx);
+                cost.time = cost.time.max(RECORD_TIME);
+                (cost, true)
             }
         }
     }

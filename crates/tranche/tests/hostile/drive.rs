@@ -93,7 +93,8 @@ impl World {
         let unix = at(dir.path(), "socket");
         let arguments =
             ["serve", "--drive", &drive, "--hosts", &hosts, "--tcp", "127.0.0.1:0", "--unix", &unix];
-        let pages = ["--ui", "127.0.0.1:0", "--metrics", "127.0.0.1:0"];
+        // Memory that is touched for the first time can take milliseconds, in a virtual machine in particular.
+        let pages = ["--ui", "127.0.0.1:0", "--metrics", "127.0.0.1:0", "--prefault", "1GiB"];
         let mut command = Process::new(program());
         let said = std::fs::File::create(dir.path().join("said")).unwrap();
         command.args(arguments).args(pages).stderr(Stdio::from(said));
@@ -151,6 +152,16 @@ impl World {
         let tally = flood(&mut queue, 32, (0..blocks).step_by(32).map(write), &Stop::default());
         assert_eq!((tally.done, tally.failed), (blocks.div_ceil(32), 0), "filling namespace {nsid}");
         self.admin().set_quota(nsid, &quota, false).unwrap();
+    }
+
+    /// What the hostile tenant's namespaces owe to their quotas is forgotten.
+    pub fn forgive_debts(&self) {
+        let mut admin = self.admin();
+        for nsid in OWN {
+            let quota = admin.quota(nsid, Select::CURRENT).unwrap();
+            admin.set_quota(nsid, &Quota::unlimited(), false).unwrap();
+            admin.set_quota(nsid, &quota, false).unwrap();
+        }
     }
 
     /// The administrator's connection over the Unix socket.

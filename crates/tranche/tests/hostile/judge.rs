@@ -187,6 +187,10 @@ impl Judge {
             if round >= rounds && !verdict.is_slow() && !verdict.is_idle() {
                 break;
             }
+            if round > 0 && verdict.is_idle() {
+                // It may wait until what another attack took is paid.
+                self.world.forgive_debts();
+            }
             if let Err(error) = self.pair(attack, &mut verdict) {
                 self.world.violation(error);
             }
