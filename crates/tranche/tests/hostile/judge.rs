@@ -10,7 +10,7 @@
 //!
 //! **Connecting** is measured in the same way, with [`CONNECT_FLOOR`], because it takes two exchanges of keys.
 //!
-//! **Access** has no noise: one violation is enough.
+//! **Access** has no noise: one violation is enough. A visitor that is turned away may try again for some seconds, and its time counts.
 
 use crate::attack::Attack;
 use crate::drive::{HANG_TIMEOUT, World};
@@ -22,7 +22,7 @@ use std::time::{Duration, Instant};
 
 /// What a neighbour's latency may become.
 pub const MAX_RATIO: f64 = 2.0;
-const MAX_PAIRS: usize = 7;
+const MAX_PAIRS: usize = 11;
 const LATENCY_FLOOR: Duration = Duration::from_micros(1500);
 const CONNECT_FLOOR: Duration = Duration::from_millis(100);
 const QUIET_SLICE: Duration = Duration::from_millis(150);
