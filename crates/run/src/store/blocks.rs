@@ -235,6 +235,9 @@ impl Store {
     }
 
     /// A part of one slot over another, as they lie there. Blocks that are encrypted are so with the same key and their LBA, in both.
+    ///
+    /// Blocks that nobody wrote are zeroes, and on a drive with keys they are encrypted, too. Without a base only `from` has them so: then all of
+    /// it is taken. What else it has was accepted before, so a power cut may leave it.
     pub(super) fn splice_slots(
         &mut self,
         slot: Slot,
@@ -242,6 +245,10 @@ impl Store {
         bytes: Range<u32>,
         base: Option<Slot>,
     ) -> Result<(), StorageError> {
+        let base = match base.filter(|base| *base != Slot::NONE) {
+            None if self.keys.drive_key().is_some() => Some(from),
+            base => base,
+        };
         let (mut page, mut newer) = (ZEROS, ZEROS);
         Store::fetch(&self.backing, base.unwrap_or(Slot::NONE), &mut page)?;
         Store::fetch(&self.backing, from, &mut newer)?;

@@ -266,6 +266,38 @@ impl SealedPages {
     }
 }
 
+/// A power cut leaves a part of the first write to a page. What nobody wrote of the page stays zeroes, also where they are encrypted.
+#[test]
+fn what_nobody_wrote_of_a_page_in_part_is_zeroes() {
+    for keys in [Keyring::default(), Keyring::wide()] {
+        let mut store = Store::new(Backing::memory(8)).with_keys(keys);
+        let encrypted = store.make_key(1, &[1; 16]).unwrap().is_some();
+        let transform =
+            |action, lba| BlockTransform { shift: 9, encrypted, ..SealedPages::transform(action, lba) };
+        let [first, second, left] = [(); 3].map(|()| store.allocate().unwrap());
+        for (slot, base, page, byte) in [(first, None, 0, 7), (second, Some(first), 2048, 8)] {
+            store.lend(Io(0), Buffer::from(vec![byte; 512]).into());
+            let lba = u64::from(page) / 512;
+            store.set_transform(Io(0), &transform(BlockAction::Write, lba)).unwrap();
+            store.store(Io(0), Piece { host: 0, page, len: 512 }, slot, base).unwrap();
+            store.give_back(Io(0));
+        }
+        store.splice(left, second, 2048..2560, None).unwrap();
+        store.lend(Io(0), Buffer::from(vec![0xEE; 4096]).into());
+        store.set_transform(Io(0), &transform(BlockAction::Read, 0)).unwrap();
+        store.load(Io(0), SealedPages::PAGE, Some(left)).unwrap();
+        let read = store.give_back(Io(0));
+        for (block, bytes) in read.as_slice().chunks(512).enumerate() {
+            let allowed: &[u8] = match block {
+                0 => &[0, 7],
+                4 => &[8],
+                _ => &[0],
+            };
+            assert!(allowed.iter().any(|byte| bytes == [*byte; 512]), "{encrypted}: block {block}");
+        }
+    }
+}
+
 #[test]
 fn encrypted_reads_are_decrypted_together_before_a_buffer_is_given_back() {
     let mut pages = SealedPages::new(200);
