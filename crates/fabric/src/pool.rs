@@ -65,7 +65,7 @@ pub(crate) struct Pool {
     limit: usize,
     /// Bytes of new memory that may be made until more is allowed. With any left, one more buffer is made.
     allowance: usize,
-    /// Bytes of memory that were ever made.
+    /// Bytes of memory that were made and not told yet.
     made: usize,
 }
 
@@ -84,9 +84,9 @@ impl Pool {
         self.allowance == 0
     }
 
-    /// Bytes of memory that were ever made.
-    pub fn made(&self) -> usize {
-        self.made
+    /// Bytes of memory that were made since the last call.
+    pub fn take_made(&mut self) -> usize {
+        std::mem::take(&mut self.made)
     }
 
     /// A buffer of this length, or `None` while too much is given out, or no new memory is [allowed](Pool::allow). One buffer of any size
@@ -180,7 +180,7 @@ mod tests {
         let mut pool = Pool::new(1 << 20);
         pool.allow(6000);
         let made: Vec<Buffer> = std::iter::from_fn(|| pool.take(4096)).collect();
-        assert_eq!((made.len(), pool.made()), (2, 8192), "the second was begun");
+        assert_eq!((made.len(), pool.take_made()), (2, 8192), "the second was begun");
         assert!(pool.is_used_up());
         // What is there is used again.
         for buffer in made {

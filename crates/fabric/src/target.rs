@@ -388,7 +388,8 @@ impl Connection {
         }
     }
 
-    /// So much new memory for data may be made from now on: to make it takes time, and the owner has other connections. Commands wait for what is not allowed.
+    /// Allows so much new memory for data from now on. To make memory takes time, and the owner has other connections. Commands wait for memory
+    /// that is not allowed.
     pub fn allow_memory(&mut self, bytes: usize) {
         self.pool.allow(bytes);
         if !self.ended {
@@ -396,10 +397,9 @@ impl Connection {
         }
     }
 
-    /// Bytes of memory for data that were ever made.
-    #[must_use]
-    pub fn memory_made(&self) -> usize {
-        self.pool.made()
+    /// Bytes of memory for data that were made since the last call.
+    pub fn take_memory_made(&mut self) -> usize {
+        self.pool.take_made()
     }
 
     /// Whether commands wait until more is [allowed](Self::allow_memory).

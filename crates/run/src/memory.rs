@@ -151,8 +151,8 @@ impl<const SIZE: usize> Memory<SIZE> {
         chunk.bytes[chunk.at(slot % CHUNK, SIZE)].first_chunk()
     }
 
-    /// Erases the slots that `free` says are nobody's; memory that holds no others goes back to the system. Takes time for what was written since it
-    /// was erased last, and not for what is there.
+    /// Erases the slots that `free` says are nobody's. Memory that holds no others goes back to the system. The time grows with the slots that were
+    /// written since the last call.
     pub(crate) fn erase(&mut self, free: impl Fn(u32) -> bool) {
         for (index, place) in self.chunks.iter_mut().enumerate() {
             let Some(chunk) = place else { continue };

@@ -52,7 +52,7 @@ use socket::{Source, Stream};
 use std::io::{self, ErrorKind};
 use std::sync::Arc;
 use timers::Watches;
-use turns::Turns;
+use turns::{Turn, Turns};
 
 /// Bytes that are read from one connection before others have their turn.
 const FAIR_SHARE: usize = 1 << 18;
@@ -479,18 +479,14 @@ impl Server {
         if let Some(session) = self.peer(id).and_then(|peer| peer.stream.take_handshake()) {
             return self.delegate(engine, id, Task::Handshake { session, result: Ok(()) }, now);
         }
-        let Some(place) = self.peer(id).map(|peer| peer.place) else { return };
-        let turn = self.turns.of(&place);
+        let Some(turn) = self.turn(id) else { return };
         let mut scratch = std::mem::take(&mut self.scratch);
         let mut share = FAIR_SHARE;
         let mut close = false;
         let left = self.turns.left(turn);
-        let made = |peer: &mut Peer| peer.wire.memory_made();
-        let before = self.peer(id).map_or(0, |peer| {
-            let before = made(peer);
+        if let Some(peer) = self.peer(id) {
             peer.wire.allow_memory(left);
-            before
-        });
+        }
         loop {
             let is_over = share == 0 || self.turns.is_over(turn);
             let Some(peer) = self.peer(id) else { break };
@@ -518,7 +514,7 @@ impl Server {
                         peer.leaving = true;
                     }
                     let drained = !peer.gone && peer.stream.short_read_is_all();
-                    self.turns.received(turn, n);
+                    self.turns.spend(turn, n);
                     self.take_commands(engine, id, now);
                     if n < most && drained {
                         break;
@@ -538,11 +534,19 @@ impl Server {
         }
         self.touch(id);
         let Some(peer) = self.peer(id) else { return };
-        let (made, waits) = (made(peer) - before, peer.wire.waits_for_allowance());
-        self.turns.received(turn, made);
+        let (made, waits) = (peer.wire.take_memory_made(), peer.wire.waits_for_allowance());
+        self.turns.spend(turn, made);
         if waits {
             self.rest(id);
         }
+    }
+
+    /// The turn that a connection has in this round.
+    fn turn(&mut self, id: ConnectionId) -> Option<Turn> {
+        let index = id.index as usize;
+        let is_there = self.generations.get(index) == Some(&id.generation);
+        let peer = self.peers.get(index).filter(|_| is_there)?.as_deref()?;
+        Some(self.turns.of(&peer.place))
     }
 
     /// A connection goes on in the next round.
@@ -566,8 +570,7 @@ impl Server {
     fn take_commands(&mut self, engine: &mut Engine, id: ConnectionId, now: Nanos) {
         let mut ahead = 0;
         let index = id.index as usize;
-        let Some(place) = self.peer(id).map(|peer| peer.place) else { return };
-        let turn = self.turns.of(&place);
+        let Some(turn) = self.turn(id) else { return };
         loop {
             if self.generations.get(index) != Some(&id.generation) {
                 break;

@@ -51,20 +51,14 @@ impl Turns {
     /// Whether a turn is over.
     #[inline]
     pub(super) fn is_over(&self, turn: Turn) -> bool {
-        let spent = turn.0.and_then(|at| self.spent.get(at));
-        spent.is_some_and(|(_, spent)| *spent >= TURN)
+        self.left(turn) == 0
     }
 
     /// What is left of a turn.
+    #[inline]
     pub(super) fn left(&self, turn: Turn) -> usize {
         let spent = turn.0.and_then(|at| self.spent.get(at));
         spent.map_or(usize::MAX, |(_, spent)| TURN.saturating_sub(*spent))
-    }
-
-    /// Bytes have come, or memory was made for some, which is work before any command is complete.
-    #[inline]
-    pub(super) fn received(&mut self, turn: Turn, bytes: usize) {
-        self.spend(turn, bytes);
     }
 
     /// A command was executed that moves so many bytes.
@@ -74,8 +68,9 @@ impl Turns {
         self.spend(turn, usize::try_from(bytes).unwrap_or(usize::MAX).saturating_add(own));
     }
 
+    /// Work that costs so much was done: bytes were received, or memory was made for them.
     #[inline]
-    fn spend(&mut self, turn: Turn, cost: usize) {
+    pub(super) fn spend(&mut self, turn: Turn, cost: usize) {
         if let Some((_, spent)) = turn.0.and_then(|at| self.spent.get_mut(at)) {
             *spent = spent.saturating_add(cost);
         }
@@ -115,7 +110,7 @@ mod tests {
         let mut turns = Turns::default();
         turns.begin_round(false);
         let turn = turns.of(&place);
-        turns.received(turn, usize::MAX);
+        turns.spend(turn, usize::MAX);
         assert!(!turns.is_over(turn));
     }
 }
