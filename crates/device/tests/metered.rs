@@ -464,7 +464,7 @@ fn next(b: &mut Bench) {
     b.deliver(out);
 }
 
-/// A zoned namespace 1 of so many zones, of which the first ones are full, and a namespace 2 of another host.
+/// A zoned namespace 1, and a namespace 2 of another host. `zones` is the number of zones; the first `full` of them are full.
 fn zoned(zones: u64, full: u64, changes: &[(&str, &str)]) -> Bench {
     let capacity = ("capacity = \"64MiB\"", "capacity = \"1400MiB\"");
     let mut b = with_changes(&[&[capacity], changes].concat(), ZonesConfig::default());

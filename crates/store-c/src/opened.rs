@@ -168,7 +168,7 @@ impl Opened {
         Ok(opened)
     }
 
-    /// This, unless the store has failed. It may not know yet that the drive has gone, or that another program has the store, so it is asked.
+    /// This, unless the store has failed. The method asks the drive: it may have gone, or another program may have the store.
     fn if_usable(self: Arc<Self>) -> Result<Arc<Self>, Failure> {
         let asked = self.sync().and_then(|()| Ok(self.inner.store.ask_device()?));
         match asked {

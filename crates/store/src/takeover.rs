@@ -32,7 +32,7 @@ fn is_of(store: &Store<&Simulated>, ino: Ino, value: u8, blocks: usize) -> bool 
     store.read(ino, 0, &mut there) == Ok(there.len()) && there.iter().all(|byte| *byte == value)
 }
 
-/// A store of which some zones are freed and others full, and what is left in it.
+/// A store with freed zones and full ones. Returns the file that is left in it, too.
 fn nearly_full(device: &Simulated) -> (Store<&Simulated>, Ino) {
     let store = open(device);
     let mut files: Vec<Ino> = Vec::new();

@@ -25,9 +25,9 @@ pub(crate) enum StartDecision {
     Held,
 }
 
-/// What a command asks of a quota, by the command table. One that moves no data and changes something counts as a command that writes, and a
-/// report as one that reads: it takes the link and the drive's time. A Flush asks for nothing: what it brings to the media was counted. Nor do reservations, as a preempting host must not wait for those
-/// that it preempts: a tenant's take turns as steps.
+/// What a command asks of a quota, by the command table. A command that changes something without data counts as one that writes. A report
+/// counts as one that reads: it takes the link and the drive's time. A Flush asks for nothing: its data was counted when it was written. Neither do
+/// reservations: a preempting host must not wait for those that it preempts. A tenant's reservations take turns as steps.
 #[inline]
 fn demand(opcode: u8, command: &IoCommand, data: &[u8]) -> Option<Demand> {
     let info = command_table::of_io(IoOpcode(opcode))?;

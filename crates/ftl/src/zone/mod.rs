@@ -59,11 +59,11 @@ pub enum ZoneTarget {
     One(u32),
     /// All that the action can concern.
     All,
-    /// Those of so many zones, from the first of them on, that the action can concern. Zones that are not there are none.
+    /// Those of a range that the action can concern. The range may end behind the last zone.
     Range {
-        /// The first.
+        /// First zone.
         first: u32,
-        /// How many.
+        /// Number of zones.
         count: u32,
     },
 }

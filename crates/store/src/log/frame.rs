@@ -105,7 +105,7 @@ pub(crate) struct Part {
     pub(crate) offline: Vec<u32>,
 }
 
-/// Bytes that a frame with this payload takes on a device with logical blocks of so many bytes.
+/// Bytes of a frame with this payload. `block` is the size of a logical block in bytes.
 pub(crate) fn length(payload: &[u8], block: usize) -> usize {
     (HEADER + payload.len()).next_multiple_of(block)
 }

@@ -209,8 +209,9 @@ impl Log {
     /// Looks whether the store still belongs to this program, and its log is there.
     ///
     /// # Errors
-    /// Another program has begun a newer epoch ([`Error::Taken`]), a zone of the log does not hold what it should ([`Error::Changed`]), or the
-    /// device failed.
+    /// - [`Error::Taken`]: another program has begun a newer epoch.
+    /// - [`Error::Changed`]: a zone of the log has lost its beginning.
+    /// - The device failed.
     pub(crate) fn look<D: ZoneDevice>(&mut self, device: &D) -> Result<(), Error> {
         self.look_for(device, self.epoch + 1)
     }
@@ -412,11 +413,12 @@ impl Log {
         Ok(())
     }
 
-    /// Another program's frames lie in the last zone before a frame of this one. It was about to write them when it lost the store. Whoever reads the log
-    /// passes them.
+    /// Passes frames of another program that lie in the last zone before a frame of this one. The other program was about to write them when it lost the
+    /// store. Readers of the log pass them, too.
     ///
     /// # Errors
-    /// The zone does not hold what it should ([`Error::Changed`]), or what lies there cannot be passed ([`DeviceError::Zone`]).
+    /// - [`Error::Changed`]: the frame lies before the place where the zone ended, or another program has the zone.
+    /// - [`DeviceError::Zone`]: something else than whole frames lies there.
     fn pass_strays<D: ZoneDevice>(&mut self, device: &D, zone: u32, lba: u64) -> Result<(), Error> {
         // A zone belongs to the program whose frame is the first.
         let is_first = self.next_lba == device.shape().start_of(zone);
@@ -442,6 +444,8 @@ impl Log {
 
     /// Goes on in an empty zone.
     fn next_zone<D: ZoneDevice>(&mut self, device: &D, durable: bool) -> Result<(), Error> {
+        // Until it has its first zone, the epoch also loses to another one of its number.
+        let lost_to = self.epoch + u64::from(!self.chain.is_empty());
         if let Some(last) = self.chain.last().copied() {
             self.look(device)?;
             self.refuse_lost_zones()?;
@@ -456,7 +460,7 @@ impl Log {
             let zone = if may_take { self.free.pop() } else { None };
             let Some(zone) = zone else {
                 // Another program that has the store now may have taken it.
-                self.look_for(device, self.epoch + u64::from(!self.chain.is_empty()))?;
+                self.look_for(device, lost_to)?;
                 return Err(Error::LogFull);
             };
             if self.contested.contains(&zone) {
@@ -477,8 +481,7 @@ impl Log {
             (self.room, self.next_lba) = (state.capacity - 1, device.shape().start_of(zone));
             match self.put(device, (FrameKind::Start, durable), &self.layout.encode(&part)) {
                 // Another program that has begun an epoch meanwhile finds this zone, or is found now.
-                Ok(()) if self.chain.len() == 1 => return self.look_for(device, self.epoch),
-                Ok(()) => return self.look(device),
+                Ok(()) => return self.look_for(device, lost_to),
                 Err(Error::Device(DeviceError::Zone { .. })) => {
                     let _ = device.finish(zone);
                     self.chain.pop();

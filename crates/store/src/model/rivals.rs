@@ -1,4 +1,4 @@
-//! Two programs have the store. One of them opened it first, was taken over between any two calls of the device, and goes on.
+//! Two programs have the store. The second one takes it over between any two calls of the device. The first one continues all the same.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, Mutex};

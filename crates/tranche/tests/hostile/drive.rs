@@ -40,7 +40,7 @@ const LARGEST_NSID: Nsid = PLACED;
 const BLOCK: u64 = 4096;
 /// Hosts on the list that come for the first time, one for each use.
 pub const NEWCOMERS: usize = 256;
-/// The key of the administrator and the victim, and that of the host whose authentication costs most. The test of hosts that authenticate has random ones.
+/// The administrator, the victim and the host with the most expensive authentication share this key. The test of authentication makes random ones.
 const KEY: &str = "DHHC-1:00:VRLbtnN9AQb2WXW3c9+wEf/DRLz0QuLdbYvEhwtdWwNf9LrZ:";
 
 /// The program that serves the drive: another build, if one is named.
