@@ -9,10 +9,10 @@ use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 const SET: SetId = SetId(0);
 
 fn drive(placement: PlacementConfig) -> (Ftl, VolumeId, u64) {
-    drive_with(placement, false)
+    drive_with(placement, false, NandTiming::default())
 }
 
-fn drive_with(placement: PlacementConfig, together: bool) -> (Ftl, VolumeId, u64) {
+fn drive_with(placement: PlacementConfig, together: bool, timing: NandTiming) -> (Ftl, VolumeId, u64) {
     let geometry = Geometry {
         dies: 4,
         channels: 4,
@@ -27,7 +27,7 @@ fn drive_with(placement: PlacementConfig, together: bool) -> (Ftl, VolumeId, u64
     let pages = u64::from(geometry.pages() as u32 / 5 * 4 / 256 * 256);
     let mut ftl = Ftl::new(Config {
         sets: vec![SetConfig::Nand {
-            nand: NandConfig { geometry, cell: Cell::Slc, timing: NandTiming::default(), durable: false },
+            nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
             capacity_pages: pages as u32,
             gc: GcConfig { wear_gap: 1000, together, ..GcConfig::default() },
             placement,
@@ -96,7 +96,7 @@ fn handles_lower_the_write_amplification_of_hot_and_cold_data() {
 /// of the other half's beyond the two of the host.
 fn collected_beside_a_circle(together: bool) -> f64 {
     const CIRCLE: u64 = 256;
-    let (mut ftl, volume, pages) = drive_with(PlacementConfig::default(), together);
+    let (mut ftl, volume, pages) = drive_with(PlacementConfig::default(), together, NandTiming::default());
     let mut rng = Rng::new(7);
     let mut run = |ftl: &mut Ftl, from: u64, to: u64| {
         for n in from..to {
@@ -138,6 +138,66 @@ fn a_renewed_handle_begins_an_empty_reclaim_unit() {
     assert_eq!(ftl.renew_handle(Nanos::ZERO, SET, 2, &mut NoContents), 0);
     // Nothing was written twice.
     assert_eq!(ftl.set_stats(SET).media_written_bytes, 100 * 4096);
+}
+
+#[test]
+fn the_room_of_a_reclaim_unit_is_what_was_not_accepted_for_it() {
+    const HANDLES: u8 = 3;
+    for seed in 0..40 {
+        let mut rng = Rng::new(seed);
+        let placement = PlacementConfig { handles: HANDLES.into(), isolated: false };
+        let timing = NandTiming { program: Nanos(300_000), erase: Nanos(1_000_000), ..NandTiming::default() };
+        let (mut ftl, volume, pages) = drive_with(placement, false, timing);
+        let size = ftl.reclaim_unit(SET, 0).expect("a handle").0;
+        let mut rooms = [size; HANDLES as usize];
+        let (mut now, mut page) = (Nanos::ZERO, 0);
+        // Half of the drive, so that nothing is collected.
+        while page < pages / 2 {
+            let handle = rng.below(HANDLES.into()) as u8;
+            let room = &mut rooms[usize::from(handle)];
+            match rng.below(40) {
+                0 => {
+                    let left = ftl.renew_handle(now, SET, handle, &mut NoContents);
+                    assert_eq!(left, if *room == size { 0 } else { *room }, "seed {seed}, page {page}");
+                    *room = size;
+                }
+                1..4 => {
+                    now += Nanos(rng.below(1_000_000));
+                    ftl.poll(now, &mut NoContents, &mut Vec::new());
+                }
+                _ => {
+                    // The last pages of a unit are where the room may be wrong.
+                    for _ in 0..1 + rng.below(16).min(*room / u64::from(PAGE)) {
+                        now = write_at(&mut ftl, now, volume, page, handle);
+                        *room = if *room == 0 { size } else { *room } - u64::from(PAGE);
+                        page += 1;
+                    }
+                }
+            }
+            for (handle, room) in (0..).zip(rooms) {
+                assert_eq!(
+                    ftl.reclaim_unit(SET, handle).expect("a handle").1,
+                    room,
+                    "seed {seed}, page {page}, handle {handle} of size {size}"
+                );
+            }
+        }
+    }
+}
+
+/// Writes a page, and waits until it is accepted; returns the time then.
+fn write_at(ftl: &mut Ftl, mut now: Nanos, volume: VolumeId, page: u64, handle: u8) -> Nanos {
+    let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
+    let answer = ftl.write_part(now, Io(0), volume, extent, 0, Source::Host, false, handle, &mut NoContents);
+    assert!(!matches!(answer, Answer::Failed(_)), "{answer:?}");
+    if answer == Answer::Later {
+        let mut done = Vec::new();
+        while done.is_empty() {
+            now = ftl.next_event().expect("something goes on").max(now);
+            ftl.poll(now, &mut NoContents, &mut done);
+        }
+    }
+    now
 }
 
 #[test]

@@ -154,6 +154,12 @@ impl Buffer {
         self.queues[stream].pages
     }
 
+    /// Those of them that were admitted before `mark`.
+    pub fn waiting_before(&self, stream: usize, mark: u64) -> u32 {
+        let chunks = self.queues[stream].fifo.iter().map(|&c| &self.chunks[c as usize]);
+        chunks.filter(|chunk| chunk.number < mark).map(|chunk| chunk.pages).sum()
+    }
+
     /// The host stream with most waiting pages.
     pub fn fullest(&self) -> usize {
         (0..self.queues.len()).max_by_key(|&h| (self.queues[h].pages, usize::MAX - h)).unwrap_or(0)

@@ -19,11 +19,13 @@ impl PageMappedSet {
     pub fn room_of(&self, handle: usize) -> u64 {
         let stream = self.streams.get(handle);
         let whole = self.flash.geo().pages_per_superblock();
-        let pages = if stream.is_open() { self.flash.room_of(stream) } else { whole };
+        let mark = self.streams.closes_at(handle);
+        // What was accepted before the mark goes to the superblock that is left.
+        let is_left = self.buffer.waits_since(handle, mark);
+        let pages = if stream.is_open() && !is_left { self.flash.room_of(stream) } else { whole };
         let waiting = self.buffer.waiting_of(handle);
-        // What waits may be more than one superblock takes.
-        let waiting = if waiting > pages { waiting % whole } else { waiting };
-        u64::from(pages.saturating_sub(waiting)) * u64::from(PAGE)
+        let waiting = if is_left { waiting - self.buffer.waiting_before(handle, mark) } else { waiting };
+        u64::from(room_after(pages, waiting, whole)) * u64::from(PAGE)
     }
 
     /// The handle goes on with another superblock; what was accepted before still goes to the present one. Returns the
@@ -64,5 +66,33 @@ impl PageMappedSet {
         let first = self.valid.next(superblock * pages, (superblock + 1) * pages);
         let first = first.and_then(|page| cx.volumes.place_of(self.flash.id(), self.flash.logical(page)));
         self.notes.add(now, handle, PlacementChange::Moved { pages: valid, first });
+    }
+}
+
+/// Pages that are free in the superblock that takes the last of the `waiting` pages, where the first of them has `room` of a `whole` one.
+fn room_after(room: u32, waiting: u32, whole: u32) -> u32 {
+    let Some(beyond) = waiting.checked_sub(room + 1) else { return room - waiting };
+    whole - 1 - beyond % whole
+}
+
+#[cfg(test)]
+mod tests {
+    use super::room_after;
+
+    #[test]
+    fn what_waits_takes_room_in_as_many_superblocks_as_it_needs() {
+        for (room, waiting, left) in [
+            (8, 0, 8),
+            (8, 3, 5),
+            (3, 3, 0),
+            (0, 0, 0),
+            (0, 1, 7),
+            (3, 4, 7),
+            (3, 11, 0),
+            (3, 12, 7),
+            (0, 17, 7),
+        ] {
+            assert_eq!(room_after(room, waiting, 8), left, "{waiting} wait, {room} left of 8");
+        }
     }
 }
