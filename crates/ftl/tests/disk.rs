@@ -5,7 +5,8 @@
 //!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test disk                     (repeats one seed)
 //!
 //! What is promised: what was complete and flushed, or forced, or is saved by capacitors. What may be there after a power cut: that, or
-//! anything newer. A sector that was being written when power went may be unreadable, and no other.
+//! anything newer. A sector that was being written when power went may be unreadable, and no other: those of one page at most. All of
+//! that holds also while the host's disk is full.
 
 mod support;
 
@@ -368,6 +369,7 @@ impl Run {
         let (off, energy) = (self.rng.below(3) > 0, self.rng.below(4) > 0);
         let kill = !off || self.rng.below(3) == 0;
         let kept = !off || (self.config.protected && energy);
+        self.store.full = self.rng.below(4) == 0;
         if off {
             self.ftl.power_cut(self.now, energy, &mut self.store);
             if kill && self.rng.below(2) == 0 {
@@ -379,6 +381,7 @@ impl Run {
         } else {
             self.ftl.recover(self.now, &mut self.store);
         }
+        self.store.full = false;
         let writes = std::mem::take(&mut self.in_flight).into_values().filter_map(|k| match k {
             InFlight::Write { first, count, value, .. } => Some((first, count, value)),
             _ => None,
@@ -415,6 +418,7 @@ impl Run {
     /// `kept`: everything that was complete is there. `betrayed`: capacitors promised to keep it, and did not.
     fn check_after_cut(&mut self, kept: bool, betrayed: bool, under_way: &[(u64, u64)]) {
         let seed = self.seed;
+        let mut torn = None;
         for i in 0..self.sectors.len() as u64 {
             self.store.host_reads(1);
             let answer =
@@ -444,7 +448,12 @@ impl Run {
                     "seed {seed}: cut {cuts}: sector {i} is lost"
                 );
                 let sector = &mut self.sectors[i as usize];
-                self.torn += u64::from(!sector.torn);
+                if !sector.torn {
+                    self.torn += 1;
+                    let page = i / SECTORS;
+                    let other = torn.replace(page).filter(|&other| other != page);
+                    assert_eq!(other, None, "seed {seed}: cut {cuts}: a disk writes one sector at a time");
+                }
                 sector.torn = true;
                 sector.promised = value;
                 sector.latest = value;

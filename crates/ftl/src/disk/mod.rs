@@ -203,15 +203,20 @@ impl DiskSet {
             let fate = self.faults.of_write();
             let stored = next_page..next_page + (pages.end - pages.start);
             next_page = stored.end;
+            let reads_first = self.reads_first(run, write.compare.is_some());
             let id = self.requests.add(Request {
                 command,
                 op: Op::Write,
                 sectors: (first, count),
+                rewrites: rewritten((first, count), reads_first),
                 pages,
                 fate,
                 complete: false,
             });
             self.accept(id, stored, write.volume, cx);
+            // A drive that is restored from its journal has what was accepted, and must be able to read it.
+            self.unreadable_in(rewritten((first, count), reads_first))
+                .for_each(|sector| self.record_sectors((sector, 1), SectorState::Good, cx));
             self.slow_down(fate.revolutions, (first, count), cx);
             let request = media::disk::Request {
                 id,
@@ -219,7 +224,7 @@ impl DiskSet {
                 block: first,
                 count,
                 force: write.durable,
-                reads_first: self.reads_first(run, write.compare.is_some()),
+                reads_first,
             };
             self.submit(now, request, cx);
         }
@@ -276,6 +281,18 @@ impl DiskSet {
         if self.durable {
             cx.storage.record(Record::Sectors { set: self.id.0, first, count, state });
         }
+    }
+
+    /// Sectors of these that cannot be read.
+    fn unreadable_in(&self, sectors: Range<u64>) -> impl Iterator<Item = u64> {
+        let unreadable = self.disk.unreadable();
+        let from = unreadable.partition_point(|&sector| sector < sectors.start);
+        unreadable[from..].iter().copied().take_while(move |&sector| sector < sectors.end)
+    }
+
+    /// Sectors that cannot be read, and that writes under way give new contents.
+    fn rewritten_later(&self) -> impl Iterator<Item = u64> {
+        self.disk.unreadable().iter().copied().filter(|&sector| self.requests.rewrite(sector))
     }
 
     /// Sectors take more revolutions from now on.
@@ -417,6 +434,10 @@ impl DiskSet {
                 self.settle(page, cx);
             }
         }
+        if !well {
+            let kept = self.unreadable_in(request.rewrites).filter(|&sector| !self.requests.rewrite(sector));
+            kept.for_each(|sector| self.record_sectors((sector, 1), SectorState::Unreadable, cx));
+        }
         if let Some(place) = request.fate.misdirected {
             // The sectors there say that they are others, so that none of them can be read.
             let page = (place % u64::from(self.table.pages())) as u32;
@@ -434,10 +455,6 @@ impl DiskSet {
         let older = match self.unlanded.settle(page, current.filter(|&slot| slot != LOST), cx.storage) {
             Left::Current => return,
             Left::Older(slot) => slot,
-            Left::Unknown => {
-                self.lost.lose(self.id, page, cx.volumes);
-                Some(LOST)
-            }
         };
         if let Some(slot) = current.filter(|&slot| slot != LOST) {
             cx.storage.release(slot);
@@ -454,5 +471,16 @@ impl DiskSet {
             }
         }
         self.record_page(page, cx);
+    }
+}
+
+/// Sectors of a write that it gives new contents as a whole.
+fn rewritten((first, count): (u64, u32), reads_first: ReadsFirst) -> Range<u64> {
+    let end = first + u64::from(count);
+    match reads_first {
+        ReadsFirst::Nothing => first..end,
+        ReadsFirst::Ends { first: at_first, last } => first + u64::from(at_first)..end - u64::from(last),
+        // It fails if one of them cannot be read.
+        ReadsFirst::All => 0..0,
     }
 }

@@ -16,6 +16,8 @@ pub(super) struct Request {
     pub op: Op,
     /// Sectors of the disk: first and number.
     pub sectors: (u64, u32),
+    /// Sectors that a write gives new contents as a whole: what is kept of the drive takes them for readable from now on.
+    pub rewrites: Range<u64>,
     /// Pages of the set that a write changes.
     pub pages: Range<u32>,
     pub fate: Fate,
@@ -91,6 +93,11 @@ impl Requests {
         let saved = move |id: u64, request: &Request| request.complete || Some(id) == under_way;
         let writes = self.requests.iter().filter(|(_, request)| request.op == Op::Write);
         writes.filter(move |&(&id, request)| saved(id, request)).map(|(&id, request)| (id, request.clone()))
+    }
+
+    /// Whether a write under way gives a sector new contents.
+    pub fn rewrite(&self, sector: u64) -> bool {
+        self.requests.values().any(|request| request.rewrites.contains(&sector))
     }
 
     /// Power is lost: nobody is answered.

@@ -59,6 +59,7 @@ impl NvmSet for DiskSet {
                 command,
                 op: Op::Read,
                 sectors,
+                rewrites: 0..0,
                 pages: 0..0,
                 fate,
                 complete: false,
@@ -119,8 +120,15 @@ impl NvmSet for DiskSet {
         let fate = Default::default();
         // Nothing of it is read or landed.
         let sectors = (0, 0);
-        let id =
-            self.requests.add(Request { command, op: Op::Read, sectors, pages: 0..0, fate, complete: false });
+        let id = self.requests.add(Request {
+            command,
+            op: Op::Read,
+            sectors,
+            rewrites: 0..0,
+            pages: 0..0,
+            fate,
+            complete: false,
+        });
         self.disk.flush(now, id);
         self.go_on(now, cx);
         Answer::Later
@@ -183,6 +191,9 @@ impl NvmSet for DiskSet {
             }
             Some(sector) => self.spoil((sector, 1), cx),
             None => {}
+        }
+        for sector in self.rewritten_later() {
+            self.record_sectors((sector, 1), SectorState::Unreadable, cx);
         }
         self.requests.clear();
         self.waiting.clear();

@@ -41,8 +41,9 @@ impl DiskSet {
         out.extend_from_slice(&MAGIC);
         out.extend_from_slice(&VERSION.to_le_bytes());
         out.extend_from_slice(&self.table.pages().to_le_bytes());
-        out.extend_from_slice(&(self.disk.unreadable().len() as u64).to_le_bytes());
-        out.extend(self.disk.unreadable().iter().flat_map(|sector| sector.to_le_bytes()));
+        let unreadable = self.disk.unreadable().iter().filter(|&&sector| !self.requests.rewrite(sector));
+        out.extend_from_slice(&(unreadable.clone().count() as u64).to_le_bytes());
+        out.extend(unreadable.flat_map(|sector| sector.to_le_bytes()));
         out.extend_from_slice(&(self.disk.slow_sectors().len() as u64).to_le_bytes());
         for slow in self.disk.slow_sectors() {
             out.extend_from_slice(&slow.first.to_le_bytes());

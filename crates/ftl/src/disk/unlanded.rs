@@ -41,8 +41,6 @@ pub(super) enum Left {
     Current,
     /// Something else, with a reference that the caller owns; `None` is nothing.
     Older(Option<Slot>),
-    /// There was no room to put the parts together.
-    Unknown,
 }
 
 /// All pages with writes that are not on the platters.
@@ -153,24 +151,26 @@ impl Unlanded {
             layer.landed.is_some()
         });
         let mut platters = entry.base.take();
-        let mut layers = std::mem::take(&mut entry.layers).into_iter();
-        while let Some(layer) = layers.next() {
-            let landed = layer.landed.unwrap_or(0..0);
-            let made = match landed == (0..PAGE) {
-                true => Some(layer.slot),
-                false => merge(layer.slot, landed, platters, storage),
+        for layer in &entry.layers {
+            let made = match layer.landed.as_ref() {
+                Some(landed) if *landed != (0..PAGE) => merge(layer.slot, landed.clone(), platters, storage),
+                _ => {
+                    storage.retain(layer.slot);
+                    Some(layer.slot)
+                }
             };
-            if made != Some(layer.slot) {
-                storage.release(layer.slot);
-            }
-            if let Some(below) = platters.replace(made.unwrap_or(Slot::NONE)) {
+            // Without room to put the parts together, the page of the newest landed write stands for all: a power cut
+            // may also leave what was accepted before it.
+            let newest = entry.layers.iter().max_by_key(|layer| layer.request).map(|layer| layer.slot);
+            let next = made.or_else(|| newest.inspect(|&slot| storage.retain(slot)));
+            if let Some(below) = std::mem::replace(&mut platters, next) {
                 storage.release(below);
             }
             if made.is_none() {
-                layers.for_each(|layer| storage.release(layer.slot));
-                return Left::Unknown;
+                break;
             }
         }
+        entry.layers.iter().for_each(|layer| storage.release(layer.slot));
         Left::Older(platters)
     }
 

@@ -79,6 +79,8 @@ pub struct Store {
     free: Vec<u32>,
     /// Recovery counts references.
     counting: bool,
+    /// There is no room for contents: the host's disk is full.
+    pub full: bool,
     writes: BTreeMap<u32, u32>,
     /// What the last read returned, a number per sector.
     pub host: Vec<u32>,
@@ -92,6 +94,7 @@ impl Store {
             references: vec![0; slots as usize],
             free: (0..slots).rev().collect(),
             counting: false,
+            full: false,
             writes: BTreeMap::new(),
             host: Vec::new(),
             journal: Vec::new(),
@@ -144,6 +147,9 @@ impl Store {
 
 impl Storage for Store {
     fn allocate(&mut self) -> Option<Slot> {
+        if self.full {
+            return None;
+        }
         let slot = self.free.pop().expect("the slots suffice for all pages and the buffer");
         self.references[slot as usize] = 1;
         Some(Slot(slot))
