@@ -5,6 +5,8 @@ mod common;
 mod schema;
 #[path = "../../export/tests/support/mod.rs"]
 mod support;
+#[path = "store/taken.rs"]
+mod taken;
 
 use common::{Served, TRANCHE, at, repository, store_library, text};
 use export::MountedFileSystem;
@@ -413,57 +415,6 @@ fn what_was_synced_survives_the_end_of_the_drive() {
     let there = fs::read(&path).unwrap();
     let expected: Vec<u8> = (0..50).flat_map(|part| pattern(part, 777)).collect();
     assert!(there.starts_with(&expected), "{} bytes", there.len());
-    mounted.signal("TERM");
-    assert_eq!(mounted.end(), Some(0));
-}
-
-/// A command that takes the zones from under a mounted store needs --force, and the mount says what became of them.
-#[test]
-fn zones_are_not_taken_from_under_a_mounted_store() {
-    if !possible("zones_are_not_taken_from_under_a_mounted_store", &[]) {
-        return;
-    }
-    let drive = Drive::start();
-    let (mounted, log, path) = drive.mount_with_a_file();
-    let listed = drive.json(&["ns", "list"]);
-    let zoned = listed["Devices"].as_array().unwrap().iter().find(|ns| !ns["Zones"].is_null()).unwrap();
-    let nsid = zoned["NameSpace"].to_string();
-    drive.bad(1, &["zone", "reset", "--all"], "has the store on namespace");
-    drive.bad(1, &["ns", "detach", &nsid], "Unmount the store first, or give --force");
-    assert_eq!(fs::read(&path).unwrap(), b"synced");
-    // Requests that FUSE's library would log. The copy is whole all the same.
-    fs::copy(&path, drive.point().join("copy")).unwrap();
-    assert!(rustix::fs::seek(File::open(&path).unwrap(), rustix::fs::SeekFrom::Data(0)).is_ok());
-    drive.good(&["zone", "reset", "--all", "--force"]);
-    wait_for("an error", || {
-        fs::write(drive.point().join("other"), "more").is_err()
-            || File::open(drive.point().join("other")).and_then(|file| file.sync_all()).is_err()
-    });
-    mounted.signal("TERM");
-    assert_eq!(mounted.end(), Some(1));
-    let said = fs::read_to_string(&log).unwrap();
-    assert!(said.contains("its zones no longer hold what it wrote: somebody has reset them"), "{said}");
-    assert!(!said.contains("another program") && !said.contains("Not Implemented"), "{said}");
-    // When nobody has it open, nobody is asked.
-    drive.good(&["zone", "reset", "--all"]);
-}
-
-/// A mount whose drive was without power says so by itself, also if nobody writes.
-#[test]
-fn a_mount_whose_drive_lost_its_power_says_what_to_do() {
-    if !possible("a_mount_whose_drive_lost_its_power_says_what_to_do", &[]) {
-        return;
-    }
-    let drive = Drive::start();
-    let (mounted, log, path) = drive.mount_with_a_file();
-    drive.good(&["power-cut"]);
-    wait_for("a message", || {
-        fs::read_to_string(&log).unwrap().contains("unmount the store and mount it again")
-    });
-    mounted.signal("TERM");
-    mounted.end();
-    let mounted = drive.mount();
-    assert_eq!(fs::read(&path).unwrap(), b"synced");
     mounted.signal("TERM");
     assert_eq!(mounted.end(), Some(0));
 }
