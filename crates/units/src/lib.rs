@@ -9,7 +9,7 @@ mod near;
 mod quantity;
 mod toml;
 
-pub use near::{did_you_mean, nearest};
+pub use near::{did_you_mean, nearest, nearest_few};
 pub use quantity::{
     Wrong, format_size, parse_hours, parse_millis, parse_percent, parse_rate, parse_seconds, parse_size,
     parse_time,

@@ -10,6 +10,16 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
     (near.0 <= 3.min(word.chars().count() / 2)).then_some(near.1)
 }
 
+/// The three known words that are nearest to it, the nearest first, of those that are near enough to be meant.
+pub fn nearest_few<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
+    let word: String = word.chars().take(LONGEST).collect();
+    let most = 3.min(word.chars().count() / 2);
+    let distances = known.into_iter().map(|known| (strsim::damerau_levenshtein(&word, known), known));
+    let mut near: Vec<(usize, &str)> = distances.filter(|(distance, _)| *distance <= most).collect();
+    near.sort_unstable();
+    near.into_iter().take(3).map(|(_, known)| known).collect()
+}
+
 /// What a message says of the word that was meant, in brackets behind it; nothing if no known word is near enough.
 pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
     nearest(word, known).map(|near| format!(" (did you mean {near}?)")).unwrap_or_default()
@@ -26,6 +36,11 @@ mod tests {
         assert_eq!(nearest("chanels", known), Some("channels"));
         assert_eq!(did_you_mean("spair", known), " (did you mean spare?)");
         assert_eq!(did_you_mean("x", known), "");
+        assert_eq!(
+            nearest_few("spair", ["stair", "spare", "repair", "spain", "dies"]),
+            ["spain", "stair", "repair"]
+        );
+        assert!(nearest_few("x", known).is_empty());
         assert_eq!(nearest("x", known), None);
         assert_eq!(nearest("", known), None);
         assert_eq!(nearest(&"ü".repeat(10_000), known), None);

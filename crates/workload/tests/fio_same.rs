@@ -14,6 +14,7 @@ use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
 use workload::Verb;
+use workload::fio::JobFile;
 
 /// What was done: direction, offset, bytes.
 type IssuedRequests = Vec<(Verb, u64, u64)>;
@@ -79,6 +80,32 @@ fn with_fio(name: &str, test: impl Fn(&Path)) {
 
 fn bytes(done: &IssuedRequests, verb: Verb) -> u64 {
     done.iter().filter(|(of, ..)| *of == verb).map(|(_, _, bytes)| bytes).sum()
+}
+
+/// What fio says of its options: the name of each, with which a line begins.
+fn names(help: &[&str]) -> Vec<String> {
+    let output = Command::new("fio").args(help).output().unwrap();
+    let text = String::from_utf8_lossy(&output.stdout).into_owned();
+    let of = |line: &str| line.split_once(" : ").map(|(name, _)| name.trim().to_owned());
+    text.lines().filter_map(of).filter(|name| !name.contains(' ')).collect()
+}
+
+/// Each option of fio and of its engines is used, ignored with a note, or refused with a reason; none is taken for a mistake.
+#[test]
+fn every_option_of_fio_is_known() {
+    with_fio("every_option_of_fio_is_known", |_| {
+        let mut all = names(&["--cmdhelp"]);
+        let engines = Command::new("fio").arg("--enghelp").output().unwrap();
+        for engine in String::from_utf8_lossy(&engines.stdout).lines().skip(1).map(str::trim) {
+            all.extend(names(&[&format!("--enghelp={engine}")]));
+        }
+        assert!(all.len() > 200, "fio names {} options", all.len());
+        for name in all {
+            let file = JobFile::parse(&format!("[a]\n{name}=1\n"), &|_| None).unwrap();
+            let said = file.jobs().map_or_else(|error| error.to_string(), |jobs| jobs.notes.concat());
+            assert!(!said.contains("there is no option"), "{said}");
+        }
+    });
 }
 
 #[test]

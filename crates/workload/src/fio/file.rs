@@ -72,8 +72,9 @@ impl JobFile {
             return wrong(1, "a job file has at most 1 MiB");
         }
         for (line, content) in (1..).zip(text.lines()) {
-            let content = content.trim();
-            if content.is_empty() || content.starts_with([';', '#']) {
+            // A remark, wherever it begins.
+            let content = content.split([';', '#']).next().unwrap_or_default().trim();
+            if content.is_empty() {
                 continue;
             }
             if content == "include" || content.starts_with("include ") {
@@ -83,7 +84,7 @@ impl JobFile {
                 let Some((name, rest)) = head.split_once(']') else {
                     return wrong(line, "the section's name has no closing bracket: write [name]");
                 };
-                if !rest.trim().is_empty() && !rest.trim().starts_with([';', '#']) {
+                if !rest.trim().is_empty() {
                     return wrong(
                         line,
                         "something follows the section's name: put options on lines of their own",
@@ -100,6 +101,12 @@ impl JobFile {
             };
             let written = content;
             let content = expand(content, variable).map_err(|problem| FileError { line, problem })?;
+            if content.contains([';', '#']) {
+                return wrong(
+                    line,
+                    &format!("{written}: a variable has {content:?} here; ; and # begin a remark"),
+                );
+            }
             let (name, value) = match content.split_once('=') {
                 Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
                 None => (content.trim(), None),

@@ -464,8 +464,14 @@ impl Options {
         let name = names::canonical(name);
         match names::fate(name) {
             OptionSupport::Used => {}
-            OptionSupport::Ignored(why) => return Ok(Some(format!("{name} is ignored: {why}"))),
-            OptionSupport::Refused => return Err(names::refused(name)),
+            OptionSupport::Ignored(why) => {
+                if name == "ioengine" {
+                    names::check_engine(given.unwrap_or_default())
+                        .map_err(|problem| format!("{name}: {problem}"))?;
+                }
+                return Ok(Some(format!("{name} is ignored: {why}")));
+            }
+            OptionSupport::Refused(why) => return Err(names::refused(name, why)),
             OptionSupport::Unknown => return Err(names::unknown(name)),
         }
         if names::is_flag(name) {
