@@ -124,6 +124,12 @@ impl Stream {
         }
     }
 
+    /// Whether the next I/O writes what the last one trimmed (`trimwrite`).
+    #[inline]
+    pub(super) fn owes_write(&self) -> bool {
+        self.trimmed.is_some()
+    }
+
     /// Where the next I/O will begin, in bytes, as far as it is known ahead: it need not be kept.
     #[inline]
     pub(super) fn coming(&self) -> Option<u64> {
