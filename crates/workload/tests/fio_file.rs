@@ -144,6 +144,21 @@ fn remarks_end_a_line() {
 }
 
 #[test]
+fn block_sizes_share_all_that_there_is() {
+    for (text, parts) in [
+        ("4k/100:64k/0", vec![(4096, 100)]),
+        ("4k/49:8k/50", vec![(4096, 49), (8192, 51)]),
+        ("4k/50:8k/49", vec![(4096, 51), (8192, 49)]),
+        ("4k/98:8k:16k", vec![(4096, 98), (8192, 1), (16384, 1)]),
+        ("4k/100:8k", vec![(4096, 100)]),
+    ] {
+        let jobs = parse(&format!("[a]\nbssplit={text}\n")).jobs().unwrap();
+        assert_eq!(jobs.jobs[0].options.sizes[0], Sizes::Split(parts), "{text}");
+    }
+    assert!(parse("[a]\nbssplit=4k/0:8k/0\n").jobs().is_err());
+}
+
+#[test]
 fn the_examples_are_jobs() {
     let dir = concat!(env!("CARGO_MANIFEST_DIR"), "/../../jobs");
     let files: Vec<_> = std::fs::read_dir(dir).unwrap().map(|entry| entry.unwrap().path()).collect();

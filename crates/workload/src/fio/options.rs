@@ -124,7 +124,8 @@ impl Sizes {
         }
     }
 
-    /// `4k/10:64k/50:32k/40`; those without percentage share what is left.
+    /// `4k/10:64k/50:32k/40`; those without percentage share what is left. As in fio, what lacks to 100 goes to the part that has most, and
+    /// a part of 0 % is none.
     fn split(text: &str, base: u64) -> Result<Self, String> {
         let mut parts = Vec::new();
         for part in text.split(':') {
@@ -140,9 +141,16 @@ impl Sizes {
         }
         let given: u64 = parts.iter().filter_map(|(_, percent)| *percent).sum();
         let open = parts.iter().filter(|(_, percent)| percent.is_none()).count() as u64;
-        if given > 100 || (open == 0 && given < 100) {
+        if given > 100 {
             return Err(format!("{text:?}: the percentages make {given}, not 100"));
         }
+        if open == 0 {
+            match parts.iter_mut().filter_map(|(_, percent)| percent.as_mut()).max() {
+                Some(most) if *most > 0 => *most += 100 - given,
+                _ => return Err(format!("{text:?}: all block sizes have 0 percent")),
+            }
+        }
+        let given: u64 = parts.iter().filter_map(|(_, percent)| *percent).sum();
         let mut left = 100 - given;
         let mut sharing = open;
         let shared = parts.into_iter().map(|(size, percent)| {
@@ -154,7 +162,7 @@ impl Sizes {
             });
             (size, u32::try_from(percent).unwrap_or(100))
         });
-        Ok(Self::Split(shared.collect()))
+        Ok(Self::Split(shared.filter(|(_, percent)| *percent > 0).collect()))
     }
 }
 
