@@ -1,5 +1,6 @@
 //! What the typed host reports.
 
+use std::io::ErrorKind;
 use std::time::Duration;
 
 use nvme::{Nsid, Status};
@@ -68,6 +69,17 @@ impl Error {
             Self::Command { status, .. } => Some(*status),
             Self::Connect { status, .. } => *status,
             _ => None,
+        }
+    }
+
+    /// Whether the drive closed the connection under the command, or ended the command as it lost its power.
+    pub(crate) fn is_hung_up(&self) -> bool {
+        match self {
+            Self::Transport(TransportError::Io { source, .. }) => {
+                matches!(source.kind(), ErrorKind::ConnectionReset | ErrorKind::BrokenPipe)
+            }
+            Self::Transport(error) => matches!(error, TransportError::Closed),
+            _ => self.is_lost(),
         }
     }
 

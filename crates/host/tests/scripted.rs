@@ -187,6 +187,15 @@ fn a_failed_command_is_a_value_and_a_broken_connection_is_not() {
 }
 
 #[test]
+fn a_power_cut_that_takes_its_own_answer_along_is_one() {
+    let (_dir, shared, mut host) = connect(target::Config::default());
+    shared.lock().unwrap().cut = true;
+    host.power_cut(PowerCut::default()).unwrap();
+    let broken = host.smart().unwrap_err();
+    assert!(matches!(broken, Error::Transport(TransportError::Closed)), "{broken:?}");
+}
+
+#[test]
 fn logs_and_views() {
     let (_dir, _shared, mut host) = with_namespace(target::Config::default());
     let json = |view: &dyn erased::Json| view.json();

@@ -259,11 +259,7 @@ pub(crate) fn power_cut<T: Transport>(
         )));
     }
     let cut = PowerCut { after_media_ops: 0, off_ms, seed: 1, no_plp: new.no_plp };
-    match connected.host.power_cut(cut) {
-        // The completion may be lost with the power.
-        Err(error) if !error.is_lost() => Err(harmful(error)),
-        _ => Ok(json!({})),
-    }
+    connected.host.power_cut(cut).map(|()| json!({})).map_err(harmful)
 }
 
 /// Arms a fault, or clears all.

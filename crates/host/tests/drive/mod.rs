@@ -31,7 +31,7 @@ pub struct Drive {
     pub changed: Vec<u32>,
     /// Status of the next I/O command.
     pub fail_next: Option<Status>,
-    /// Whether I/O connections are cut at the next command.
+    /// Whether connections are cut at the next command.
     pub cut: bool,
     pub hosts: Vec<String>,
 }
@@ -109,10 +109,10 @@ fn serve(mut stream: impl Read + Write, shared: &Shared, config: target::Config)
                 controller.execute(&sqe, data)
             } else {
                 drive.seen.push(sqe);
+                if drive.cut && sqe.opc != 0x7F {
+                    return;
+                }
                 if matches!(role, Role::Io) {
-                    if drive.cut && sqe.opc != 0x7F {
-                        return;
-                    }
                     Some(drive.io(&sqe, data))
                 } else {
                     drive.admin(&sqe, data, ioccsz)

@@ -59,8 +59,7 @@ fn cut(config: &Config, case: Case, seed: u64) -> Result<(u64, u64)> {
     }
     let off = 1 + rng.below(5) as u32;
     let command = PowerCut { after_media_ops: 0, off_ms: off, seed: rng.next_u64() as u32, no_plp: false };
-    // The connection breaks with the power.
-    let _ = host.power_cut(command);
+    host.power_cut(command).context("cutting the power")?;
     drop((queue, host));
     sim.run_until(Nanos(sim.now().0 + u64::from(off) * 1_000_000 + 1_000_000_000));
     let mut host = sim.host(NQN).context("connecting after the power cut")?;
