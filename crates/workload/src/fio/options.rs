@@ -212,7 +212,7 @@ impl Distribution {
                 power @ 1..MILLION => Ok(Self::Pareto(power, centre(next()?)?)),
                 _ => Err(format!("{text:?}: the power is between 0 and 1")),
             },
-            "normal" | "gauss" => match next()?.unwrap_or(0) {
+            "normal" => match next()?.unwrap_or(0) {
                 deviation @ 0..=100_000_000 => {
                     Ok(Self::Normal(deviation, centre(next()?)?.unwrap_or(MILLION / 2)))
                 }
@@ -282,7 +282,7 @@ impl Verify {
         Ok(Some(match text {
             "0" | "none" => return Ok(None),
             "crc32" => Self::Crc32,
-            "crc32c" | "crc32c-intel" | "1" => Self::Crc32c,
+            "crc32c" | "crc32c-intel" => Self::Crc32c,
             "crc64" => Self::Crc64,
             "md5" => Self::Md5,
             "sha1" => Self::Sha1,

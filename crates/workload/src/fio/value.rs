@@ -125,7 +125,7 @@ pub(super) fn number(text: &str, base: u64, least: u64, most: u64) -> Result<u64
 /// A flag: one that stands alone is set.
 pub(super) fn flag(text: Option<&str>) -> Result<bool, String> {
     match text.map(str::trim) {
-        None | Some("" | "1" | "true" | "yes" | "on") => Ok(true),
+        None | Some("1" | "true" | "yes" | "on") => Ok(true),
         Some("0" | "false" | "no" | "off") => Ok(false),
         Some(other) => Err(format!("{other:?} is no flag: write 0 or 1")),
     }
