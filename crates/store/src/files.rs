@@ -146,6 +146,10 @@ impl State {
                 self.write_through(device, ino, offset / block, piece, now)?;
                 piece.len()
             } else {
+                if self.is_under_way(ino, offset / block, offset / block + 1) {
+                    // What was in memory of the last block was written out before the blocks that went to a zone at once.
+                    self.land(device, ino)?;
+                }
                 let taken = data.len().min(index(block) - at);
                 self.write_block(device, (ino, claim), (offset / block, at), &data[..taken], now)?;
                 taken
@@ -427,7 +431,7 @@ impl State {
 mod tests {
     use crate::record::{Attributes, Ino, NewKind};
     use crate::simulated::Simulated;
-    use crate::{Error, Placement, Store};
+    use crate::{Change, Error, Placement, Store};
 
     /// What is there of a file after a crash that follows the sync of another one.
     fn survives(
@@ -446,6 +450,26 @@ mod tests {
         let mut contents = vec![0; usize::try_from(store.stat(one).unwrap().size).unwrap()];
         assert_eq!(store.read(one, 0, &mut contents), Ok(contents.len()));
         contents
+    }
+
+    /// The first block of a write makes the store write out the last one, which is in memory already.
+    #[test]
+    fn a_write_between_two_blocks_in_memory_loses_nothing() {
+        let store = Store::open(Simulated::formatted(), Placement::default()).unwrap();
+        {
+            // As where the log has no place for parts of blocks.
+            let limits = &mut store.lock().limits;
+            (limits.direct, limits.inline) = (4, 0);
+        }
+        let file = store.create(Ino::ROOT, b"file", NewKind::File, Attributes::default()).unwrap().ino;
+        store.write(file, 6144, &[7; 512], 1).unwrap();
+        store.write(file, 100, &[8; 6144], 1).unwrap();
+        // This writes out what is in memory.
+        store.change(file, &Change { mtime: Some(2), ..Change::default() }, 2).unwrap();
+        let mut there = vec![0; 6656];
+        assert_eq!(store.read(file, 0, &mut there), Ok(6656));
+        assert!(there[..100] == [0; 100] && there[100..6244] == [8; 6144], "the second write");
+        assert!(there[6244..] == [7; 412], "the first write has {:?}", &there[6240..6250]);
     }
 
     #[test]
