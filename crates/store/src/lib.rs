@@ -19,6 +19,8 @@ mod dirty;
 mod drive;
 mod error;
 mod extents;
+#[cfg(test)]
+mod fences;
 mod files;
 mod fuse;
 mod keys;

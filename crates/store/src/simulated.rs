@@ -74,6 +74,10 @@ struct State {
     interrupt: Option<(u64, Interrupt)>,
     /// It happens now.
     is_interrupted: bool,
+    /// Who is interrupted is so slow that others can wait meanwhile.
+    is_slow: bool,
+    /// How long a program believes that it still has the store.
+    lease: Duration,
 }
 
 /// What happens between two calls.
@@ -115,6 +119,8 @@ impl Simulated {
             in_doubt: Vec::new(),
             interrupt: None,
             is_interrupted: false,
+            is_slow: false,
+            lease: Duration::ZERO,
         };
         Self { inner: Arc::new(Inner { shape, capacity, state: Mutex::new(state) }) }
     }
@@ -158,6 +164,18 @@ impl Simulated {
     /// Something happens before a call, after this many others.
     pub fn interrupt_after(&self, calls: u64, act: impl FnOnce() + Send + 'static) {
         self.state().interrupt = Some((calls, Interrupt(Box::new(act))));
+    }
+
+    /// Who is interrupted from now on is so slow that others can wait meanwhile.
+    #[cfg(test)]
+    pub(crate) fn slow_down(&self) {
+        self.state().is_slow = true;
+    }
+
+    /// Programs believe for so long that they still have the store. Time passes as it does, and waiting takes none.
+    #[cfg(test)]
+    pub(crate) fn set_lease(&self, lease: Duration) {
+        self.state().lease = lease;
     }
 
     /// Nothing happens between calls.
@@ -365,13 +383,16 @@ fn no_power() -> DeviceError {
 }
 
 impl ZoneDevice for Simulated {
+    fn lease(&self) -> Duration {
+        self.state().lease
+    }
+
     fn pause(&self, _: Duration) -> Result<(), DeviceError> {
-        let is_interrupted = self.state().is_interrupted;
-        if is_interrupted {
-            Err(DeviceError::Failed("the other program does not go on".into()))
-        } else {
-            Ok(())
-        }
+        let cannot_wait = {
+            let state = self.state();
+            state.is_interrupted && !state.is_slow
+        };
+        if cannot_wait { Err(DeviceError::Failed("the other program does not go on".into())) } else { Ok(()) }
     }
 
     fn shape(&self) -> Shape {

@@ -370,7 +370,8 @@ impl State {
         }
     }
 
-    fn reset<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+    /// Empties a zone of data that no file needs.
+    pub(crate) fn reset<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
         // A program that had the store before may still read, until it looks.
         let quiet = (device.lease() * 2).saturating_sub(self.claimed.elapsed());
         if !quiet.is_zero() {

@@ -10,24 +10,25 @@ use crate::record::{Attributes, Ino, NewKind};
 use crate::simulated::Simulated;
 use crate::store::Store;
 
-const BLOCK: usize = 512;
-const SHAPE: Shape = Shape { block: BLOCK, zone_blocks: 64, zones: 32, open: 6, append_blocks: 16 };
+pub(crate) const BLOCK: usize = 512;
+pub(crate) const SHAPE: Shape =
+    Shape { block: BLOCK, zone_blocks: 64, zones: 32, open: 6, append_blocks: 16 };
 
-fn file<D: ZoneDevice>(store: &Store<D>, name: &str) -> Ino {
+pub(crate) fn file<D: ZoneDevice>(store: &Store<D>, name: &str) -> Ino {
     store.create(Ino::ROOT, name.as_bytes(), NewKind::File, Attributes::default()).unwrap().ino
 }
 
-fn open(device: &Simulated) -> Store<&Simulated> {
+pub(crate) fn open(device: &Simulated) -> Store<&Simulated> {
     Store::open(device, Placement::None).unwrap()
 }
 
 /// Writes whole blocks of a value, and makes them durable.
-fn fill(store: &Store<&Simulated>, ino: Ino, value: u8, blocks: usize) -> Result<(), Error> {
+pub(crate) fn fill<D: ZoneDevice>(store: &Store<D>, ino: Ino, value: u8, blocks: usize) -> Result<(), Error> {
     store.write(ino, 0, &vec![value; blocks * BLOCK], 1)?;
     store.sync(ino)
 }
 
-fn is_of(store: &Store<&Simulated>, ino: Ino, value: u8, blocks: usize) -> bool {
+pub(crate) fn is_of<D: ZoneDevice>(store: &Store<D>, ino: Ino, value: u8, blocks: usize) -> bool {
     let mut there = vec![0; blocks * BLOCK];
     store.read(ino, 0, &mut there) == Ok(there.len()) && there.iter().all(|byte| *byte == value)
 }

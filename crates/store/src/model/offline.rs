@@ -73,6 +73,10 @@ fn run(seed: u64, steps: u64, counts: &mut Counts) {
     world.broken += 1;
     world.store().device.wear_out(zone, Condition::Offline);
     let more = if is_of_log { [0, rng.below(12)][rng.below(2) as usize] } else { 0 };
+    if more > 0 && rng.below(2) == 0 {
+        // Also while an epoch begins that replaces the one which lost the zone.
+        world.store().device.lose_power_after(rng.below(30));
+    }
     for _ in 0..more {
         world.operate();
         if world.is_down() {
