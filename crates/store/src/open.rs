@@ -122,8 +122,22 @@ struct Reading {
     others: Vec<u32>,
 }
 
+/// Reads what lies on a device. Its owner can begin an epoch meanwhile, and what was about to be read is not there any more. Then it is read again.
 fn read<D: ZoneDevice>(device: &D) -> Result<Reading, Error> {
-    let zones = device.zones()?;
+    /// How often that can happen. An owner does not begin epochs all the time.
+    const TRIES: u32 = 5;
+    let mut tries = 0;
+    loop {
+        tries += 1;
+        let zones = device.zones()?;
+        match read_once(device, zones.clone()) {
+            Err(_) if tries < TRIES && device.zones()? != zones => {}
+            read => return read,
+        }
+    }
+}
+
+fn read_once<D: ZoneDevice>(device: &D, zones: Vec<Zone>) -> Result<Reading, Error> {
     let Finding { logs, newest, begun } = find(device, &zones)?;
     let log = replay(device, &zones, logs)?;
     let written =
