@@ -116,22 +116,19 @@ fn an_owner_that_goes_on_while_another_opens_loses_nothing() {
 #[test]
 fn a_zone_that_another_program_may_empty_is_not_used() {
     let mut waited = 0;
-    for (epochs, calls) in (0..3).flat_map(|epochs| (0..80).map(move |calls| (epochs, calls))) {
+    for (epochs, calls) in (1..4).flat_map(|epochs| (0..100).map(move |calls| (epochs, calls))) {
         let device = Simulated::formatted();
         let first = open(&device);
         let ino = file(&first, "file");
         fill(&first, ino, 1, 4).unwrap();
-        for _ in 0..epochs {
-            first.lock().begin_epoch(&first.device).unwrap();
-        }
         let (other, begun) = (device.share(), Arc::new(Mutex::new(None)));
         let to = Arc::clone(&begun);
         device.interrupt_after(calls, move || {
             other.do_not_interrupt();
-            *to.lock().unwrap() = Some(
-                Store::open(other, Placement::None)
-                    .and_then(|second| (0..3).try_for_each(|_| second.lock().begin_epoch(&second.device))),
-            );
+            *to.lock().unwrap() =
+                Some(Store::open(other, Placement::None).and_then(|second| {
+                    (0..epochs).try_for_each(|_| second.lock().begin_epoch(&second.device))
+                }));
         });
         let _ = first.lock().begin_epoch(&first.device);
         device.do_not_interrupt();
@@ -142,6 +139,62 @@ fn a_zone_that_another_program_may_empty_is_not_used() {
         assert!(is_of(&third, ino, 1, 4), "after {epochs} epochs and {calls} calls");
     }
     assert!(waited > 0, "no zone was contested");
+}
+
+/// An owner begins an epoch between any two calls of another program that opens the store. Both epochs can have the same number.
+#[test]
+fn of_two_that_begin_epochs_at_once_one_has_the_store() {
+    let (mut opened, mut refused) = (0, 0);
+    for (epochs, calls) in (0..3).flat_map(|epochs| (0..150).map(move |calls| (epochs, calls))) {
+        let case = format!("after {epochs} epochs and {calls} calls");
+        let device = Simulated::formatted();
+        device.slow_down();
+        let first = Arc::new(Store::open(device.share(), Placement::None).unwrap());
+        let ino = file(&first, "file");
+        fill(&first, ino, 1, 4).unwrap();
+        for _ in 0..epochs {
+            first.lock().begin_epoch(&first.device).unwrap();
+        }
+        let owner = Arc::clone(&first);
+        device.interrupt_after(calls, move || drop(owner.lock().begin_epoch(&owner.device)));
+        let second = Store::open(device.share(), Placement::None);
+        device.do_not_interrupt();
+        match &second {
+            Ok(second) => {
+                opened += 1;
+                assert_eq!(first.ask_device(), Err(Error::Taken), "{case}");
+                assert_eq!(fill(second, ino, 2, 4), Ok(()), "{case}");
+            }
+            Err(Error::Taken) => refused += 1,
+            Err(error) => panic!("{case}: {error}"),
+        }
+        let value = if second.is_ok() || fill(&first, ino, 2, 4).is_ok() { 2 } else { 1 };
+        drop((first, second));
+        assert!(is_of(&open(&device), ino, value, 4), "{case}");
+    }
+    assert!(opened > 0 && refused > 0, "{opened} and {refused}");
+}
+
+/// While another program opens the store, its owner has written a snapshot that is not durable. Then the power fails.
+#[test]
+fn a_snapshot_that_is_not_durable_replaces_none() {
+    for (calls, left) in (0..60).flat_map(|calls| (0..12).map(move |left| (calls, left))) {
+        let device = Simulated::formatted();
+        let first = Arc::new(Store::open(device.share(), Placement::None).unwrap());
+        let ino = file(&first, "file");
+        fill(&first, ino, 1, 4).unwrap();
+        let (owner, other) = (Arc::clone(&first), device.share());
+        device.interrupt_after(calls, move || {
+            other.fail(0, 1_000_000_000);
+            drop(owner.lock().begin_epoch(&owner.device));
+            other.fail(0, 0);
+            other.lose_power_after(left);
+        });
+        let _ = Store::open(device.share(), Placement::None);
+        device.do_not_interrupt();
+        device.restore_power();
+        assert!(is_of(&open(&device), ino, 1, 4), "after {calls} calls, and {left} more");
+    }
 }
 
 /// An append to the log is so slow that another program uses its zone meanwhile, up to the place where it lands.
@@ -228,6 +281,42 @@ fn a_log_that_lost_a_zone_does_not_go_on() {
     drop(store);
     let store = open(&device);
     assert_eq!(store.stat(ino).unwrap().attributes.mode, mode);
+}
+
+/// The newest zone of the log goes offline, and its owner stops while it begins the next epoch. The zone is missed unless that epoch is whole.
+#[test]
+fn an_epoch_that_is_not_whole_does_not_excuse_a_zone() {
+    let (mut opened, mut missed) = (0, 0);
+    for calls in 0..12 {
+        let device = Simulated::new(Shape { zones: 40, ..SHAPE }, 48, 1);
+        let options = FormatOptions { log_zones: Some(12), ..FormatOptions::default() };
+        Store::format(&device, &options, [1; 16], 0).unwrap();
+        let store = open(&device);
+        let ino = file(&store, "file");
+        let mut value = 0;
+        while store.lock().log.chain().len() == 1 {
+            value += 1;
+            fill(&store, ino, value, 1).unwrap();
+        }
+        let newest = store.lock().log.chain()[1];
+        device.wear_out(newest, Condition::Offline);
+        device.lose_power_after(calls);
+        let _ = store.lock().begin_epoch(&store.device);
+        drop(store);
+        device.keep_power();
+        match Store::open(&device, Placement::None) {
+            Ok(store) => {
+                opened += 1;
+                assert!(is_of(&store, ino, value, 1), "after {calls} calls: what was synced is lost");
+            }
+            Err(Error::Damaged(why)) => {
+                missed += 1;
+                assert!(why.contains(&format!("zone {newest}, which is offline")), "{why}");
+            }
+            Err(error) => panic!("after {calls} calls: {error}"),
+        }
+    }
+    assert!(opened > 0 && missed > 0, "{opened} and {missed}");
 }
 
 /// Makes files and deletes them, until all zones of data have other contents.

@@ -445,6 +445,30 @@ mod tests {
     }
 
     #[test]
+    fn a_store_that_stops_under_a_flush_acknowledges_nothing() {
+        let mut stopped = 0;
+        for calls in 0..40 {
+            let device = Simulated::formatted();
+            let store = Arc::new(Store::open(device.share(), Placement::default()).unwrap());
+            let file = store.create(Ino::ROOT, b"file", NewKind::File, Attributes::default()).unwrap();
+            store.write(file.ino, 0, &[7; 4096], 1).unwrap();
+            let other = Arc::clone(&store);
+            // Who syncs holds the lock, except while the device works.
+            device.interrupt_after(calls, move || {
+                if let Ok(mut state) = other.state.try_lock() {
+                    state.stop(&Error::NoStore);
+                }
+            });
+            let synced = store.sync_all();
+            device.do_not_interrupt();
+            let has_stopped = store.failure().is_some();
+            assert_eq!(synced.is_err(), has_stopped, "after {calls} calls: {synced:?}");
+            stopped += u32::from(has_stopped);
+        }
+        assert!(stopped > 0, "no Flush was interrupted");
+    }
+
+    #[test]
     fn a_file_that_cannot_be_written_keeps_no_other_from_being_durable() {
         let device = Simulated::formatted();
         let store = Store::open(&device, Placement::default()).unwrap();
