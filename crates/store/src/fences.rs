@@ -237,6 +237,23 @@ fn an_append_that_lands_in_a_log_of_others_is_not_acknowledged() {
     assert!(met > 0, "no append landed where the other log had its end");
 }
 
+/// What a program had under way when it lost the store lands in zones of the log that were emptied. They are not lost for the log.
+#[test]
+fn strays_in_empty_zones_cost_no_zone() {
+    let device = Simulated::formatted();
+    let store = open(&device);
+    let ino = file(&store, "file");
+    for value in 0..9 {
+        for zone in (0..3).filter(|zone| device.zone(*zone).unwrap().written == 0) {
+            device.append(zone, &[9; BLOCK], false).unwrap();
+        }
+        fill(&store, ino, value, 1).unwrap();
+        store.lock().begin_epoch(&store.device).unwrap();
+    }
+    drop(store);
+    assert!(is_of(&open(&device), ino, 8, 1));
+}
+
 /// Something that is no frame comes to lie in the log. The log goes on in another zone.
 #[test]
 fn what_is_no_frame_is_not_passed() {

@@ -270,6 +270,20 @@ impl Log {
         Ok(())
     }
 
+    /// A zone that was emptied has something in it. That can be what a program had under way when it lost the store: then it is emptied once more.
+    /// Another program would not use the zone before it has emptied it, and waited. If an epoch begins in it that is as new as this one, it is left alone.
+    fn empty_again<D: ZoneDevice>(&mut self, device: &D, zone: u32, state: &Zone) -> Result<(), Error> {
+        if !matches!(state.condition, Condition::Writable | Condition::Full) {
+            return Ok(());
+        }
+        let mut block = vec![0; device.shape().block];
+        device.read(device.shape().start_of(zone), &mut block)?;
+        match frame::decode(&block) {
+            Some((header, _)) if header.epoch >= self.epoch => Ok(()),
+            _ => self.take_back(device, zone),
+        }
+    }
+
     /// Writes a piece of the stream of records at the end. If it is to be `durable`, all of the log is that was durable before, and the piece.
     ///
     /// # Errors
@@ -469,6 +483,7 @@ impl Log {
             }
             let state = device.zone(zone)?;
             if state.condition != Condition::Writable || state.written > 0 {
+                self.empty_again(device, zone, &state)?;
                 continue;
             }
             let index = u32::try_from(self.begun.len()).unwrap_or(u32::MAX);
