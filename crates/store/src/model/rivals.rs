@@ -182,6 +182,7 @@ fn run(seed: u64, steps: u64, counts: &mut Counts) {
             let successor = Store::open(device, Placement::default());
             let successor =
                 successor.unwrap_or_else(|error| panic!("seed {seed}: it is not taken over: {error}"));
+            world.store().device.forget_doubts();
             counts.takeovers += 1;
             rival = Some(world.succeed(successor));
         }
