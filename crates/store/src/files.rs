@@ -130,9 +130,7 @@ impl State {
         if self.is_under_way(ino, first, last) {
             self.land(device, ino)?;
         }
-        let contents = self.contents(ino)?;
-        let there: u64 = contents.extents.within(first, last).map(|(_, run)| run.blocks).sum();
-        self.reserve(device, last - first - there)?;
+        self.reserve(device, ino, (first, last))?;
         let claim = self.claim(ino, first, last)?;
         let (mut offset, mut data) = (offset, data);
         while !data.is_empty() {

@@ -20,13 +20,28 @@ impl State {
         self.space.usable().saturating_sub(taken)
     }
 
-    /// Makes sure that files may take so many more blocks.
-    pub(crate) fn reserve<D: ZoneDevice>(&mut self, device: &D, blocks: u64) -> Result<(), Error> {
-        if self.free_blocks() < blocks {
-            // Pieces of patches count as whole blocks until they are in zones.
+    /// Makes sure that a file may have all blocks from `first` to `last` (exclusive).
+    pub(crate) fn reserve<D: ZoneDevice>(
+        &mut self,
+        device: &D,
+        ino: Ino,
+        (first, last): (u64, u64),
+    ) -> Result<(), Error> {
+        if self.free_blocks() < self.missing_blocks(ino, first, last)? {
+            // Pieces of patches count as whole blocks until they are in zones. Blocks in memory have place, and are there then.
             self.empty_memory(device)?;
         }
-        if self.free_blocks() >= blocks { Ok(()) } else { Err(Error::NoSpace) }
+        if self.free_blocks() >= self.missing_blocks(ino, first, last)? {
+            Ok(())
+        } else {
+            Err(Error::NoSpace)
+        }
+    }
+
+    /// Blocks from `first` to `last` (exclusive) that a file has not in zones.
+    fn missing_blocks(&self, ino: Ino, first: u64, last: u64) -> Result<u64, Error> {
+        let there: u64 = self.contents(ino)?.extents.within(first, last).map(|(_, run)| run.blocks).sum();
+        Ok(last - first - there)
     }
 
     /// Bytes that a snapshot takes when all that is in memory is in the log and in zones, at most.
@@ -189,6 +204,19 @@ mod tests {
         let mut there = [0; 3];
         assert_eq!(store.read(files[0], 3 * 512, &mut there), Ok(3));
         assert_eq!(there, [2; 3]);
+    }
+
+    #[test]
+    fn what_is_in_memory_can_be_overwritten_in_a_full_store() {
+        let store = open(Simulated::formatted());
+        let files = ["full", "in memory"].map(|name| make(&store, name).unwrap());
+        let blocks = usize::try_from(store.usage().free_blocks).unwrap() - 1;
+        store.write(files[0], 0, &vec![1; blocks * 512], 1).unwrap();
+        store.sync_all().unwrap();
+        store.write(files[1], 0, &[2; 512], 1).unwrap();
+        assert_eq!(store.usage().free_blocks, 0);
+        assert_eq!(store.write(files[1], 0, &[3; 512], 2), Ok(()));
+        assert_eq!(store.write(files[1], 512, &[3], 2), Err(Error::NoSpace));
     }
 
     #[test]
