@@ -5,7 +5,7 @@ use std::time::Instant;
 
 use crate::device::{Condition, DeviceError, Shape, Zone, ZoneDevice};
 use crate::error::Error;
-use crate::log::{Finding, Found, Layout, Log, MAX_DEFAULT_LOG_ZONES, Position, find};
+use crate::log::{Finding, Found, Layout, Log, MAX_DEFAULT_LOG_ZONES, Position, find, offline};
 use crate::placement::{Group, Newcomer, Placement};
 use crate::record::{Attributes, Ino, NewKind, Record};
 use crate::space::{Space, open_data_zones};
@@ -323,12 +323,17 @@ struct Replayed {
 
 /// The newest log whose snapshot is durable, with the tree that it makes.
 fn replay<D: ZoneDevice>(device: &D, zones: &[Zone], candidates: Vec<Found>) -> Result<Replayed, Error> {
+    let log_zones = candidates.first().map(|found| found.layout.log_zones);
     for found in candidates {
         if let Some((tree, totals, lost)) = replay_one(device, zones, &found)? {
             return Ok(Replayed { found, tree, totals, lost });
         }
     }
-    Err(Error::Damaged("no log has a whole snapshot whose files are there".into()))
+    let no_log = "no log has a whole snapshot whose files are there";
+    Err(Error::Damaged(match log_zones.and_then(|log_zones| offline(log_zones, zones).next()) {
+        Some(zone) => format!("{no_log}, and zone {zone}, which is offline, may have had one"),
+        None => no_log.into(),
+    }))
 }
 
 /// The tree that a log makes, what was written, and the zone of the data at which it ended too early. `None` if files of its snapshot are not there.

@@ -20,7 +20,7 @@ use frame::{FrameHeader, FrameKind, HEADER, Part};
 use read::Starts;
 
 pub use frame::Layout;
-pub(crate) use read::{Finding, Found, MAX_DEFAULT_LOG_ZONES, find, identify};
+pub(crate) use read::{Finding, Found, MAX_DEFAULT_LOG_ZONES, find, identify, offline};
 
 /// Counts how far the log was written: the larger one was later.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default, Debug)]
@@ -79,7 +79,7 @@ impl Log {
         let log_zones = || (0..layout.log_zones).zip(zones);
         let is_empty = |state: &Zone| state.condition == Condition::Writable && state.written == 0;
         let free = log_zones().filter(|(_, state)| is_empty(state)).map(|(zone, _)| zone).collect();
-        let offline = read::offline(layout.log_zones, zones).collect();
+        let offline = offline(layout.log_zones, zones).collect();
         Self {
             layout,
             id,
@@ -236,7 +236,7 @@ impl Log {
             return Err(Error::Taken);
         }
         let Starts { zones, found: starts } = read::starts(device, self.id, self.layout.log_zones)?;
-        self.offline = read::offline(self.layout.log_zones, &zones).collect();
+        self.offline = offline(self.layout.log_zones, &zones).collect();
         if starts.iter().any(|(zone, found)| *found >= epoch && !self.begun.contains(zone)) {
             self.is_taken = true;
             return Err(Error::Taken);

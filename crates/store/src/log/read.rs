@@ -109,7 +109,7 @@ pub(crate) fn find<D: ZoneDevice>(device: &D, zones: &[Zone]) -> Result<Finding,
 }
 
 /// Zones of the log that are offline.
-pub(super) fn offline(log_zones: u32, zones: &[Zone]) -> impl Iterator<Item = u32> {
+pub(crate) fn offline(log_zones: u32, zones: &[Zone]) -> impl Iterator<Item = u32> {
     let zones = (0..log_zones).zip(zones);
     zones.filter(|(_, state)| state.condition == Condition::Offline).map(|(zone, _)| zone)
 }
