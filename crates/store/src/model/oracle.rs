@@ -54,10 +54,15 @@ impl File {
         }
     }
 
+    /// What makes the file longer can survive up to a border of blocks.
+    fn grows(&mut self, size: u64, end: u64) {
+        self.sizes.extend(((size + 1).next_multiple_of(BLOCK)..end).step_by(BLOCK as usize));
+    }
+
     pub(crate) fn write(&mut self, offset: u64, data: &[u8]) {
         let (size, end) = (self.now.len() as u64, offset + data.len() as u64);
-        // What made the file longer can survive up to a border of blocks, or up to the end of a later write.
-        self.sizes.extend(((size + 1).next_multiple_of(BLOCK)..end).step_by(BLOCK as usize));
+        // What made the file longer can survive in part, also up to the end of a later write.
+        self.grows(size, end);
         if self.sizes.first().is_none_or(|least| *least < end) {
             self.sizes.insert(end);
         }
@@ -70,6 +75,7 @@ impl File {
 
     pub(crate) fn truncate(&mut self, size: u64) {
         let before = self.now.len() as u64;
+        self.grows(before, size);
         self.change(size.min(before), size.max(before), |now| now.resize(size as usize, 0));
         self.sizes.insert(size);
     }
