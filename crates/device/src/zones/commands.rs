@@ -1,6 +1,6 @@
 //! Zone Append, Zone Management Send and Zone Management Receive.
 
-use super::describe::EXTENSION_BYTES;
+use super::describe::{EXTENSION_BYTES, zones_of};
 use super::report::ZoneReportWork;
 use super::sweep::ZoneSweep;
 use crate::contents::Contents;
@@ -10,9 +10,9 @@ use crate::io::locate::check_length;
 use crate::protection::Protection;
 use ftl::{Answer, Fault, Source, VolumeId, ZoneAction, ZoneLayout, ZoneTarget};
 use media::Nanos;
+use nvme::Status;
 use nvme::io::Blocks;
 use nvme::zone::{ZoneManagementReceive, ZoneManagementSend, ZoneSendAction};
-use nvme::{Nsid, Status};
 
 /// How far a command on zones came at once.
 pub(crate) enum ZonesDone {
@@ -22,17 +22,6 @@ pub(crate) enum ZonesDone {
     Swept(ZoneSweep),
     /// Likewise.
     Reported(ZoneReportWork),
-}
-
-/// The zones of a namespace that is attached.
-pub(super) fn zones_of(
-    core: &Core,
-    id: ControllerId,
-    nsid: Nsid,
-) -> Result<(VolumeId, u8, ZoneLayout), Failure> {
-    let ns = core.attached(id, nsid)?;
-    let zones = ns.zones.ok_or(Failure::from(Status::INVALID_OPCODE))?;
-    Ok((ns.volume, ns.shift, zones))
 }
 
 /// Zone Append: the drive says in the completion where the data went.

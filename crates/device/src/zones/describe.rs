@@ -1,13 +1,13 @@
 //! What zoned namespaces say of themselves, and the zones of one that is created.
 
-use crate::core::{Core, Failure, Namespace};
+use crate::core::{ControllerId, Core, Failure, Namespace};
 use crate::lba_format::LbaFormat;
-use ftl::{PAGE, SetConfig, SetId, ZoneAging, ZoneLayout, ZoneSupport, ZrwaLayout};
+use ftl::{PAGE, SetConfig, SetId, VolumeId, ZoneAging, ZoneLayout, ZoneSupport, ZrwaLayout};
 use media::Nanos;
-use nvme::Status;
 use nvme::identify::{
     LbaFormatExtension, NamespaceCreate, Ozcs, Zoc, ZonedController, ZonedCreate, ZonedNamespace,
 };
+use nvme::{Nsid, Status};
 
 /// Bytes of a Zone Descriptor Extension.
 pub(crate) const EXTENSION_BYTES: u32 = 64;
@@ -15,6 +15,17 @@ pub(crate) const EXTENSION_BYTES: u32 = 64;
 /// Whether some NVM Set can have zones.
 pub(crate) fn are_supported(core: &Core) -> bool {
     core.sets().any(|(set, _)| core.ftl.zone_support(set).is_some())
+}
+
+/// The zones of a namespace that is attached.
+pub(super) fn zones_of(
+    core: &Core,
+    id: ControllerId,
+    nsid: Nsid,
+) -> Result<(VolumeId, u8, ZoneLayout), Failure> {
+    let ns = core.attached(id, nsid)?;
+    let zones = ns.zones.ok_or(Failure::from(Status::INVALID_OPCODE))?;
+    Ok((ns.volume, ns.shift, zones))
 }
 
 /// What every controller says of the command set.

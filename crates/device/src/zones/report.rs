@@ -1,7 +1,6 @@
 //! Zone Management Receive, in steps: descriptors of zones, from one on.
 
-use super::commands::zones_of;
-use super::describe::EXTENSION_BYTES;
+use super::describe::{EXTENSION_BYTES, zones_of};
 use crate::core::{ControllerId, Core, Failure, StepCost};
 use crate::zone_state::state_of;
 use ftl::{VolumeId, ZoneInfo, ZoneLayout};
