@@ -36,7 +36,7 @@ fn who_lost_the_store_changes_no_zone() {
             store.lock().log.take_back(&store.device, zone)
         }),
         ("a zone of data is emptied", LONG, |store| store.lock().reset(&store.device, 4)),
-        ("a zone of data is finished", Duration::ZERO, |store| store.lock().retire(&store.device, 4)),
+        ("a zone of data is finished", LONG, |store| store.lock().retire(&store.device, 4)),
         ("data is sent", Duration::ZERO, |store| {
             store.lock().limits.direct = 1;
             store.write(file(store, "more"), 0, &[7; BLOCK], 1)
