@@ -56,48 +56,78 @@ fn texts(said: &str, what: &str) -> BTreeMap<String, String> {
     packed.iter().map(|(name, hex)| (name.clone(), unpack(hex))).collect()
 }
 
+/// A guest that runs the loads on caches of a new drive.
+struct Caches {
+    drive: Drive,
+    /// Where the loads are.
+    directory: tempfile::TempDir,
+    /// How long a guest may take, in seconds.
+    limit: String,
+}
+
+impl Caches {
+    const TEST: &str = "the_tier_does_what_dm_cache_does";
+
+    fn new(loads: &[Load], times: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for load in loads {
+            std::fs::write(directory.path().join(format!("{}.load", load.name)), load.to_string()).unwrap();
+        }
+        let file = directory.path().join("drive.toml");
+        std::fs::write(&file, DRIVE).unwrap();
+        let drive = Drive::start_with(&directory.path().join("image"), 0, &[file.as_os_str()]);
+        Self { drive, directory, limit: (600 * times).to_string() }
+    }
+
+    /// What the guest said; `None` where no guest can run.
+    fn guest(&self, what: &str) -> Option<String> {
+        let needed = ["insmod", "dmsetup", "python3"];
+        let options = ["-t", self.limit.as_str()];
+        let arguments = [self.directory.path().to_str().unwrap(), what];
+        let guest = Guest::boot_with(Self::TEST, "cache.sh", &needed, &options, self.drive.port, &arguments)?;
+        guest.must_be_well(Self::TEST)
+    }
+}
+
+/// Whether the tier's policy answers as the kernel's did. `TRANCHE_DM_CACHE_KEEP` keeps in a directory what the guest said.
+fn agrees(said: &str) -> Result<(), String> {
+    if let Ok(directory) = std::env::var("TRANCHE_DM_CACHE_KEEP") {
+        std::fs::create_dir_all(&directory).unwrap();
+        for (label, text) in texts(said, "LOG ").iter().chain(&texts(said, "TRACE ")) {
+            std::fs::write(format!("{directory}/{label}"), text).unwrap();
+        }
+    }
+    let traces = texts(said, "TRACE ");
+    let Some(trace) = traces.get("all") else {
+        skipped(Caches::TEST, "the guest's kernel has no probes: only counts are compared");
+        return Ok(());
+    };
+    let (agreement, corrections) = agree(trace)?;
+    println!("{agreement:?}, {corrections} corrections of the trace");
+    // It tries what it should.
+    let least = [agreement.promotions / 100, agreement.demotions / 20, agreement.writebacks / 100];
+    assert!(agreement.policies > 7 && least.iter().all(|count| *count > 0), "{agreement:?}");
+    Ok(())
+}
+
 /// Every answer of the kernel's smq is the tier's, and dm-cache's counts are the tier's as far as both do not depend on how long migrations take.
-/// `TRANCHE_DM_CACHE_SEED` is the seed of the loads, `TRANCHE_DM_CACHE_TIMES` makes them longer, and `TRANCHE_DM_CACHE_KEEP` keeps in a
-/// directory what the guest said.
+/// `TRANCHE_DM_CACHE_SEED` is the seed of the loads, and `TRANCHE_DM_CACHE_TIMES` makes them longer.
+///
+/// A processor that stalls between a call and its probe can leave a trace that no correction explains. Two in a row are a difference.
 #[test]
 fn the_tier_does_what_dm_cache_does() {
-    let name = "the_tier_does_what_dm_cache_does";
-    let temporary = tempfile::tempdir().unwrap();
     let (seed, times) =
         (number("TRANCHE_DM_CACHE_SEED").unwrap_or(1), number("TRANCHE_DM_CACHE_TIMES").unwrap_or(1));
     println!("seed {seed}");
     let loads = loads(seed, times);
-    for load in &loads {
-        std::fs::write(temporary.path().join(format!("{}.load", load.name)), load.to_string()).unwrap();
-    }
-    let file = temporary.path().join("drive.toml");
-    std::fs::write(&file, DRIVE).unwrap();
-    let drive = Drive::start_with(&temporary.path().join("image"), 0, &[file.as_os_str()]);
-    let directory = temporary.path().to_str().unwrap();
-    let limit = (600 * times).to_string();
-    let needed = ["insmod", "dmsetup", "python3"];
-    let options = ["-t", limit.as_str()];
-    let guest = |what| {
-        let guest = Guest::boot_with(name, "cache.sh", &needed, &options, drive.port, &[directory, what])?;
-        guest.must_be_well(name)
-    };
-    let Some(said) = guest("run") else { return };
-    if let Ok(directory) = std::env::var("TRANCHE_DM_CACHE_KEEP") {
-        std::fs::create_dir_all(&directory).unwrap();
-        for (label, text) in texts(&said, "LOG ").iter().chain(&texts(&said, "TRACE ")) {
-            std::fs::write(format!("{directory}/{label}"), text).unwrap();
-        }
-    }
-    let traces = texts(&said, "TRACE ");
-    match traces.get("all") {
-        None => skipped(name, "the guest's kernel has no probes: only counts are compared"),
-        Some(trace) => {
-            let (agreement, corrections) = agree(trace).unwrap_or_else(|why| panic!("seed {seed}: {why}"));
-            println!("{agreement:?}, {corrections} corrections of the trace");
-            // It tries what it should.
-            let least = [agreement.promotions / 100, agreement.demotions / 20, agreement.writebacks / 100];
-            assert!(agreement.policies > 7 && least.iter().all(|count| *count > 0), "{agreement:?}");
-        }
+    let mut caches = Caches::new(&loads, times);
+    let Some(mut said) = caches.guest("run") else { return };
+    if let Err(why) = agrees(&said) {
+        println!("once more, as a trace does not fit: {why}");
+        caches = Caches::new(&loads, times);
+        let Some(again) = caches.guest("run") else { return };
+        agrees(&again).unwrap_or_else(|why| panic!("seed {seed}, twice: {why}"));
+        said = again;
     }
     let logs = texts(&said, "LOG ");
     let mut differ = Vec::new();
@@ -109,7 +139,7 @@ fn the_tier_does_what_dm_cache_does() {
     }
     assert!(differ.is_empty(), "seed {seed}: {}", differ.join("\n"));
     // That guest is gone without a word to its caches.
-    let Some(said) = guest("after") else { return };
+    let Some(said) = caches.guest("after") else { return };
     for load in &loads {
         crashed(load, &Log::parse(&logs[&load.name]), &said);
     }
