@@ -7,7 +7,7 @@ pub(super) enum OptionSupport {
     Used,
     /// It is accepted and changes nothing, because of this.
     Ignored(&'static str),
-    /// fio has it; here it would mean something else than what is done, because of this.
+    /// fio has it, and a job here does something else. This is why.
     Refused(&'static str),
     /// fio does not have it either.
     Unknown,
@@ -129,7 +129,7 @@ pub(super) const IGNORED: NamesByReason = &[
     ("the drive says what its zones hold", &["zonecapacity"]),
 ];
 
-/// Options of fio that would change what is done, by why they are refused. `docs/bench.md` has the same table.
+/// Options of fio that are refused: a job here does something else. By why. `docs/bench.md` has the same table.
 #[rustfmt::skip]
 const REFUSED: NamesByReason = &[
     ("jobs wait with stonewall and startdelay only", &["wait_for"]),
@@ -148,7 +148,7 @@ const REFUSED: NamesByReason = &[
     ("trims are rw=trim and rw=trimwrite, one range each", &[
         "trim_percentage", "trim_verify_zero", "trim_backlog", "trim_backlog_batch", "num_range",
     ]),
-    ("use tranche bench --trace and tranche trace", &[
+    ("a trace is a load of its own (docs/loads.md)", &[
         "write_iolog", "read_iolog", "read_iolog_chunked", "replay_no_stall", "replay_redirect", "replay_scale", "replay_align",
         "replay_time_scale", "replay_skip", "merge_blktrace_file", "merge_blktrace_scalars", "merge_blktrace_iters",
     ]),

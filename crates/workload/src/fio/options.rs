@@ -144,14 +144,13 @@ impl Sizes {
         if given > 100 {
             return Err(format!("{text:?}: the percentages make {given}, not 100"));
         }
+        let mut left = 100 - given;
         if open == 0 {
             match parts.iter_mut().filter_map(|(_, percent)| percent.as_mut()).max() {
-                Some(most) if *most > 0 => *most += 100 - given,
+                Some(most) if *most > 0 => *most += left,
                 _ => return Err(format!("{text:?}: all block sizes have 0 percent")),
             }
         }
-        let given: u64 = parts.iter().filter_map(|(_, percent)| *percent).sum();
-        let mut left = 100 - given;
         let mut sharing = open;
         let shared = parts.into_iter().map(|(size, percent)| {
             let percent = percent.unwrap_or_else(|| {
