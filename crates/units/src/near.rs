@@ -5,9 +5,7 @@ const LONGEST: usize = 40;
 
 /// Which of the known words was meant: the one that differs in the fewest letters, if that is near enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
-    let word: String = word.chars().take(LONGEST).collect();
-    let near = known.into_iter().map(|known| (strsim::damerau_levenshtein(&word, known), known)).min()?;
-    (near.0 <= 3.min(word.chars().count() / 2)).then_some(near.1)
+    nearest_few(word, known).first().copied()
 }
 
 /// The three known words that are nearest to it, the nearest first, of those that are near enough to be meant.
