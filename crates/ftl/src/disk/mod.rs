@@ -204,18 +204,19 @@ impl DiskSet {
             let stored = next_page..next_page + (pages.end - pages.start);
             next_page = stored.end;
             let reads_first = self.reads_first(run, write.compare.is_some());
+            let rewrites = rewritten((first, count), reads_first);
             let id = self.requests.add(Request {
                 command,
                 op: Op::Write,
                 sectors: (first, count),
-                rewrites: rewritten((first, count), reads_first),
+                rewrites: rewrites.clone(),
                 pages,
                 fate,
                 complete: false,
             });
             self.accept(id, stored, write.volume, cx);
             // A drive that is restored from its journal has what was accepted, and must be able to read it.
-            self.unreadable_in(rewritten((first, count), reads_first))
+            self.unreadable_in(rewrites)
                 .for_each(|sector| self.record_sectors((sector, 1), SectorState::Good, cx));
             self.slow_down(fate.revolutions, (first, count), cx);
             let request = media::disk::Request {

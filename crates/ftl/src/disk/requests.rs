@@ -16,13 +16,20 @@ pub(super) struct Request {
     pub op: Op,
     /// Sectors of the disk: first and number.
     pub sectors: (u64, u32),
-    /// Sectors that a write gives new contents as a whole: what is kept of the drive takes them for readable from now on.
+    /// Sectors that a write gives new contents as a whole. From now on the journal says that they can be read.
     pub rewrites: Range<u64>,
     /// Pages of the set that a write changes.
     pub pages: Range<u32>,
     pub fate: Fate,
     /// The host knows that it is complete. A write may still be in the disk's buffer only.
     pub complete: bool,
+}
+
+impl Request {
+    /// A read of these sectors, as a part of a command.
+    pub fn read(command: u64, sectors: (u64, u32), fate: Fate) -> Self {
+        Self { command, op: Op::Read, sectors, rewrites: 0..0, pages: 0..0, fate, complete: false }
+    }
 }
 
 #[derive(Clone, Debug)]

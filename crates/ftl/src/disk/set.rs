@@ -55,15 +55,7 @@ impl NvmSet for DiskSet {
         for run in runs {
             let sectors = self.sectors(run);
             let fate = self.faults.of_read();
-            let id = self.requests.add(Request {
-                command,
-                op: Op::Read,
-                sectors,
-                rewrites: 0..0,
-                pages: 0..0,
-                fate,
-                complete: false,
-            });
+            let id = self.requests.add(Request::read(command, sectors, fate));
             self.slow_down(fate.revolutions, sectors, cx);
             let (block, count) = sectors;
             let request = media::disk::Request {
@@ -117,18 +109,8 @@ impl NvmSet for DiskSet {
             return Answer::At(now);
         }
         let command = self.requests.open(io, 1);
-        let fate = Default::default();
         // Nothing of it is read or landed.
-        let sectors = (0, 0);
-        let id = self.requests.add(Request {
-            command,
-            op: Op::Read,
-            sectors,
-            rewrites: 0..0,
-            pages: 0..0,
-            fate,
-            complete: false,
-        });
+        let id = self.requests.add(Request::read(command, (0, 0), Default::default()));
         self.disk.flush(now, id);
         self.go_on(now, cx);
         Answer::Later

@@ -161,8 +161,10 @@ impl Unlanded {
             };
             // Without room to put the parts together, the page of the newest landed write stands for all: a power cut
             // may also leave what was accepted before it.
-            let newest = entry.layers.iter().max_by_key(|layer| layer.request).map(|layer| layer.slot);
-            let next = made.or_else(|| newest.inspect(|&slot| storage.retain(slot)));
+            let next = made.or_else(|| {
+                let newest = entry.layers.iter().max_by_key(|layer| layer.request);
+                newest.map(|layer| layer.slot).inspect(|&slot| storage.retain(slot))
+            });
             if let Some(below) = std::mem::replace(&mut platters, next) {
                 storage.release(below);
             }
