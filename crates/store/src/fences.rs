@@ -13,10 +13,10 @@ use crate::simulated::Simulated;
 use crate::store::Store;
 use crate::takeover::{BLOCK, SHAPE, file, fill, is_of, open};
 
-/// No test takes so long.
-const LONG: Duration = Duration::from_secs(3600);
+/// A lease that does not end before the test does.
+const LEASE: Duration = Duration::from_secs(3600);
 
-/// What a program does that has lost the store, and does not know it.
+/// An act of a program that has lost the store and does not know it.
 type Act = fn(&Store<&Simulated>) -> Result<(), Error>;
 
 /// The newest zone of the log that another program has begun.
@@ -24,19 +24,27 @@ fn zone_of_log(device: &Simulated) -> u32 {
     (0..3).find(|zone| device.zone(*zone).unwrap().written > 0).unwrap()
 }
 
+/// A device with a store whose log has twelve zones.
+fn with_a_long_log() -> Simulated {
+    let device = Simulated::new(Shape { zones: 40, ..SHAPE }, 48, 1);
+    let options = FormatOptions { log_zones: Some(12), ..FormatOptions::default() };
+    Store::format(&device, &options, [1; 16], 0).unwrap();
+    device
+}
+
 #[test]
 fn who_lost_the_store_changes_no_zone() {
     let acts: [(&str, Duration, Act); 6] = [
-        ("an epoch begins", LONG, |store| store.lock().begin_epoch(&store.device)),
-        ("the log goes on in another zone", LONG, |store| {
+        ("an epoch begins", LEASE, |store| store.lock().begin_epoch(&store.device)),
+        ("the log goes on in another zone", LEASE, |store| {
             store.lock().log.append(&store.device, b"some", false)
         }),
-        ("a zone of the log is emptied", LONG, |store| {
+        ("a zone of the log is emptied", LEASE, |store| {
             let zone = zone_of_log(store.device);
             store.lock().log.take_back(&store.device, zone)
         }),
-        ("a zone of data is emptied", LONG, |store| store.lock().reset(&store.device, 4)),
-        ("a zone of data is finished", LONG, |store| store.lock().retire(&store.device, 4)),
+        ("a zone of data is emptied", LEASE, |store| store.lock().reset(&store.device, 4)),
+        ("a zone of data is finished", LEASE, |store| store.lock().retire(&store.device, 4)),
         ("data is sent", Duration::ZERO, |store| {
             store.lock().limits.direct = 1;
             store.write(file(store, "more"), 0, &[7; BLOCK], 1)
@@ -78,7 +86,7 @@ fn who_finds_no_empty_zone_is_told_that_it_lost_the_store() {
 /// An owner syncs between any two calls of another program that opens the store, and believes that it still has it.
 #[test]
 fn an_owner_that_goes_on_while_another_opens_loses_nothing() {
-    for lease in [Duration::ZERO, LONG] {
+    for lease in [Duration::ZERO, LEASE] {
         let (mut acknowledged, mut refused) = (0, 0);
         for calls in 0..200 {
             let device = Simulated::formatted();
@@ -237,7 +245,7 @@ fn an_append_that_lands_in_a_log_of_others_is_not_acknowledged() {
     assert!(met > 0, "no append landed where the other log had its end");
 }
 
-/// What a program had under way when it lost the store lands in zones of the log that were emptied. They are not lost for the log.
+/// A program loses the store, and its last frames land in empty zones of the log. The log can use these zones all the same.
 #[test]
 fn strays_in_empty_zones_cost_no_zone() {
     let device = Simulated::formatted();
@@ -273,10 +281,8 @@ fn what_is_no_frame_is_not_passed() {
 /// The first zone of a long log goes offline. When the next one is needed, a new epoch begins, which has everything.
 #[test]
 fn a_log_that_lost_a_zone_does_not_go_on() {
-    let device = Simulated::new(Shape { zones: 40, ..SHAPE }, 48, 1);
-    let options = FormatOptions { log_zones: Some(12), ..FormatOptions::default() };
-    Store::format(&device, &options, [1; 16], 0).unwrap();
-    device.set_lease(LONG);
+    let device = with_a_long_log();
+    device.set_lease(LEASE);
     let store = open(&device);
     // A snapshot of some zones, so that as much may come behind it.
     for number in 0..180 {
@@ -305,9 +311,7 @@ fn a_log_that_lost_a_zone_does_not_go_on() {
 fn an_epoch_that_is_not_whole_does_not_excuse_a_zone() {
     let (mut opened, mut missed) = (0, 0);
     for calls in 0..12 {
-        let device = Simulated::new(Shape { zones: 40, ..SHAPE }, 48, 1);
-        let options = FormatOptions { log_zones: Some(12), ..FormatOptions::default() };
-        Store::format(&device, &options, [1; 16], 0).unwrap();
+        let device = with_a_long_log();
         let store = open(&device);
         let ino = file(&store, "file");
         let mut value = 0;

@@ -118,10 +118,13 @@ impl Drive {
     }
 
     fn mount(&self) -> Served {
-        let _ = fs::create_dir(self.point());
-        let point = at(self.dir.path(), "files");
+        self.mount_at(&self.point())
+    }
+
+    fn mount_at(&self, point: &Path) -> Served {
+        let _ = fs::create_dir(point);
         let mut command = Command::new(TRANCHE);
-        command.env("TRANCHE_ON", &self.on).args(["--quiet", "store", "mount", &point]);
+        command.env("TRANCHE_ON", &self.on).args(["--quiet", "store", "mount"]).arg(point);
         Served::run(&mut command)
     }
 

@@ -1,12 +1,10 @@
 //! What becomes of a mounted store whose zones or drive are taken away from it.
 
-use crate::common::TRANCHE;
 use crate::support::{possible, wait_for};
-use crate::{Drive, Served, pattern};
+use crate::{Drive, pattern};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
-use std::process::Command;
 
 /// A command that takes the zones from under a mounted store needs --force, and the mount says what became of them.
 #[test]
@@ -39,7 +37,7 @@ fn zones_are_not_taken_from_under_a_mounted_store() {
     drive.good(&["zone", "reset", "--all"]);
 }
 
-/// A mount whose drive was without power says so by itself, also if nobody writes.
+/// A drive loses its power. The mount says so by itself, without a write.
 #[test]
 fn a_mount_whose_drive_lost_its_power_says_what_to_do() {
     if !possible("a_mount_whose_drive_lost_its_power_says_what_to_do", &[]) {
@@ -59,7 +57,7 @@ fn a_mount_whose_drive_lost_its_power_says_what_to_do() {
     assert_eq!(mounted.end(), Some(0));
 }
 
-/// Two mounts of one store, over two transports: the second has it, and loses nothing to the first, which writes, creates and deletes on.
+/// One store is mounted twice, over two transports. The second mount has it. The first one writes, creates and deletes on, and does no harm.
 #[test]
 fn a_second_mount_takes_the_store_over() {
     if !possible("a_second_mount_takes_the_store_over", &[]) {
@@ -79,10 +77,7 @@ fn a_second_mount_takes_the_store_over() {
     late.write_all_at(&pattern(4, 100_000), 0).unwrap();
     drive.on = drive.served.as_ref().unwrap().tcp().swap_remove(0);
     let new = drive.dir.path().join("new");
-    fs::create_dir(&new).unwrap();
-    let mut command = Command::new(TRANCHE);
-    command.env("TRANCHE_ON", &drive.on).args(["--quiet", "store", "mount"]).arg(&new);
-    let second = Served::run(&mut command);
+    let second = drive.mount_at(&new);
     let synced = |number: u32| {
         let path = new.join(format!("new-{number}"));
         fs::write(&path, pattern(number, 3 << 20)).unwrap();
