@@ -122,7 +122,7 @@ struct Reading {
     others: Vec<u32>,
 }
 
-/// Reads what lies on a device. Its owner can begin an epoch meanwhile, and what was about to be read is not there any more. Then it is read again.
+/// Reads what lies on a device. Its owner can begin an epoch meanwhile and empty zones before they are read. Then all is read again.
 fn read<D: ZoneDevice>(device: &D) -> Result<Reading, Error> {
     /// How often that can happen. An owner does not begin epochs all the time.
     const TRIES: u32 = 5;

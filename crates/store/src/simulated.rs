@@ -149,7 +149,7 @@ impl Simulated {
         self.state().in_doubt.iter().copied().filter(|zone| *zone >= first).collect()
     }
 
-    /// Zones that were finished until now are not in doubt: what is not durable in them belongs to a program that has lost its store.
+    /// Zones that were finished until now are not in doubt: the rest of their data is of a program that has lost its store.
     #[cfg(test)]
     pub(crate) fn forget_doubts(&self) {
         self.state().in_doubt.clear();

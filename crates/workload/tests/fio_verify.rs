@@ -1,4 +1,4 @@
-//! A job that verifies finds nothing wrong on a drive that does what it is told, whatever the job does and however it ends.
+//! A job that verifies finds nothing wrong on a correct drive. Random jobs end by bytes, by I/Os, by loops and by time.
 //!
 //!     TRANCHE_VERIFY_ROUNDS=100000 cargo test -p workload --test fio_verify   (a campaign)
 //!     TRANCHE_VERIFY_SEED=42 cargo test -p workload --test fio_verify      (repeats one seed)

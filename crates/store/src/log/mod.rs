@@ -270,7 +270,7 @@ impl Log {
         Ok(())
     }
 
-    /// A zone that was emptied has something in it. That can be what a program had under way when it lost the store: then it is emptied once more.
+    /// An empty zone has something in it. A program that lost the store can have sent a frame before: then the zone is emptied once more.
     /// Another program would not use the zone before it has emptied it, and waited. If an epoch begins in it that is as new as this one, it is left alone.
     fn empty_again<D: ZoneDevice>(&mut self, device: &D, zone: u32, state: &Zone) -> Result<(), Error> {
         if !matches!(state.condition, Condition::Writable | Condition::Full) {
