@@ -31,6 +31,8 @@ use crate::{
 const PREFIX: &str = "tranche-lab-";
 const LOCK: &str = "lock";
 const PROCESSES: &str = "processes";
+/// How long a scan for file systems may have a loop device open.
+const DETACHING_TIME: Duration = Duration::from_secs(10);
 
 /// A directory that is emptied of mounts, loop devices and processes, and removed, when dropped.
 #[derive(Debug)]
@@ -45,8 +47,10 @@ pub struct Scratch {
 impl Scratch {
     /// Makes one below `parent`, after removing what dead runs left there. `cancel` ends the run that it is for.
     ///
+    /// What a dead run left and cannot be removed is named in a warning: it is no reason against this run.
+    ///
     /// # Errors
-    /// When the directory cannot be made, or something a dead run left cannot be removed.
+    /// When the directory cannot be made.
     pub fn new(parent: &Path, cancel: &Cancel) -> Result<Self> {
         static NUMBER: AtomicU32 = AtomicU32::new(0);
         let name_another = || format!("scratch directory {}: name another with --scratch", parent.display());
@@ -202,7 +206,9 @@ fn sweep(parent: &Path) -> Result<()> {
         };
         if dead {
             tracing::info!("removing {}, left by a run that was killed", path.display());
-            remove(&path)?;
+            if let Err(error) = remove(&path) {
+                tracing::warn!("{error:#}; the next run tries again");
+            }
         }
     }
     Ok(())
@@ -222,14 +228,17 @@ fn remove(path: &Path) -> Result<()> {
     others.iter().for_each(|p| p.end(Duration::ZERO));
     unmount_below(path, |kind| !kind.starts_with("fuse"))?;
     drives.iter().for_each(|p| p.end(Duration::from_secs(20)));
-    detach_loops_below(path)?;
+    let detached = detach_loops_below(path, Duration::from_secs(1));
     unmount_below(path, |_| true)?;
     match fs::remove_dir_all(path) {
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            Err(error).with_context(|| format!("removing {}", path.display()))
+            return Err(error).with_context(|| format!("removing {}", path.display()));
         }
-        _ => Ok(()),
+        _ => {}
     }
+    // A file system that another mount namespace still has mounted keeps its loop device. The kernel unmounts it there
+    // when its mount point is removed.
+    detached.or_else(|_| detach_loops_below(path, DETACHING_TIME))
 }
 
 /// What a noted process is to a run.
@@ -356,8 +365,9 @@ pub(crate) fn unmount(point: &Path) -> Result<()> {
 }
 
 /// Detaches loop devices whose backing file is below `path`.
-fn detach_loops_below(path: &Path) -> Result<()> {
-    loops().into_iter().filter(|(_, backing)| backing.starts_with(path)).try_for_each(|(d, _)| detach(&d))
+fn detach_loops_below(path: &Path, patience: Duration) -> Result<()> {
+    let below = loops().into_iter().filter(|(_, backing)| backing.starts_with(path));
+    below.map(|(device, _)| device).try_for_each(|device| detach_within(&device, patience))
 }
 
 /// Detaches a loop device, and waits until the kernel has let go of its file: it does so only when the last that has
@@ -366,11 +376,15 @@ fn detach_loops_below(path: &Path) -> Result<()> {
 /// # Errors
 /// When it cannot be detached, or is still in use after ten seconds.
 pub(crate) fn detach(device: &Path) -> Result<()> {
+    detach_within(device, DETACHING_TIME)
+}
+
+fn detach_within(device: &Path, patience: Duration) -> Result<()> {
     let backing = || loops().into_iter().find(|(name, _)| name == device).map(|(_, backing)| backing);
     let Some(before) = backing() else { return Ok(()) };
     let output = Command::new("losetup").arg("--detach").arg(device).output().context("running losetup")?;
     let attached = || backing().is_some_and(|now| now == before);
-    let deadline = Instant::now() + Duration::from_secs(10);
+    let deadline = Instant::now() + patience;
     while output.status.success() && attached() && Instant::now() < deadline {
         thread::sleep(Duration::from_millis(5));
     }
@@ -421,6 +435,40 @@ mod tests {
         let path = living.path().to_owned();
         drop(living);
         assert!(!path.exists());
+    }
+
+    /// A service and a test may have a copy of all mounts, made while the run lived.
+    #[test]
+    fn what_another_mount_namespace_has_mounted_is_removed() {
+        if !rustix::process::geteuid().is_root() {
+            eprintln!("skipped: only root can mount");
+            return;
+        }
+        let run = |command: &str, arguments: &[&Path]| {
+            let output = Command::new(command).args(arguments).output().unwrap();
+            assert!(output.status.success(), "{command}: {}", String::from_utf8_lossy(&output.stderr));
+            PathBuf::from(String::from_utf8(output.stdout).unwrap().trim())
+        };
+        let parent = tempfile::tempdir().unwrap();
+        let dead = parent.path().join(format!("{PREFIX}1-0"));
+        let (file, point) = (dead.join("file"), dead.join("mnt"));
+        fs::create_dir_all(&point).unwrap();
+        fs::write(dead.join(LOCK), "").unwrap();
+        File::create(&file).unwrap().set_len(16 << 20).unwrap();
+        let option = |o| Path::new(o);
+        run("mkfs.ext4", &[option("-q"), &file]);
+        let device = run("losetup", &[option("--find"), option("--show"), &file]);
+        run("mount", &[&device, &point]);
+        let mut other = Command::new("unshare");
+        other.args(["--mount", "--propagation", "private", "sh", "-c", "echo; exec sleep 600"]);
+        let mut other = other.stdout(std::process::Stdio::piped()).spawn().unwrap();
+        let begun = io::Read::read(&mut other.stdout.take().unwrap(), &mut [0]).unwrap();
+
+        let scratch = Scratch::new(parent.path(), &Cancel::default());
+        let (left, attached) = (dead.exists(), loops().iter().any(|(_, backing)| *backing == file));
+        other.kill().unwrap();
+        other.wait().unwrap();
+        assert_eq!((scratch.is_ok(), begun, left, attached), (true, 1, false, false));
     }
 
     /// In /tmp anybody can make a directory that looks like one, and name processes in it.
