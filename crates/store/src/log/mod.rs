@@ -129,9 +129,10 @@ impl Log {
         self.position
     }
 
-    /// Zones that a snapshot may take, so that two of them have place, and, unless zones are worn out, a zone for what follows.
+    /// Zones that a snapshot may take, so that two of them have place, and, unless zones are worn out, a zone for what follows. One that did not take its
+    /// first frame counts: it comes back once the next snapshot lies in zones that are kept for it.
     fn snapshot_zones(&self) -> u64 {
-        let usable = (self.chain.len() + self.replaced.len() + self.free.len()) as u64;
+        let usable = (self.chain.len() + self.replaced.len() + self.free.len() + self.failed.len()) as u64;
         (u64::from(self.layout.log_zones.saturating_sub(1)) / 2).min(usable / 2)
     }
 
