@@ -337,7 +337,7 @@ impl Log {
         let ended = frame.append.wait().map_err(Error::from);
         match ended.and_then(|runs| self.appended(device, frame.zone, &runs, frame.blocks)) {
             Err(Error::Device(DeviceError::Zone { .. })) => {
-                self.leave(device, frame.zone)?;
+                self.room = 0;
                 self.write_frame(device, (FrameKind::Records, frame.durable), &frame.payload)
             }
             result => result,
@@ -358,17 +358,6 @@ impl Log {
         (frame, blocks)
     }
 
-    /// A zone did not take a frame. The log goes on in another one.
-    fn leave<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
-        // Whoever opens the store finishes the zone.
-        self.look(device)?;
-        self.refuse_lost_zones()?;
-        // It must not take the place of another one. If it cannot be finished, it does not.
-        let _ = device.finish(zone);
-        self.room = 0;
-        Ok(())
-    }
-
     /// Writes a frame that has place in a zone. Takes another zone if this one does not take it.
     fn write_frame<D: ZoneDevice>(
         &mut self,
@@ -381,7 +370,7 @@ impl Log {
                 self.next_zone(device, frame.1)?;
             }
             match self.put(device, frame, payload) {
-                Err(Error::Device(DeviceError::Zone { zone, .. })) => self.leave(device, zone)?,
+                Err(Error::Device(DeviceError::Zone { .. })) => self.room = 0,
                 result => return result,
             }
         }
