@@ -33,6 +33,7 @@ chromium             a browser without a window: the page of the live view (80 M
 nodejs               the server that the page is tested on
 fuse3                fusermount3: namespaces as block files
 fio                  fio --verify through the block files
+blktrace             blkparse, which reads the same traces
 libnbd-bin           nbdinfo, nbdcopy: clients of --nbd
 python3-libnbd       a client of --nbd whose every request a test chooses
 nbd-client           /dev/nbdN of a Linux kernel, in the guest of scripts/guest.sh

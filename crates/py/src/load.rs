@@ -68,14 +68,16 @@ impl Load {
     }
 
     #[staticmethod]
-    #[pyo3(signature = (path, *, speed = None, depth = None, fold = "wrap", devices = None, action = 'Q', format = None))]
+    #[expect(clippy::too_many_arguments, reason = "options that Python names")]
+    #[pyo3(signature = (path, *, speed = None, depth = None, fold = "wrap", devices = None, action = None, block = None, format = None))]
     fn trace(
         path: PathBuf,
         speed: Option<f64>,
         depth: Option<Whole<u32>>,
         fold: &str,
         devices: Option<Vec<(String, Whole<Nsid>)>>,
-        action: char,
+        action: Option<char>,
+        block: Option<Whole<u32>>,
         format: Option<&str>,
     ) -> PyResult<Self> {
         let depth = Whole::maybe(depth, "depth")?;
@@ -94,7 +96,15 @@ impl Load {
         }
         let speed = speed.map(self::speed).transpose()?;
         let format = format.map(trace_format).transpose()?;
-        opened(path, Some(Format::Trace), &TraceOptions { speed, depth, fold, device, action, format })
+        let no_action = |letter| PyValueError::new_err(format!("no action {letter:?}: Q, D or N"));
+        let action =
+            action.map(|letter| trace::Action::of(letter).ok_or_else(|| no_action(letter))).transpose()?;
+        let block_bytes = Whole::maybe(block, "block")?;
+        opened(
+            path,
+            Some(Format::Trace),
+            &TraceOptions { speed, depth, fold, device, action, block_bytes, format },
+        )
     }
 
     #[getter]

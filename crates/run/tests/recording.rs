@@ -55,7 +55,7 @@ fn latencies(counts: &NamespaceStatistics) -> Vec<u8> {
 
 fn events(path: &Path) -> Vec<Event> {
     let text = std::fs::read(path).unwrap();
-    let mut reader = Reader::new(&text[..], None, None).unwrap();
+    let mut reader = Reader::new(&text[..], None).unwrap();
     let mut events = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {
         events.push(event);
@@ -152,7 +152,7 @@ fn a_recording_replayed_completes_in_the_same_order_after_the_same_times() {
             devices: Vec::new(),
             powered: Some(0),
         };
-        let reader = Reader::new(&text[..], None, None).unwrap();
+        let reader = Reader::new(&text[..], None).unwrap();
         let mut replay =
             Replay::new(reader, options, &[Space { nsid: 1, blocks: 8192, block_bytes: 4096 }]).unwrap();
         let mut again = Order::new();

@@ -121,11 +121,15 @@ struct Trace {
     /// Traces: only this device, on this namespace; several times for several devices [default: all devices, on the namespaces in turn]
     #[arg(long, alias = "device", value_name = "NAME=NSID", value_parser = device)]
     only: Vec<(String, Nsid)>,
-    /// Traces of blkparse: the action that counts, Q (queued) or D (issued to the device)
-    #[arg(long, value_name = "Q|D", default_value = "Q")]
-    action: char,
-    /// Traces: in which form they are written: blkparse, msr, alibaba, tencent, systor, iolog2, iolog3 or recording
-    /// [default: the first line tells]
+    /// Traces of blktrace, blkparse and ftrace: the events that count. An I/O is queued (Q), issued to the device (D) and an NVMe command (N)
+    /// [default: Q; of ftrace the first that comes]
+    #[arg(long, value_name = "Q|D|N", value_parser = action)]
+    action: Option<trace::Action>,
+    /// Traces of NVMe commands: size of a logical block [default: 512]
+    #[arg(long, value_name = "SIZE", value_parser = block_bytes)]
+    trace_block: Option<u32>,
+    /// Traces: in which form they are written: blktrace, blkparse, ftrace, msr, alibaba, tencent, systor, twitter, cachelib, iolog2, iolog3 or
+    /// recording [default: the beginning tells]
     #[arg(long, value_name = "FORMAT", value_parser = trace_format)]
     trace_format: Option<trace::Format>,
 }
@@ -159,6 +163,21 @@ fn device(text: &str) -> Result<(String, Nsid), String> {
     Ok((name.to_owned(), nsid))
 }
 
+fn action(text: &str) -> Result<trace::Action, String> {
+    let action = text.parse().ok().and_then(trace::Action::of);
+    action.ok_or_else(|| format!("{text:?} is no action: it is Q (queued), D (issued) or N (NVMe command)"))
+}
+
+fn block_bytes(text: &str) -> Result<u32, String> {
+    let bytes = units::parse_size(text).map_err(|wrong| wrong.to_string())?;
+    let fits = bytes.is_power_of_two() && (512..=65_536).contains(&bytes);
+    if fits {
+        Ok(bytes as u32)
+    } else {
+        Err("a logical block has 512 bytes to 64k, a power of two".to_owned())
+    }
+}
+
 fn trace_format(text: &str) -> Result<trace::Format, String> {
     let names = || trace::Format::ALL.map(trace::Format::name).join(", ");
     trace::Format::named(text).ok_or_else(|| format!("there is no format {text:?}: there are {}", names()))
@@ -175,6 +194,7 @@ impl Trace {
             },
             device: self.only.clone(),
             action: self.action,
+            block_bytes: self.trace_block,
             format: self.trace_format,
         }
     }

@@ -103,6 +103,42 @@ fn traces() {
     assert!(wrong.contains("there are [1]"), "{wrong}");
 }
 
+/// A run of nothing is no success: the message says why, and what helps.
+#[test]
+fn a_trace_of_which_nothing_counts_fails() {
+    let fails = |file: &str, content: &str, args: &[&str], what: &str| {
+        let output = sim(file, content, &[&LAB, args].concat());
+        let told = text(&output.stderr);
+        assert!(!output.status.success() && told.contains(what), "{what}: {told}");
+    };
+    let issued = "  8,0 0 1 0.000000000 697 D W 8 + 8 [x]\n  8,0 0 1 0.000001000 697 C W 8 + 8 [0]\n";
+    fails(
+        "t.blkparse",
+        issued,
+        &[],
+        "1 I/Os have another action than the one that counts: choose it with --action",
+    );
+    fails("t.csv", TRACE, &["--only", "7=1"], "no device is one of --only; the trace has 0, 1");
+    let opened = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n";
+    fails("t.iolog", opened, &[], "none of its 3 lines is a read, write, flush or deallocation");
+    let issued = json("t.blkparse", issued, &[&LAB[..], &["--action", "D"]].concat());
+    assert_eq!(issued["trace"]["requests"], 1);
+    for (action, what) in [("C", "it is Q (queued), D (issued) or N"), ("", "is no action")] {
+        let wrong = error("t.csv", TRACE, &[&LAB[..], &["--action", action]].concat());
+        assert!(wrong.contains(what), "{wrong}");
+    }
+    let wrong = error("t.csv", TRACE, &[&LAB[..], &["--trace-block", "1000"]].concat());
+    assert!(wrong.contains("a power of two"), "{wrong}");
+    let sense = TRACE.repeat(50);
+    let one = json("t.csv", &format!("{sense}what\n"), &LAB);
+    assert_eq!((&one["trace"]["requests"], &one["trace"]["unknown"]), (&200.into(), &1.into()));
+    let warnings = one["simulation"]["warnings"].to_string();
+    assert!(
+        warnings.contains("1 lines make no sense and were left out, the first is line 201"),
+        "{warnings}"
+    );
+}
+
 /// Compressed data that end too early are damage: the run fails, with the figures of what came before.
 #[test]
 fn a_compressed_trace_that_is_not_whole_fails() {

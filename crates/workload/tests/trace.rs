@@ -1,11 +1,13 @@
 //! Traces: read, refused, cut off, replayed.
 
 use std::io::{BufRead, BufReader, Read};
-use workload::trace::{Event, Fold, Format, Options, Pace, Reader, Replay, Space, Speed, fuzz, recording};
+use workload::trace::{
+    Action, Event, Fold, Format, Options, Pace, Reader, Replay, Space, Speed, fuzz, recording,
+};
 use workload::{Actor, Nanos, Next, Request, Verb};
 
 fn all(text: &[u8], format: Option<Format>) -> (Vec<Event>, Reader<&[u8]>) {
-    let mut reader = Reader::new(text, format, None).unwrap();
+    let mut reader = Reader::new(text, format).unwrap();
     let mut events = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {
         events.push(event);
@@ -45,16 +47,18 @@ fn blkparse() {
             event(1_500_000_000, 1, Verb::Read, 0, 131_072),
             event(1_600_000_000, 0, Verb::Trim, 8192, 4096),
             event(1_600_000_000, 0, Verb::Flush, 0, 0),
-            event(1_700_000_000, 0, Verb::Write, 4096, 4096),
+            event(1_700_000_000, 0, Verb::Flush, 0, 0),
+            event(1_700_000_000, 0, Verb::WriteFua, 4096, 4096),
             event(1_700_000_000, 0, Verb::Write, 0, 512),
         ]
     );
     assert_eq!(reader.devices(), ["8,0", "8,16"]);
     assert_eq!((reader.format(), reader.reordered(), reader.ignored()), (Format::Blkparse, 1, 5));
-    let mut issued = Reader::new(BLKPARSE.as_bytes(), None, Some('D')).unwrap();
+    assert_eq!(reader.of_other_action(), 1);
+    let issued = Reader::new(BLKPARSE.as_bytes(), None).unwrap();
+    let mut issued = issued.with_action(Some(Action::Issued));
     assert_eq!(issued.next_event().unwrap(), Some(event(1_500_000_001, 0, Verb::Write, 223_490 * 512, 4096)));
     assert_eq!(issued.next_event().unwrap(), None);
-    assert!(Reader::new(BLKPARSE.as_bytes(), None, Some('C')).is_err());
 }
 
 #[test]
@@ -66,7 +70,7 @@ fn csv() {
     let second = event(12_816_637_200_306_163_000, 1, Verb::Write, 0, 4096);
     assert_eq!(events, [event(12_816_637_200_306_162_900, 0, Verb::Read, 2_096_128, 512), second]);
     assert_eq!(reader.devices(), ["hm.1", "hm.0"]);
-    assert_eq!((reader.format(), reader.lines(), reader.ignored()), (Format::Msr, 6, 1));
+    assert_eq!((reader.format(), reader.lines(), reader.ignored()), (Format::Msr, 5, 1));
     let alibaba = "0,R,126703661056,4096,1577808000000046\n1,W,19496058880,77824,1577808000000426\n";
     let (events, reader) = all(alibaba.as_bytes(), None);
     assert_eq!(events[0], event(1_577_808_000_000_046_000, 0, Verb::Read, 126_703_661_056, 4096));
@@ -121,7 +125,7 @@ fn a_format_is_known_by_what_only_it_has() {
     }
     assert_eq!(Format::named("csv"), None);
     // Who says what it is gets that, or what is wrong with it.
-    let mut forced = Reader::new(&b"1,0,8,1,1\n"[..], Some(Format::Alibaba), None).unwrap();
+    let mut forced = Reader::new(&b"1,0,8,1,1\n"[..], Some(Format::Alibaba)).unwrap();
     let error = forced.next_event().unwrap_err().to_string();
     assert!(error.contains("opcode is \"0\""), "{error}");
 }
@@ -235,7 +239,7 @@ fn a_recording_reads_as_it_was_written() {
 #[test]
 fn what_is_wrong_and_where() {
     let wrong = |text: &str, what: &[&str]| {
-        let error = match Reader::new(text.as_bytes(), None, None) {
+        let error = match Reader::new(text.as_bytes(), None) {
             Err(error) => error,
             Ok(mut reader) => loop {
                 match reader.next_event() {
@@ -277,6 +281,7 @@ fn what_is_wrong_and_where() {
     blkparse("8,0 1 1 0.5", &["line 2", "process is missing"]);
     blkparse("8,0 1 1 0.5 1 Q w 0 + 8", &["line 2", "letters R, W"]);
     wrong("fio version 2 iolog\na jump 0 0\n", &["line 2", "\"jump\"", "datasync"]);
+    wrong("fio version 2 iolog\na sync_file_range 0 0\nb\n", &["line 3", "the action is \"\""]);
     wrong("fio version 3 iolog\n1 a wait 5\n", &["line 2", "\"wait\""]);
     wrong("fio version 3 iolog\n1 a read 5 x\n", &["line 2", "the length is \"x\""]);
     wrong(&format!("{}\n1,2,3,Q,0,0\n", recording::HEAD), &["line 2", "R, RF, W, WF, T, F, C or CF"]);
@@ -290,7 +295,7 @@ fn what_is_wrong_and_where() {
     wrong(&format!("{}\n1,2,3,W,0,512,0\n", recording::HEAD), &["line 2", "six fields"]);
     wrong(&format!("{}\n1,2,3,C,0,512,{}\n", recording::HEAD, u64::MAX), &["line 2", "largest address"]);
     wrong(&format!("{}\n1,2,3,C,0,2000000000,0\n", recording::HEAD), &["line 2", "more than"]);
-    let other = Reader::new(&b"0,R,0,4096,1\n"[..], Some(Format::Iolog2), None).unwrap_err().to_string();
+    let other = Reader::new(&b"0,R,0,4096,1\n"[..], Some(Format::Iolog2)).unwrap_err().to_string();
     assert!(other.contains("starts with \"fio version 2 iolog\""), "{other}");
 }
 
@@ -319,7 +324,7 @@ fn a_trace_that_is_cut_keeps_what_came_before() {
 #[test]
 fn compressed_data_that_end_too_early_are_an_error() {
     for text in ["0,R,0,4096,1\n0,W,8192,4096,2", "0,R,0,4096,1\n"] {
-        let mut reader = Reader::new(BufReader::new(Cut(text.as_bytes())), None, None).unwrap();
+        let mut reader = Reader::new(BufReader::new(Cut(text.as_bytes())), None).unwrap();
         assert!(reader.next_event().unwrap().is_some(), "what came before counts");
         let error = reader.next_event().unwrap_err();
         assert!(error.line == 2 && error.problem.contains("a part of it is missing"), "{error}");
@@ -327,7 +332,7 @@ fn compressed_data_that_end_too_early_are_an_error() {
         assert_eq!((reader.next_event(), reader.cut()), (Ok(None), None));
     }
     for text in ["", "0,R,0,40"] {
-        let error = Reader::new(BufReader::new(Cut(text.as_bytes())), None, None).unwrap_err();
+        let error = Reader::new(BufReader::new(Cut(text.as_bytes())), None).unwrap_err();
         assert!(error.line == 1 && error.problem.contains("the compressed data end here"), "{error}");
     }
 }
@@ -366,7 +371,7 @@ fn run<R: BufRead>(replay: &mut Replay<R>, latency: Nanos) -> ReplayRun {
 
 fn replay(text: &str, options: Options, spaces: &[Space]) -> Replay<BufReader<std::io::Cursor<Vec<u8>>>> {
     let input = BufReader::new(std::io::Cursor::new(text.as_bytes().to_vec()));
-    Replay::new(Reader::new(input, None, None).unwrap(), options, spaces).unwrap()
+    Replay::new(Reader::new(input, None).unwrap(), options, spaces).unwrap()
 }
 
 const SPACES: [Space; 2] =
@@ -409,7 +414,7 @@ fn named_devices_go_where_they_are_told() {
     let ran = run(&mut replay, 10);
     let namespaces: Vec<u16> = ran.issued.iter().map(|(_, r)| r.namespace).collect();
     assert_eq!((namespaces, replay.left_out()), (vec![1, 1, 1, 0], 1));
-    let reader = || Reader::new(TRACE.as_bytes(), None, None).unwrap();
+    let reader = || Reader::new(TRACE.as_bytes(), None).unwrap();
     let unknown = Options { devices: vec![("5".to_owned(), 2)], ..options(Pace::Depth(1)) };
     assert!(Replay::new(reader(), unknown, &SPACES).unwrap_err().contains("namespace 2"));
     assert!(Replay::new(reader(), options(Pace::Depth(1)), &[]).is_err());
@@ -438,10 +443,138 @@ fn scattered_extents_keep_their_insides() {
 }
 
 #[test]
-fn a_line_that_makes_no_sense_ends_the_replay() {
-    let mut replay = replay("0,R,0,4096,1\nnonsense\n0,R,0,4096,1\n", options(Pace::Depth(1)), &SPACES);
-    assert_eq!(run(&mut replay, 10).issued.len(), 1);
-    assert_eq!(replay.error().map(|e| e.line), Some(2));
+fn one_line_of_a_hundred_may_make_no_sense() {
+    let line = "0,R,0,4096,1\n";
+    let wrong = |text: String, events: usize, line: u64, what: &str| {
+        let mut replay = replay(&text, options(Pace::Depth(1)), &SPACES);
+        assert_eq!(run(&mut replay, 10).issued.len(), events);
+        let error = replay.error().unwrap();
+        assert!(error.line == line && error.problem.contains(what), "{error}");
+    };
+    wrong(format!("{line}nonsense\n{line}"), 2, 2, "there are 1 fields");
+    wrong(format!("{}x\ny\n", line.repeat(100)), 100, 101, "2 lines of 102 make no sense");
+    // The rest of a file that is something else is not read.
+    wrong(format!("{line}{}{line}", "x\n".repeat(500)), 1, 2, "101 lines of 102");
+    // Bytes that are no text make no sense, either.
+    let text = [line.repeat(100).as_bytes(), b"\xFF\xFE\n", line.as_bytes()].concat();
+    let (events, reader) = all(&text, None);
+    let (unknown, first) = reader.unknown();
+    assert_eq!((events.len(), unknown, first.map(|first| first.line)), (101, 1, Some(101)));
+    // A recording of this program has none.
+    let record = "1,1,1,R,0,4096\n";
+    let text = format!("{}\n{}x\n{record}", recording::HEAD, record.repeat(200));
+    wrong(text, 200, 202, "six fields");
+}
+
+/// What blkparse writes besides I/O: passthrough, summaries, names of processes that are bytes.
+#[test]
+fn blkparse_says_more_than_io() {
+    let line = |rest: &str| format!("  8,0    0        1     0.000000000   697  {rest}\n");
+    let mut text = Vec::new();
+    for rest in
+        ["D   R 512 (85 08) [smartd]", "D   N 0 [smartd]", "D   R 512 (85 08 ..) [a b]", "D   N 512 [x]"]
+    {
+        text.extend(line(rest).into_bytes());
+    }
+    for rest in ["D WFS 8 + 8 [x]", "D  FN [x]", "D  FF [x]", "D FWFSM 16 + 8 [x]", "D  DE 24 + 8 [x]"] {
+        text.extend(line(rest).into_bytes());
+    }
+    text.extend(b"  8,0    0        1     0.000000000   697  D   R 32 + 8 [kj\xFFd (x]\n");
+    text.extend(b"Bad fs action 1120101\nkj\xFFd (x (697)\n Reads Queued:           3,        8KiB\t Writes Queued: 4\n\n");
+    text.extend(b"CPU0 (t):\n Read Dispatches:        1\nTotal (t):\n IO unplugs:             1\n\n");
+    text.extend(
+        b"Throughput (R/W): 0KiB/s / 0KiB/s\nEvents (t): 20 entries\nSkips: 0 forward (0 -   0.0%)\n",
+    );
+    // The output of a second device behind the first.
+    text.extend(line("D   W 40 + 8 [x]").into_bytes());
+    let mut reader = Reader::new(&text[..], None).unwrap().with_action(Some(Action::Issued));
+    let mut events = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        events.push((event.verb, event.offset, event.bytes));
+    }
+    assert_eq!(
+        events,
+        [
+            (Verb::WriteFua, 4096, 4096),
+            (Verb::Flush, 0, 0),
+            (Verb::Flush, 0, 0),
+            (Verb::Flush, 0, 0),
+            (Verb::WriteFua, 8192, 4096),
+            (Verb::Trim, 12_288, 4096),
+            (Verb::Read, 16_384, 4096),
+            (Verb::Write, 20_480, 4096),
+        ]
+    );
+    assert_eq!((reader.ignored(), reader.unknown().0), (4, 0));
+    // A line that is cut behind the sector is no passthrough.
+    let cut = format!("{}{}", line("D   R 8 + 8 [x]"), line("D   R 512").trim_end());
+    let mut reader = Reader::new(cut.as_bytes(), None).unwrap().with_action(Some(Action::Issued));
+    while reader.next_event().unwrap().is_some() {}
+    assert_eq!((reader.ignored(), reader.cut()), (0, Some(2)));
+}
+
+#[test]
+fn events_of_the_kernel() {
+    let text = "\
+# tracer: nop
+#
+             fio-9     [003] .....   12.000001: block_bio_queue: 259,0 WFS 8 + 8 [fio]
+             fio-9     [003] .....   12.000002: block_rq_issue: 259,0 WFS 4096 () 8 + 8 none,0,0 [fio]
+             fio-9     [003] .....   12.000003: nvme_setup_cmd: nvme0: disk=nvme0n1, qid=4, cmdid=12, nsid=1, flags=0x0, meta=0x0, cmd=(nvme_cmd_write slba=1, len=0, ctrl=0x4000, dsmgmt=0, reftag=0)
+    a: b 1.2: c-9      [003] d..1.   12.500000: nvme_setup_cmd: nvme0: disk=nvme0n1, qid=4, cmdid=13, nsid=1, flags=0x0, meta=0x0, cmd=(nvme_cmd_read slba=256, len=7, ctrl=0x0, dsmgmt=0, reftag=0)
+             fio-9     [003] .....   12.600000: nvme_setup_cmd: nvme0: qid=0, cmdid=13, nsid=1, flags=0x0, meta=0x0, cmd=(nvme_admin_get_features fid=0x7, sel=0x0, cdw11=0x0)
+             fio 9 [003]   12.700000: nvme:nvme_setup_cmd: nvme0: disk=nvme0n2, qid=1, cmdid=1, nsid=2, flags=0x0, meta=0x0, cmd=(nvme_cmd_flush cdw10=00 00)
+             fio-9     [003] .....   12.800000: nvme_setup_cmd: nvme0: disk=nvme0n1, qid=1, cmdid=1, nsid=1, flags=0x0, meta=0x0, cmd=(nvme_cmd_dsm nr=0, attributes=4)
+             fio-9     [003] .....   12.900000: block_rq_issue: 259,0 FF 0 () 0 + 0 none,0,0 [fio]
+             fio-9     [003] .....   12.950000: sched_switch: prev_comm=fio
+";
+    let events = |action: Option<Action>, block: Option<u32>| {
+        let mut reader =
+            Reader::new(text.as_bytes(), None).unwrap().with_action(action).with_block_bytes(block);
+        let mut events = Vec::new();
+        while let Some(event) = reader.next_event().unwrap() {
+            events.push(event);
+        }
+        assert_eq!((reader.format(), reader.unknown().0), (Format::Ftrace, 0));
+        (events, reader.devices().join(" "))
+    };
+    let written = |at| event(at, 0, Verb::WriteFua, 4096, 4096);
+    let queued = (vec![written(12_000_001_000)], "259,0".to_owned());
+    assert_eq!(events(None, None), queued, "the first one counts");
+    assert_eq!(events(Some(Action::Queued), None), queued);
+    let (issued, _) = events(Some(Action::Issued), None);
+    assert_eq!(issued, [written(12_000_002_000), event(12_900_000_000, 0, Verb::Flush, 0, 0)]);
+    let commands = vec![
+        written(12_000_003_000),
+        event(12_500_000_000, 0, Verb::Read, 1 << 20, 32_768),
+        event(12_700_000_000, 1, Verb::Flush, 0, 0),
+    ];
+    assert_eq!(events(Some(Action::Command), Some(4096)), (commands, "nvme0n1 nvme0n2".to_owned()));
+}
+
+#[test]
+fn caches_of_keys_and_values() {
+    let (events, reader) = all(
+        b"0,nz:u:eeW511W3,17,423,12,get,0\n2,a,b,3,0,1,get,0\n3,a,b,3,5000,1,set,60\n4,a,b,3,0,1,delete,0\n",
+        None,
+    );
+    assert_eq!(reader.format(), Format::Twitter);
+    let place = events[1].offset;
+    assert_eq!(
+        events[1..],
+        [event(3_000_000_000, 0, Verb::Write, place, 5000), event(4_000_000_000, 0, Verb::Trim, place, 4096)]
+    );
+    assert!(events[0].offset != place && place.is_multiple_of(4096) && reader.ignored() == 1);
+
+    let (events, reader) = all(b"op_time,key,key_size,op,op_count,size,cache_hits,ttl\n7,k,1,GET,3,100,0,0\n8,k,1,SET,1,200,0,0\n9,k,1,GET,0,200,0,0\n", None);
+    let place = events[0].offset;
+    let get = event(7_000_000_000, 0, Verb::Read, place, 100);
+    assert_eq!(events, [get, get, get, event(8_000_000_000, 0, Verb::Write, place, 200)]);
+    assert_eq!((reader.format(), reader.ignored()), (Format::CacheLib, 1));
+    let (events, _) = all(b"key,op,size,op_count,key_size\nk,GET,100,1,1\n", None);
+    assert_eq!(events, [event(0, 0, Verb::Read, place, 100)], "the same key has the same place");
+    let error = Reader::new(&b"1,2\n"[..], Some(Format::CacheLib)).unwrap_err().to_string();
+    assert!(error.contains("key, op and size"), "{error}");
 }
 
 proptest::proptest! {
@@ -471,7 +604,7 @@ fn a_copy_stays_on_its_namespace() {
         recording::HEAD
     );
     let options = Options { pace: Pace::Depth(4), fold: Fold::Wrap, devices: Vec::new(), powered: None };
-    let reader = Reader::new(text.as_bytes(), None, None).unwrap();
+    let reader = Reader::new(text.as_bytes(), None).unwrap();
     let mut replay =
         Replay::new(reader, options, &[Space { nsid: 1, blocks: 100, block_bytes: 4096 }]).unwrap();
     let mut next = || match replay.next(0) {

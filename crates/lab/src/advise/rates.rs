@@ -7,10 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Serialize;
-use workload::{
-    Verb,
-    trace::{Reader, TraceError},
-};
+use workload::{Verb, trace::TraceError};
 
 use crate::{control::Control, sim::open_trace};
 
@@ -140,7 +137,7 @@ impl Kernel {
 pub fn of_recording(path: &Path, control: &Control) -> Result<Rates> {
     let name = path.display();
     let wrong = |error: TraceError| anyhow!("{name}:{}: {}", error.line, error.problem);
-    let mut reader = Reader::new(open_trace(path, control.cancel())?, None, None).map_err(wrong)?;
+    let mut reader = open_trace(path, None, control.cancel())?;
     let (mut counts, mut first, mut last, mut number) =
         (Counts { flushes: Some(0), ..Counts::default() }, None, 0, 0u64);
     while let Some(event) = reader.next_event().map_err(wrong)? {
@@ -151,11 +148,11 @@ pub fn of_recording(path: &Path, control: &Control) -> Result<Rates> {
         first.get_or_insert(event.at);
         last = event.at;
         match event.verb {
-            Verb::Read => {
+            verb if verb.reads() => {
                 (counts.reads, counts.read_bytes) =
                     (counts.reads + 1, counts.read_bytes.saturating_add(event.bytes))
             }
-            Verb::Write => {
+            Verb::Write | Verb::WriteFua => {
                 (counts.writes, counts.written_bytes) =
                     (counts.writes + 1, counts.written_bytes.saturating_add(event.bytes))
             }

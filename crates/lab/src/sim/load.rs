@@ -6,7 +6,8 @@ use anyhow::{Result, anyhow, bail};
 use workload::act::{self, Config};
 use workload::fio::{FileError, JobFile, Jobs};
 
-use super::replay::{Trace, TraceOptions, begins_as_trace};
+use super::replay::{Trace, TraceOptions};
+use super::trace_file::{begins_as_trace, is_of_blktrace};
 use crate::input::read_text;
 
 /// In which form a load is written.
@@ -18,7 +19,7 @@ pub enum Format {
     Act,
     /// A configuration of Aerospike's act_index.
     ActIndex,
-    /// A block trace: blkparse, MSR Cambridge, Alibaba, Tencent, Systor '17, fio's iolog, or a recording.
+    /// A trace ([`workload::trace::Format`]).
     Trace,
 }
 
@@ -29,7 +30,8 @@ impl Format {
         match name.rsplit_once('.').map(|(_, ending)| ending) {
             Some("act" | "conf") if name.contains("index") => Self::ActIndex,
             Some("act" | "conf") => Self::Act,
-            Some("trace" | "rec" | "csv" | "iolog" | "blkparse" | "gz" | "zst") => Self::Trace,
+            Some("trace" | "rec" | "csv" | "iolog" | "blkparse" | "blktrace" | "gz" | "zst") => Self::Trace,
+            _ if is_of_blktrace(&name) => Self::Trace,
             _ if begins_as_trace(path) => Self::Trace,
             _ => Self::Fio,
         }

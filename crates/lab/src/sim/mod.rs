@@ -21,6 +21,7 @@ mod report;
 mod series;
 mod settings;
 mod tally;
+mod trace_file;
 mod watch;
 
 use std::{
@@ -42,7 +43,7 @@ pub use self::{
 pub(crate) use self::{
     cache::Cache,
     jobs::{Moved, moved, play_text},
-    replay::open as open_trace,
+    trace_file::open as open_trace,
 };
 use self::{
     case::{Case, RunResult},

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, final
+from typing import Any, Literal, TypeAlias, final
 
 __all__ = [
     "Candidate",
@@ -23,6 +23,21 @@ __all__ = [
     "simulate",
     "store",
     "study",
+]
+
+TraceFormat: TypeAlias = Literal[
+    "blktrace",
+    "blkparse",
+    "ftrace",
+    "msr",
+    "alibaba",
+    "tencent",
+    "systor",
+    "twitter",
+    "cachelib",
+    "iolog2",
+    "iolog3",
+    "recording",
 ]
 
 __version__: str
@@ -82,8 +97,9 @@ class Load:
         depth: int | None = None,
         fold: Literal["wrap", "scatter"] = "wrap",
         devices: Sequence[tuple[str, int]] | None = None,
-        action: str = "Q",
-        format: Literal["blkparse", "msr", "alibaba", "tencent", "systor", "iolog2", "iolog3", "recording"] | None = None,
+        action: Literal["Q", "D", "N"] | None = None,
+        block: int | None = None,
+        format: TraceFormat | None = None,
     ) -> Load:
         """A block trace (docs/loads.md); gzip and Zstandard are read, too.
 
@@ -92,8 +108,10 @@ class Load:
             depth: Not at the times of the trace, but as fast as so many outstanding requests allow: 1 to 1,048,576.
             fold: Where addresses beyond the end of the namespace go: at the remainder, or each MiB at a place of its own.
             devices: Only these devices of the trace, each on its namespace; all without, on the namespaces in turn.
-            action: Of blkparse's traces, the action that counts: ``Q`` (queued) or ``D`` (issued).
-            format: In which form it is written. Without, its first line tells.
+            action: Where an I/O makes several events, the one that counts: ``Q`` (queued), ``D`` (issued) or ``N`` (NVMe command).
+                Without, ``Q``; of ftrace the first one that comes.
+            block: Of NVMe commands, bytes of a logical block; 512 without.
+            format: In which form it is written. Without, its beginning tells.
         """
 
     @property

@@ -1,6 +1,7 @@
 //! What a trace is made of, whatever its format.
 
 use crate::{Nanos, Verb};
+use std::io;
 
 /// Most bytes of a read or a write.
 const BYTES_MAX: u64 = 1 << 30;
@@ -8,6 +9,8 @@ const BYTES_MAX: u64 = 1 << 30;
 /// In which form a trace is written. The table is in the module's documentation.
 #[derive(Clone, Copy, PartialEq, Eq, Hash, Debug)]
 pub enum Format {
+    /// The files of blktrace.
+    Blktrace,
     /// blkparse's default output.
     Blkparse,
     /// The traces of MSR Cambridge.
@@ -18,6 +21,12 @@ pub enum Format {
     Tencent,
     /// The LUN traces of Systor '17.
     Systor,
+    /// Events of the kernel's as text.
+    Ftrace,
+    /// Twitter's traces of caches.
+    Twitter,
+    /// The traces of Meta's CacheLib.
+    CacheLib,
     /// fio's iolog, version 2.
     Iolog2,
     /// fio's iolog, version 3.
@@ -28,12 +37,16 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 8] = [
+    pub const ALL: [Format; 12] = [
+        Format::Blktrace,
         Format::Blkparse,
         Format::Msr,
         Format::Alibaba,
         Format::Tencent,
         Format::Systor,
+        Format::Ftrace,
+        Format::Twitter,
+        Format::CacheLib,
         Format::Iolog2,
         Format::Iolog3,
         Format::Recording,
@@ -43,11 +56,15 @@ impl Format {
     #[must_use]
     pub fn name(self) -> &'static str {
         match self {
+            Format::Blktrace => "blktrace",
             Format::Blkparse => "blkparse",
             Format::Msr => "msr",
             Format::Alibaba => "alibaba",
             Format::Tencent => "tencent",
             Format::Systor => "systor",
+            Format::Ftrace => "ftrace",
+            Format::Twitter => "twitter",
+            Format::CacheLib => "cachelib",
             Format::Iolog2 => "iolog2",
             Format::Iolog3 => "iolog3",
             Format::Recording => "recording",
@@ -94,4 +111,16 @@ pub(super) fn event(at: Nanos, verb: Verb, offset: u64, bytes: u64) -> Result<Ev
         return Err(format!("{bytes} bytes from byte {from} on end beyond the largest address"));
     }
     Ok(Event { at, device: 0, verb, offset, bytes })
+}
+
+/// What is wrong with compressed data whose decoder asks for more than there is ([`io::ErrorKind::UnexpectedEof`]).
+const CUT_SHORT: &str =
+    "the compressed data end here, before their own end: the file is damaged, or a part of it is missing";
+
+/// Why a trace cannot be read any further.
+pub(super) fn unreadable(error: &io::Error) -> String {
+    match error.kind() {
+        io::ErrorKind::UnexpectedEof => CUT_SHORT.to_owned(),
+        _ => format!("it cannot be read: {error}"),
+    }
 }

@@ -1,25 +1,24 @@
 //! One line of each format.
 
-use super::event::{Event, Format, event, number};
-use super::recording;
+use super::event::{Format, event, number};
+use super::line::{Action, Line, fields, plain, seconds, sectors};
+use super::{blkparse, ftrace, keys, recording};
 use crate::{Nanos, Verb};
 
 /// First line of fio's logs.
 pub(super) const IOLOG_2: &str = "fio version 2 iolog";
 pub(super) const IOLOG_3: &str = "fio version 3 iolog";
 
-/// Bytes of the sectors in which the block layer counts.
-const SECTOR: u64 = 512;
-/// A line that was understood.
-pub(super) enum Line<'a> {
-    /// An event; its device is still a name.
-    Event { event: Event, device: &'a str },
-    /// So much time passes (iolog version 2).
-    Wait(Nanos),
-    /// Not an I/O, or not one that counts.
-    Ignored,
-    /// From here on there are no more events.
-    Summary,
+/// What is known of a trace before a line of it is read.
+#[derive(Clone, Debug)]
+pub(super) struct Shape {
+    pub format: Format,
+    /// The action that counts; `None`: the first one that comes does.
+    pub action: Option<Action>,
+    /// Bytes of a logical block of NVMe commands.
+    pub block_bytes: u32,
+    /// Where CacheLib's columns are.
+    pub columns: keys::Columns,
 }
 
 /// Whether this line names the columns.
@@ -29,13 +28,19 @@ pub(super) fn is_head(format: Format, line: &str) -> bool {
         Format::Alibaba => line.starts_with("device_id,"),
         Format::Tencent => line.starts_with("Timestamp,Offset,"),
         Format::Systor => line.starts_with("Timestamp,Response,"),
+        Format::CacheLib => true,
         _ => false,
     }
 }
 
-pub(super) fn parse(format: Format, action: u8, line: &str) -> Result<Line<'_>, String> {
-    match format {
-        Format::Blkparse => blkparse(action, line),
+pub(super) fn parse<'a>(shape: &mut Shape, line: &'a str) -> Result<Line<'a>, String> {
+    match shape.format {
+        // Its records have no lines.
+        Format::Blktrace => Err("this is no record of blktrace".to_owned()),
+        Format::Blkparse => blkparse::parse(shape.action.unwrap_or(Action::Queued), line),
+        Format::Ftrace => ftrace::parse(&mut shape.action, shape.block_bytes, line),
+        Format::Twitter => keys::twitter(line),
+        Format::CacheLib => keys::cachelib(&shape.columns, line),
         Format::Msr => msr(line),
         Format::Alibaba => alibaba(line),
         Format::Tencent => tencent(line),
@@ -46,86 +51,8 @@ pub(super) fn parse(format: Format, action: u8, line: &str) -> Result<Line<'_>, 
                 line.split_once(' ').ok_or("there is only one word: write TIME FILE ACTION …")?;
             iolog(Some(number("the time", time)?.saturating_mul(1000)), rest)
         }
-        Format::Recording => recording::parse(line).map(|(event, device)| Line::Event { event, device }),
+        Format::Recording => recording::parse(line).map(|(event, device)| plain(event, device)),
     }
-}
-
-/// Exactly so many fields.
-fn fields<'a, const N: usize>(line: &'a str, names: &str) -> Result<[&'a str; N], String> {
-    let mut all = [""; N];
-    let mut count = 0;
-    for field in line.split(',') {
-        if let Some(place) = all.get_mut(count) {
-            *place = field.trim();
-        }
-        count += 1;
-    }
-    if count == N { Ok(all) } else { Err(format!("there are {count} fields: there must be {N}, {names}")) }
-}
-
-/// Seconds with up to nine digits behind the point.
-fn seconds(text: &str) -> Result<Nanos, String> {
-    let wrong = || format!("the time is {text:?}: it is seconds, with up to nine digits behind the point");
-    let (whole, part) = text.split_once('.').unwrap_or((text, ""));
-    if part.len() > 9 || !part.bytes().all(|b| b.is_ascii_digit()) {
-        return Err(wrong());
-    }
-    let whole: u64 = whole.parse().map_err(|_| wrong())?;
-    let part = part.bytes().chain(std::iter::repeat(b'0')).take(9);
-    let nanos = part.fold(0, |nanos, digit| nanos * 10 + u64::from(digit - b'0'));
-    whole.checked_mul(1_000_000_000).and_then(|whole| whole.checked_add(nanos)).ok_or_else(wrong)
-}
-
-fn blkparse(wanted: u8, line: &str) -> Result<Line<'_>, String> {
-    const FORM: &str = "write MAJOR,MINOR CPU SEQUENCE SECONDS PID ACTION RWBS SECTOR + SECTORS";
-    let mut words = line.split_ascii_whitespace();
-    let device = words.next().unwrap_or("");
-    if device.starts_with("CPU") || device == "Total" {
-        return Ok(Line::Summary);
-    }
-    let numbers = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
-    if !device.split_once(',').is_some_and(|(major, minor)| numbers(major) && numbers(minor)) {
-        return Err(format!("{device:?} is no device: {FORM}"));
-    }
-    let mut next = |what: &str| words.next().ok_or_else(|| format!("the {what} is missing: {FORM}"));
-    number("the CPU", next("CPU")?)?;
-    number("the sequence number", next("sequence number")?)?;
-    let at = seconds(next("time")?)?;
-    next("process")?;
-    let action = next("action")?;
-    if action.as_bytes() != [wanted] {
-        return Ok(Line::Ignored);
-    }
-    let kind = next("kind of I/O")?;
-    if !kind.bytes().all(|b| b.is_ascii_uppercase()) {
-        return Err(format!("the kind of I/O is {kind:?}: it is made of the letters R, W, D, F, N, S, A, M"));
-    }
-    let flushes = kind.starts_with('F');
-    let first = kind.trim_start_matches('F').chars().next();
-    let place = words.next().filter(|word| numbers(word));
-    let Some(sector) = place else {
-        // A flush alone has no place.
-        let flush = event(at, Verb::Flush, 0, 0)?;
-        return Ok(if flushes { Line::Event { event: flush, device } } else { Line::Ignored });
-    };
-    let sector = number("the sector", sector)?;
-    if words.next() != Some("+") {
-        return Err(format!("there is no + behind the sector: {FORM}"));
-    }
-    let sectors = number("the number of sectors", words.next().unwrap_or(""))?;
-    let verb = match first {
-        _ if sectors == 0 && flushes => Verb::Flush,
-        _ if sectors == 0 => return Ok(Line::Ignored),
-        Some('R') => Verb::Read,
-        Some('W') => Verb::Write,
-        Some('D') => Verb::Trim,
-        _ => return Ok(Line::Ignored),
-    };
-    if verb == Verb::Flush {
-        return Ok(Line::Event { event: event(at, verb, 0, 0)?, device });
-    }
-    let (offset, bytes) = (self::sectors(sector)?, self::sectors(sectors)?);
-    Ok(Line::Event { event: event(at, verb, offset, bytes)?, device })
 }
 
 fn msr(line: &str) -> Result<Line<'_>, String> {
@@ -145,7 +72,7 @@ fn msr(line: &str) -> Result<Line<'_>, String> {
     let from = line.find(',').map_or(0, |comma| comma + 1);
     let name = &line[from..];
     let second = name.match_indices(',').nth(1).map_or(name.len(), |(at, _)| at);
-    Ok(Line::Event { event, device: &name[..second] })
+    Ok(plain(event, &name[..second]))
 }
 
 fn alibaba(line: &str) -> Result<Line<'_>, String> {
@@ -158,12 +85,7 @@ fn alibaba(line: &str) -> Result<Line<'_>, String> {
     number("the device", device)?;
     let at = number("the timestamp", time)?.saturating_mul(1000);
     let event = event(at, verb, number("the offset", offset)?, number("the length", length)?)?;
-    Ok(if event.bytes == 0 { Line::Ignored } else { Line::Event { event, device } })
-}
-
-/// So many sectors, in bytes.
-fn sectors(count: u64) -> Result<u64, String> {
-    count.checked_mul(SECTOR).ok_or_else(|| format!("{count} sectors are more than there can be"))
+    Ok(if event.bytes == 0 { Line::Ignored } else { plain(event, device) })
 }
 
 /// The README of Tencent's set (SNIA IOTTA, parallel traces, 27917): times are Unix seconds, offsets and sizes are sectors of 512 bytes, and
@@ -178,7 +100,7 @@ fn tencent(line: &str) -> Result<Line<'_>, String> {
     number("the volume", volume)?;
     let (offset, size) = (sectors(number("the offset", offset)?)?, sectors(number("the size", size)?)?);
     let event = event(seconds(time)?, verb, offset, size)?;
-    Ok(if event.bytes == 0 { Line::Ignored } else { Line::Event { event, device: volume } })
+    Ok(if event.bytes == 0 { Line::Ignored } else { plain(event, volume) })
 }
 
 /// The README of Systor '17's set (SNIA IOTTA, block traces, 4928): times are Unix seconds with a fraction, offsets and sizes are bytes. The type
@@ -193,7 +115,7 @@ fn systor(line: &str) -> Result<Line<'_>, String> {
     };
     number("the LUN", lun)?;
     let event = event(seconds(time)?, verb, number("the offset", offset)?, number("the size", size)?)?;
-    Ok(if event.bytes == 0 { Line::Ignored } else { Line::Event { event, device: lun } })
+    Ok(if event.bytes == 0 { Line::Ignored } else { plain(event, lun) })
 }
 
 fn iolog(at: Option<Nanos>, line: &str) -> Result<Line<'_>, String> {
@@ -201,9 +123,10 @@ fn iolog(at: Option<Nanos>, line: &str) -> Result<Line<'_>, String> {
     let (device, action) = (words.next().unwrap_or(""), words.next().unwrap_or(""));
     let allowed = "add, open, close, wait (version 2), read, write, trim, sync or datasync";
     let verb = match action {
-        "add" | "open" | "close" => return Ok(Line::Ignored),
-        "sync" | "datasync" => {
-            return Ok(Line::Event { event: event(at.unwrap_or(0), Verb::Flush, 0, 0)?, device });
+        // A sync of a range of a file starts its writes, and flushes no device.
+        "add" | "open" | "close" | "sync_file_range" => return Ok(Line::Ignored),
+        "sync" | "datasync" | "syncfs" => {
+            return Ok(plain(event(at.unwrap_or(0), Verb::Flush, 0, 0)?, device));
         }
         "read" => Verb::Read,
         "write" => Verb::Write,
@@ -220,5 +143,5 @@ fn iolog(at: Option<Nanos>, line: &str) -> Result<Line<'_>, String> {
         return Err("there is more behind the length".to_owned());
     }
     let event = event(at.unwrap_or(0), verb, offset, bytes)?;
-    Ok(if bytes == 0 { Line::Ignored } else { Line::Event { event, device } })
+    Ok(if bytes == 0 { Line::Ignored } else { plain(event, device) })
 }

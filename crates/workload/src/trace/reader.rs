@@ -1,9 +1,12 @@
 //! Traces as streams of events.
 
-use super::event::{Event, Format};
-use super::formats::{self, Line};
+use super::blktrace::{self, Records, Said};
+use super::event::{Event, Format, unreadable};
+use super::formats::{self, Shape};
+use super::line::{Action, Line};
 use super::recording::{self, Latencies};
-use crate::Nanos;
+use super::{blkparse, ftrace, keys};
+use crate::{Nanos, Verb};
 use std::fmt;
 use std::io::{self, BufRead};
 
@@ -15,16 +18,25 @@ pub const DEVICES_MAX: usize = 65_536;
 const LATENCIES_MAX: usize = 65_536;
 /// What a text in UTF-8 may begin with.
 const BYTE_ORDER_MARK: &[u8] = "\u{feff}".as_bytes();
-/// What is wrong with compressed data whose decoder asks for more than there is ([`io::ErrorKind::UnexpectedEof`]).
-const CUT_SHORT: &str =
-    "the compressed data end here, before their own end: the file is damaged, or a part of it is missing";
 /// Longest name of a device, in bytes.
 const NAME_MAX: usize = 255;
+/// Of so many lines one may make no sense.
+const UNKNOWN_ONE_IN: u64 = 100;
+/// Lines that make no sense before the end of which the trace is given up.
+const UNKNOWN_MAX: u64 = 100;
+
+/// What was done with a line.
+enum Taken {
+    Event(Event),
+    Nothing,
+    /// It is the last one, and was cut off.
+    Cut,
+}
 
 /// What is wrong with a trace, and where.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TraceError {
-    /// Line, counted from 1.
+    /// Line, or record of blktrace, counted from 1.
     pub line: u64,
     /// What is wrong, and what is allowed.
     pub problem: String,
@@ -44,7 +56,7 @@ impl Format {
     pub fn detect(first: &str) -> Option<Format> {
         let first = first.trim();
         let fields: Vec<&str> = first.split(',').map(str::trim).collect();
-        let digits = |text: &str| !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit());
+        let digits = blkparse::is_number;
         let device = first.split_ascii_whitespace().next().unwrap_or("");
         match first {
             formats::IOLOG_2 => Some(Format::Iolog2),
@@ -55,8 +67,11 @@ impl Format {
             {
                 Some(Format::Blkparse)
             }
+            _ if ftrace::is_one(first) => Some(Format::Ftrace),
+            _ if keys::Columns::of(first).is_some() => Some(Format::CacheLib),
             _ => match fields[..] {
-                [_, _, _, _, _, _, _] => Some(Format::Msr),
+                [_, _, _, "Read" | "Write" | "Type", _, _, _] => Some(Format::Msr),
+                _ if keys::is_twitter(first) => Some(Format::Twitter),
                 // Where Alibaba's have a letter, Tencent's have a number.
                 [time, offset, _, "0" | "1", _]
                     if digits(offset) && time.starts_with(|c: char| c.is_ascii_digit()) =>
@@ -72,13 +87,18 @@ impl Format {
     }
 }
 
+/// What a trace is read from.
+#[derive(Clone, Debug)]
+enum Source<R> {
+    Lines(R),
+    Records(Records<R>),
+}
+
 /// The events of a trace, one after the other.
 #[derive(Clone, Debug)]
 pub struct Reader<R> {
-    input: R,
-    format: Format,
-    /// blkparse's action that counts.
-    action: u8,
+    source: Source<R>,
+    shape: Shape,
     line: u64,
     buffer: Vec<u8>,
     /// A line that is in the buffer and not yet taken: the one by which the format was known.
@@ -88,34 +108,67 @@ pub struct Reader<R> {
     by_name: Vec<u32>,
     last: Nanos,
     waited: Nanos,
-    /// blkparse's summary has begun.
-    summary: bool,
+    /// What comes behind the event that was taken last, and how often.
+    then: Option<(Event, u64)>,
     ended: bool,
     cut: Option<u64>,
     reordered: u64,
     ignored: u64,
+    other_action: u64,
+    unknown: u64,
+    first_unknown: Option<TraceError>,
     latencies: Vec<Latencies>,
 }
 
 impl<R: BufRead> Reader<R> {
-    /// A trace of this format, or of the one that its first line is of. `action` is the one of blkparse's actions that counts: `Q` (as it
-    /// came to the block layer), if not given, or `D` (as it went to the device).
+    /// A trace of this format, or of the one that its beginning is of.
     ///
     /// # Errors
     /// The trace cannot be read, is empty, or is of no known format.
-    pub fn new(input: R, format: Option<Format>, action: Option<char>) -> Result<Self, TraceError> {
-        let action = match action {
-            None | Some('Q') => b'Q',
-            Some('D') => b'D',
-            Some(other) => {
-                let problem = format!("{other:?} is no action of blkparse that can be replayed: use Q or D");
+    pub fn new(mut input: R, format: Option<Format>) -> Result<Self, TraceError> {
+        let first = input.fill_buf().map_err(|error| TraceError { line: 1, problem: unreadable(&error) })?;
+        let is_blktrace = blktrace::begins(first);
+        match format {
+            None | Some(Format::Blktrace) if is_blktrace => return Self::of_processors(vec![input]),
+            Some(Format::Blktrace) => {
+                let problem = "this is no file of blktrace: it begins with other bytes".to_owned();
                 return Err(TraceError { line: 1, problem });
             }
-        };
-        let mut reader = Reader {
-            input,
-            format: format.unwrap_or(Format::Blkparse),
-            action,
+            _ => {}
+        }
+        let mut reader = Self::with(Source::Lines(input), format.unwrap_or(Format::Blkparse));
+        reader.open(format)?;
+        Ok(reader)
+    }
+
+    /// What blktrace wrote of one device: a file for each processor.
+    ///
+    /// # Errors
+    /// As of [`new`](Self::new).
+    pub fn of_processors(inputs: Vec<R>) -> Result<Self, TraceError> {
+        let records = Records::new(inputs).map_err(|problem| TraceError { line: 1, problem })?;
+        Ok(Self::with(Source::Records(records), Format::Blktrace))
+    }
+
+    /// Of traces in which an I/O makes several events: the one that counts. Otherwise it is [`Action::Queued`] with blktrace, and in the text
+    /// of the kernel's events the first one that comes.
+    #[must_use]
+    pub fn with_action(mut self, action: Option<Action>) -> Self {
+        self.shape.action = action;
+        self
+    }
+
+    /// Of traces of NVMe commands: bytes of a logical block, 512 if not given.
+    #[must_use]
+    pub fn with_block_bytes(mut self, bytes: Option<u32>) -> Self {
+        self.shape.block_bytes = bytes.unwrap_or(512);
+        self
+    }
+
+    fn with(source: Source<R>, format: Format) -> Self {
+        Reader {
+            source,
+            shape: Shape { format, action: None, block_bytes: 512, columns: keys::Columns::default() },
             line: 0,
             buffer: Vec::with_capacity(256),
             pending: false,
@@ -123,15 +176,16 @@ impl<R: BufRead> Reader<R> {
             by_name: Vec::new(),
             last: 0,
             waited: 0,
-            summary: false,
+            then: None,
             ended: false,
             cut: None,
             reordered: 0,
             ignored: 0,
+            other_action: 0,
+            unknown: 0,
+            first_unknown: None,
             latencies: Vec::new(),
-        };
-        reader.open(format)?;
-        Ok(reader)
+        }
     }
 
     /// Looks at the first line.
@@ -146,28 +200,34 @@ impl<R: BufRead> Reader<R> {
                 continue;
             }
             let found = Format::detect(first);
-            self.format = match format.or(found) {
+            self.shape.format = match format.or(found) {
                 Some(format) => format,
                 None => {
                     return Err(self.wrong(
-                        "this is no trace that is known: there are blkparse's text, the CSV of MSR Cambridge, Alibaba, Tencent and \
-                         Systor '17, fio's iolog (versions 2 and 3) and recordings",
+                        "this is no trace that is known: there are files of blktrace, blkparse's text, events of ftrace, the CSV of MSR Cambridge, \
+                         Alibaba, Tencent, Systor '17, Twitter and CacheLib, fio's iolog (versions 2 and 3) and recordings",
                     ));
                 }
             };
-            let head = match self.format {
+            let head = match self.shape.format {
                 Format::Iolog2 => Some(formats::IOLOG_2),
                 Format::Iolog3 => Some(formats::IOLOG_3),
                 Format::Recording => Some(recording::HEAD),
-                Format::Blkparse | Format::Msr | Format::Alibaba | Format::Tencent | Format::Systor => None,
+                _ => None,
             };
             match head {
-                Some(_) if self.format == Format::Recording && found == Some(Format::Recording) => {}
+                Some(_) if self.shape.format == Format::Recording && found == Some(Format::Recording) => {}
                 Some(head) if first != head => {
                     return Err(self.wrong(&format!("it starts with {head:?}")));
                 }
                 Some(_) => {}
-                None => self.pending = !formats::is_head(self.format, first),
+                None => self.pending = !formats::is_head(self.shape.format, first),
+            }
+            if self.shape.format == Format::CacheLib {
+                let columns = keys::Columns::of(first);
+                self.shape.columns = columns.ok_or_else(|| {
+                    self.wrong("the first line names columns: key, op and size must be there")
+                })?;
             }
             return Ok(());
         }
@@ -197,19 +257,18 @@ impl<R: BufRead> Reader<R> {
         }
         self.line += 1;
         loop {
-            let available = match self.input.fill_buf() {
+            let Source::Lines(input) = &mut self.source else { return Ok(false) };
+            let available = match input.fill_buf() {
                 Ok(available) => available,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => continue,
                 Err(error) => {
                     self.ended = true;
-                    return Err(self.wrong(&match error.kind() {
-                        io::ErrorKind::UnexpectedEof => CUT_SHORT.to_owned(),
-                        _ => format!("it cannot be read: {error}"),
-                    }));
+                    return Err(self.wrong(&unreadable(&error)));
                 }
             };
             if available.is_empty() {
                 self.ended = true;
+                self.line -= u64::from(self.buffer.is_empty());
                 return Ok(!self.buffer.is_empty());
             }
             let (part, whole) = match available.iter().position(|&byte| byte == b'\n') {
@@ -221,77 +280,137 @@ impl<R: BufRead> Reader<R> {
                 return Err(self.wrong(&format!("the line is longer than {LINE_MAX} bytes")));
             }
             self.buffer.extend_from_slice(&available[..part]);
-            self.input.consume(part);
+            input.consume(part);
             if whole {
                 return Ok(true);
             }
         }
     }
 
-    /// The next event; `None` at the end of the trace.
+    /// The next event; `None` at the end of the trace. Lines that make no sense are left out, up to one in a hundred; a recording of this
+    /// program has none.
     ///
     /// # Errors
-    /// The line that makes no sense, or in which the trace cannot be read any further: compressed data that end too early are damaged.
+    /// Too many lines make no sense, or the trace cannot be read any further: compressed data that end too early are damaged.
     pub fn next_event(&mut self) -> Result<Option<Event>, TraceError> {
+        if let Some((event, count)) = self.then.take() {
+            self.then = (count > 1).then(|| (event, count - 1));
+            return Ok(Some(event));
+        }
+        if let Source::Records(_) = self.source {
+            return self.next_of_records();
+        }
         while self.fill()? {
-            let whole = self.buffer.ends_with(b"\n");
-            let Ok(text) = std::str::from_utf8(&self.buffer) else {
-                if !whole {
-                    break;
-                }
-                return Err(self.wrong("this is no text"));
-            };
-            let text = text.trim();
-            if text.is_empty() || self.summary {
-                continue;
+            match self.take_line()? {
+                Taken::Event(event) => return Ok(Some(event)),
+                Taken::Nothing => {}
+                Taken::Cut => self.cut = Some(self.line),
             }
-            // Only a recording always ends its lines, so only there is one without an end surely cut.
-            if !whole && self.format == Format::Recording {
-                break;
-            }
-            if self.format == Format::Recording && text.starts_with('#') {
-                match recording::remark(text) {
-                    Ok(found) => {
-                        self.latencies.extend(found.filter(|_| self.latencies.len() < LATENCIES_MAX))
-                    }
-                    Err(problem) => return Err(self.wrong(&problem)),
-                }
-                continue;
-            }
-            let event = match formats::parse(self.format, self.action, text) {
-                Ok(Line::Event { event, device }) => {
-                    let names = (&mut self.devices, &mut self.by_name);
-                    match number_of(device, names, self.format == Format::Msr) {
-                        Ok(device) => Event { device, ..event },
-                        Err(problem) => return Err(self.wrong(&problem)),
-                    }
-                }
-                Ok(Line::Wait(nanos)) => {
-                    self.waited = self.waited.saturating_add(nanos);
-                    continue;
-                }
-                Ok(Line::Ignored) => {
-                    self.ignored += 1;
-                    continue;
-                }
-                Ok(Line::Summary) => {
-                    self.summary = true;
-                    continue;
-                }
-                Err(_) if !whole => break,
-                Err(problem) => return Err(self.wrong(&problem)),
-            };
-            let at = if self.format == Format::Iolog2 { self.waited } else { event.at };
-            self.reordered += u64::from(at < self.last);
-            self.last = self.last.max(at);
-            return Ok(Some(Event { at: self.last, ..event }));
         }
-        if !self.buffer.is_empty() && !self.buffer.ends_with(b"\n") && !self.summary {
-            self.cut = Some(self.line);
-        }
-        self.ended = true;
         self.buffer.clear();
+        if self.unknown * UNKNOWN_ONE_IN > self.line { Err(self.too_unknown()) } else { Ok(None) }
+    }
+
+    /// The next event of blktrace's records. A damaged record is an error: where the next one begins is not known.
+    fn next_of_records(&mut self) -> Result<Option<Event>, TraceError> {
+        while let Source::Records(records) = &mut self.source {
+            let next = records.next();
+            self.line = records.count();
+            let cut = (records.cut() > 0).then_some(self.line);
+            let said = next.and_then(|record| {
+                let Some(record) = record else { return Ok(None) };
+                Ok(Some((record, record.say(self.shape.action.unwrap_or(Action::Queued))?)))
+            });
+            match said.map_err(|problem| self.wrong(&problem))? {
+                None => {
+                    self.cut = cut;
+                    return Ok(None);
+                }
+                Some((_, Said::Ignored)) => self.ignored += 1,
+                Some((_, Said::OtherAction)) => {
+                    (self.ignored, self.other_action) = (self.ignored + 1, self.other_action + 1)
+                }
+                Some((record, Said::Event { event, flushes })) => {
+                    let names = (&mut self.devices, &mut self.by_name);
+                    let device = number_of(&record.device(), names, false);
+                    let device = device.map_err(|problem| self.wrong(&problem))?;
+                    return Ok(Some(self.take(Event { device, ..event }, flushes, 1)));
+                }
+            }
+        }
         Ok(None)
+    }
+
+    /// Takes the line that is in the buffer.
+    fn take_line(&mut self) -> Result<Taken, TraceError> {
+        let whole = self.buffer.ends_with(b"\n");
+        // Names of processes are bytes. What is no text makes no sense.
+        let text = String::from_utf8_lossy(&self.buffer);
+        let text = text.trim();
+        if text.is_empty() {
+            return Ok(Taken::Nothing);
+        }
+        // Only a recording always ends its lines, so only there is one without an end surely cut.
+        if !whole && self.shape.format == Format::Recording {
+            return Ok(Taken::Cut);
+        }
+        if self.shape.format == Format::Recording && text.starts_with('#') {
+            let found = recording::remark(text).map_err(|problem| self.wrong(&problem))?;
+            self.latencies.extend(found.filter(|_| self.latencies.len() < LATENCIES_MAX));
+            return Ok(Taken::Nothing);
+        }
+        match formats::parse(&mut self.shape, text) {
+            Ok(Line::Event { event, device, flushes, count }) => {
+                let names = (&mut self.devices, &mut self.by_name);
+                let device = number_of(device, names, self.shape.format == Format::Msr);
+                let device = device.map_err(|problem| self.wrong(&problem))?;
+                return Ok(Taken::Event(self.take(Event { device, ..event }, flushes, count)));
+            }
+            Ok(Line::Wait(nanos)) => self.waited = self.waited.saturating_add(nanos),
+            Ok(Line::Ignored) => self.ignored += 1,
+            Ok(Line::OtherAction) => {
+                (self.ignored, self.other_action) = (self.ignored + 1, self.other_action + 1)
+            }
+            Ok(Line::Remark) => {}
+            Err(_) if !whole => return Ok(Taken::Cut),
+            Err(problem) => {
+                self.unknown += 1;
+                let error = self.wrong(&problem);
+                self.first_unknown.get_or_insert(error);
+                let many = self.unknown > UNKNOWN_MAX && self.unknown * UNKNOWN_ONE_IN > self.line;
+                if many || self.shape.format == Format::Recording {
+                    return Err(self.too_unknown());
+                }
+            }
+        }
+        Ok(Taken::Nothing)
+    }
+
+    /// An event that comes so many times, in time. If it flushes, the flush is taken first.
+    fn take(&mut self, event: Event, flushes: bool, count: u64) -> Event {
+        let at = if self.shape.format == Format::Iolog2 { self.waited } else { event.at };
+        self.reordered += u64::from(at < self.last);
+        self.last = self.last.max(at);
+        let event = Event { at: self.last, ..event };
+        let rest = if flushes { count } else { count - 1 };
+        self.then = (rest > 0).then_some((event, rest));
+        if flushes { Event { verb: Verb::Flush, offset: 0, bytes: 0, ..event } } else { event }
+    }
+
+    /// Too many lines make no sense. The first one says what is wrong.
+    fn too_unknown(&mut self) -> TraceError {
+        self.ended = true;
+        let count = std::mem::take(&mut self.unknown);
+        let first = self.first_unknown.take().unwrap_or_else(|| self.wrong("this makes no sense"));
+        if count == 1 {
+            return first;
+        }
+        let TraceError { line, problem } = first;
+        let problem = format!(
+            "{problem}; {count} lines of {} make no sense, and one in {UNKNOWN_ONE_IN} may",
+            self.line
+        );
+        TraceError { line, problem }
     }
 
     /// What a recording says of the latencies of its commands; known at its end.
@@ -303,7 +422,7 @@ impl<R: BufRead> Reader<R> {
     /// Its format.
     #[must_use]
     pub fn format(&self) -> Format {
-        self.format
+        self.shape.format
     }
 
     /// Names of the devices so far, in the order in which they were first used. Of MSR Cambridge's traces: host and disk, with a dot
@@ -313,13 +432,13 @@ impl<R: BufRead> Reader<R> {
         &self.devices
     }
 
-    /// Lines so far.
+    /// Lines, or records of blktrace, so far.
     #[must_use]
     pub fn lines(&self) -> u64 {
         self.line
     }
 
-    /// The line in whose middle the text ends, if it does; it is left out. Compressed data that end too early are an error instead.
+    /// The line in whose middle the text ends, if it does; it is left out. Of blktrace: the last record, if a file ends in the middle of one. Compressed data that end too early are an error instead.
     #[must_use]
     pub fn cut(&self) -> Option<u64> {
         self.cut
@@ -335,6 +454,18 @@ impl<R: BufRead> Reader<R> {
     #[must_use]
     pub fn ignored(&self) -> u64 {
         self.ignored
+    }
+
+    /// Lines of I/O that would count with another [`Action`].
+    #[must_use]
+    pub fn of_other_action(&self) -> u64 {
+        self.other_action
+    }
+
+    /// Lines that made no sense and were left out, and the first of them.
+    #[must_use]
+    pub fn unknown(&self) -> (u64, Option<&TraceError>) {
+        (self.unknown, self.first_unknown.as_ref())
     }
 }
 

@@ -14,8 +14,23 @@ from ._errors import FleetError
 from ._store import file_system, local_path
 
 # As `tranche sim` has it (crates/lab/src/sim/load.rs).
-_TRACES = (".trace", ".rec", ".csv", ".iolog", ".blkparse", ".gz", ".zst")
+_TRACES = (".trace", ".rec", ".csv", ".iolog", ".blkparse", ".blktrace", ".gz", ".zst")
 _ACT = (".act", ".conf")
+
+TraceFormat: TypeAlias = Literal[
+    "blktrace",
+    "blkparse",
+    "ftrace",
+    "msr",
+    "alibaba",
+    "tencent",
+    "systor",
+    "twitter",
+    "cachelib",
+    "iolog2",
+    "iolog3",
+    "recording",
+]
 
 
 @dataclass(frozen=True)
@@ -31,8 +46,9 @@ class Trace:
     depth: int | None = None
     fold: Literal["wrap", "scatter"] = "wrap"
     devices: tuple[tuple[str, int], ...] | None = None
-    action: str = "Q"
-    format: Literal["blkparse", "msr", "alibaba", "tencent", "systor", "iolog2", "iolog3", "recording"] | None = None
+    action: Literal["Q", "D", "N"] | None = None
+    block: int | None = None
+    format: TraceFormat | None = None
     size: int | None = None
     """Bytes of the file. The fleet looks itself where it is not given."""
 
@@ -56,6 +72,7 @@ class Trace:
             fold=self.fold,
             devices=self.devices,
             action=self.action,
+            block=self.block,
             format=self.format,
         )
 
@@ -138,6 +155,8 @@ def opened(load: AnyLoad | str | os.PathLike[str]) -> list[AnyLoad]:
         return [load]
     url = os.fspath(load)
     lower = url.lower()
+    if ".blktrace." in lower:
+        raise FleetError(f"{url}: blktrace has a file for each processor: join them to one with `blkparse -i NAME -d NAME.blktrace -O`")
     if lower.endswith(_TRACES):
         return list(Trace(url).found())
     if glob.has_magic(url):
