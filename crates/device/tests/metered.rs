@@ -102,6 +102,20 @@ fn a_neighbour_reads_between_the_steps_of_a_scan() {
     }
 }
 
+/// Its commands come one after the other. So a neighbour's waits for one step of them before each of its own.
+#[test]
+fn a_namespace_has_one_turn_in_a_round_however_many_its_commands() {
+    let (mut b, tenant) = drive(&[]);
+    let scans: Vec<u32> = (0..8).map(|_| b.submit(tenant, 0, &scan(LbaStatusAction::TRACKED), &[])).collect();
+    let neighbours =
+        GetLbaStatus { nsid: 2, slba: 0, dwords: 1024, range: 0, atype: LbaStatusAction::TRACKED };
+    let id = b.controller;
+    let (polls, status) = steps(&mut b, id, 0, &neighbours.into(), &[]);
+    // Its 4 MiB take four steps.
+    assert!(status.is_success() && polls <= 2 * 4 + 2, "{polls} polls");
+    assert!(scans.iter().all(|io| !b.done.contains_key(io)));
+}
+
 /// A thread that is late catches up with what was due. Of a long command it does one step then, however late it is.
 #[test]
 fn late_steps_are_not_caught_up_with() {
