@@ -6,6 +6,7 @@ use common::load::{OutstandingLoad, quota, run, set, statistics, weigh};
 use common::{Bench, bytes, initial, small};
 use device::{Config, InitialNamespace};
 use media::Rng;
+use nvme::admin::{GetLbaStatus, LbaStatusAction};
 use nvme::quota::QuotaKind;
 use nvme::{Command, NSID_ALL};
 
@@ -221,6 +222,23 @@ fn collection_is_charged_to_whose_writes_made_it_necessary() {
     let after = [1, 2].map(|nsid| collected(&mut b, nsid));
     let (less, more) = (after[0] - before[0], after[1] - before[1]);
     assert!(close(3 * less, more, 25), "{less} and {more} bytes");
+}
+
+/// What an admin command reads of the medium comes at the pace of its namespace's part of the set, and out of it.
+#[test]
+fn scans_of_the_medium_leave_a_neighbour_its_share() {
+    let mut b = drive(2);
+    let loads = || [reads(1, 200, 1), reads(2, 200, 1)];
+    let alone = rates(&mut b, &mut loads());
+    let scan = GetLbaStatus { nsid: 1, slba: 0, dwords: 1024, range: 0, atype: LbaStatusAction::SCAN };
+    for _ in 0..200 {
+        b.submit(b.controller, 0, &scan.into(), &[]);
+    }
+    let beside = rates(&mut b, &mut loads());
+    assert!(
+        2 * beside[1] > alone[1] && 2 * beside[0] < alone[0],
+        "{beside:?} beside scans, {alone:?} without"
+    );
 }
 
 #[test]
