@@ -224,6 +224,7 @@ fn allocate_streams(core: &mut Core, id: ControllerId, c: Directive) -> AdminRes
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::Role;
     use crate::fixture;
 
     fn enable(core: &mut Core, id: ControllerId, nsid: u32) {
@@ -241,6 +242,20 @@ mod tests {
         assert_eq!((place(a, 1, 9), place(a, 1, 5)), (3, 1));
         // Three streams beside handle 0 are all there are: a fourth has none.
         assert_eq!(place(b, 2, 9), 0);
+    }
+
+    #[test]
+    fn a_tenant_opens_no_more_streams_than_its_part() {
+        let mut core = fixture::core();
+        let (tenant, other) = (fixture::connect(&mut core, 1), fixture::connect(&mut core, 2));
+        let controller = core.controller_mut(tenant).unwrap();
+        controller.role = Role::Tenant(vec![1]);
+        controller.attach(2, false);
+        [(tenant, 1), (other, 2)].into_iter().for_each(|(id, nsid)| enable(&mut core, id, nsid));
+        let mut place = |id, nsid, stream| place_by_stream(&mut core, id, nsid, stream).unwrap();
+        // Three streams: one of them for one of two namespaces.
+        assert_eq!([5, 6, 7].map(|stream| place(tenant, 1, stream)), [1, 0, 0]);
+        assert_eq!([5, 6, 7].map(|stream| place(other, 2, stream)), [2, 3, 0]);
     }
 
     #[test]
