@@ -169,7 +169,10 @@ fn groups_summary(core: &Core) -> EnduranceWarning {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::core::Role;
     use crate::fixture;
+    use media::Nanos;
+    use nvme::NSID_ALL;
 
     #[test]
     fn a_warning_is_new_once() {
@@ -183,6 +186,19 @@ mod tests {
         assert_eq!(new.groups, [(1, EnduranceWarning::new().with_spare(true))]);
         assert!(health.look(&mut core).is_empty());
         assert_eq!(health.summary(&core), "critical warning 11h, of endurance groups 01h");
+    }
+
+    #[test]
+    fn a_tenant_is_not_told_how_busy_the_drive_is() {
+        let mut core = fixture::core();
+        let id = fixture::connect(&mut core, 1);
+        core.persistent.busy = 5 * 60_000_000_000;
+        let health = Health::default();
+        let busy =
+            |core: &Core, nsid| health.smart(core, id, nsid, Nanos::ZERO).unwrap().controller_busy_time.get();
+        assert_eq!(busy(&core, NSID_ALL), 5);
+        core.controllers.get_mut(id).unwrap().role = Role::Tenant(vec![1]);
+        assert_eq!([0, NSID_ALL, 1].map(|nsid| busy(&core, nsid)), [0; 3]);
     }
 
     #[test]
