@@ -238,9 +238,17 @@ fn the_end_of_life() {
     let mut b = Bench::with_namespaces(&[]);
     let me = b.controller;
     let configuration = AsyncEventConfiguration::new().with_smart(0xFF).with_egealcn(true).into_bits().get();
-    b.admin_ok(Command::set_features(FeatureId::ASYNC_EVENT_CONFIGURATION, 0, configuration), &[]);
     let group = EnduranceGroupEvents::new().with_endgid(1).with_egcw(0xFF).into_bits().get();
-    b.admin_ok(Command::set_features(FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION, 0, group), &[]);
+    let other = b.connect("other", Origin::Unix);
+    for (fid, value) in [
+        (FeatureId::ASYNC_EVENT_CONFIGURATION, configuration),
+        (FeatureId::ENDURANCE_GROUP_EVENT_CONFIGURATION, group),
+    ] {
+        for id in [me, other] {
+            let (done, _) = b.on(id, 0, &Command::set_features(fid, 0, value), &[]);
+            assert_eq!(done.status(), Status::SUCCESS, "{fid:?}");
+        }
+    }
     let requests: Vec<u32> = (0..4).map(|_| b.submit(me, 0, &request(), &[])).collect();
     b.write(1, 1, 1, &pattern(77, 4096));
     b.fail_erases();
@@ -265,8 +273,17 @@ fn the_end_of_life() {
         answered.contains(&LogId::SMART) && answered.contains(&LogId::ENDURANCE_GROUP_EVENTS),
         "{answered:?}"
     );
-    let (_, groups) = b.admin_ok(Command::get_log_page(LogId::ENDURANCE_GROUP_EVENTS, 0, 0, 0, 12), &[]);
-    assert_eq!(groups, [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    let groups = |b: &mut Bench, id| {
+        b.on(id, 0, &Command::get_log_page(LogId::ENDURANCE_GROUP_EVENTS, 0, 0, 0, 12), &[]).1
+    };
+    assert_eq!(groups(&mut b, me), [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
+    // To read of an event clears it for this host, and for no other.
+    let mut read = Command::get_log_page(LogId::ENDURANCE_GROUP, 0, 1, 0, 512);
+    // Without Retain Asynchronous Event.
+    read.cdw10.set(read.cdw10.get() & !(1 << 15));
+    b.admin_ok(read, &[]);
+    assert_eq!(groups(&mut b, me), [0; 12]);
+    assert_eq!(groups(&mut b, other), [1, 0, 0, 0, 0, 0, 0, 0, 1, 0, 0, 0]);
     // What was written can be read; the other medium can be written; nothing here can be changed.
     assert_eq!(b.read(1, 1, 1), pattern(77, 4096));
     b.write(2, 0, 1, &pattern(1, 4096));
