@@ -118,8 +118,7 @@ impl Peer {
             return None;
         }
         let entry = self.gate.admitted;
-        let proven = entry.filter(|_| self.gate.has_key(&self.stream));
-        let party = proven.map_or(Party::Network(network), |entry| Party::Host(entry.host));
+        let party = Party::of(network, entry, self.gate.has_key(&self.stream));
         Some(Claim { party, controller, entry })
     }
 

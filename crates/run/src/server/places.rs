@@ -39,6 +39,14 @@ pub(super) enum Party {
     User(u32),
 }
 
+impl Party {
+    /// For whom a connection of a network counts whose host is in: for the host, if a key says who that is.
+    pub(super) fn of(network: Network, entry: Option<Admitted>, has_key: bool) -> Party {
+        let proven = entry.filter(|_| has_key);
+        proven.map_or(Party::Network(network), |entry| Party::Host(entry.host))
+    }
+}
+
 /// The place that a connection holds.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 #[expect(
@@ -217,5 +225,107 @@ impl Places {
         let pools = self.local.is_unused() && self.unproven.is_unused();
         let proven = self.connections.is_unused() && self.controllers.is_unused();
         pools && proven && self.queues.is_empty() && self.of_host.is_empty()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::net::Ipv4Addr;
+
+    const ID: ConnectionId = ConnectionId { index: 0, generation: 0 };
+
+    fn far(number: u32) -> Network {
+        Network::V4(Ipv4Addr::from_bits(0x0A00_0000 + number))
+    }
+
+    fn host(number: u32) -> Nqn {
+        Nqn::new(&format!("nqn.2026-11.test:{number}")).unwrap()
+    }
+
+    fn claim(party: Party) -> Claim {
+        Claim { party, controller: true, entry: None }
+    }
+
+    /// How many more connections a source may have, of so many.
+    fn admitted(places: &mut Places, source: Source, most: usize) -> usize {
+        (0..most).filter(|_| places.admit(source, ID).is_some()).count()
+    }
+
+    /// How many more controllers a party may have, of so many.
+    fn proved(places: &mut Places, party: Party, most: usize) -> usize {
+        let unproven = |n: &usize| Place::Unproven(far(9), *n as u64);
+        (0..most).filter(|n| places.prove(&mut unproven(n), claim(party)).is_ok()).count()
+    }
+
+    #[test]
+    fn the_network_and_each_user_leave_the_unix_socket_places() {
+        let mut places = Places::new(&Limits::default());
+        let all: usize = (0..3000).map(|n| admitted(&mut places, Source::Network(far(n)), 9)).sum();
+        assert!(all <= MAX_UNPROVEN, "{all} unproven connections");
+        assert!(admitted(&mut places, Source::User(7), 9000) <= MAX_LOCAL_CONNECTIONS / 2);
+        assert_eq!(admitted(&mut places, Source::User(0), 100), 100);
+        let all: usize = (100..4000).map(|user| admitted(&mut places, Source::User(user), 9)).sum();
+        assert!(all <= MAX_LOCAL_CONNECTIONS, "{all} connections on the socket");
+        let mut places = Places::new(&Limits::default());
+        for user in 0..3000 {
+            admitted(&mut places, Source::User(user), 9);
+        }
+        assert_eq!(admitted(&mut places, Source::Network(Network::Loopback), 100), 100);
+    }
+
+    #[test]
+    fn a_host_with_a_key_finds_a_place_whatever_its_network_took() {
+        let mut places = Places::new(&Limits::default());
+        let network = Party::Network(Network::Loopback);
+        assert!(proved(&mut places, network, 9000) <= MAX_CONTROLLERS / 2);
+        assert_eq!(proved(&mut places, Party::Host(host(1)), 100), 100);
+        let all: usize = (10..3000).map(|n| proved(&mut places, Party::Host(host(n)), 9)).sum();
+        assert!(all <= MAX_CONTROLLERS, "{all} controllers");
+        let queue = |n| Claim { controller: false, ..claim(Party::Host(host(n))) };
+        let take = |places: &mut Places, n| places.prove(&mut Place::Unproven(far(9), 0), queue(n)).is_ok();
+        let all = (0..30_000).filter(|n| take(&mut places, n / 9)).count();
+        assert!(all <= MAX_CONNECTIONS, "{all} connections");
+    }
+
+    /// Several connections of a host may have been told that there is room, before one of them has proved itself.
+    #[test]
+    fn whether_there_is_room_is_asked_when_a_host_has_proved_itself() {
+        let mut places = Places::new(&Limits::default());
+        let entry = Some(Admitted { host: host(1), max_controllers: 1 });
+        let claim = Claim { entry, ..claim(Party::Host(host(1))) };
+        let source = Source::Network(Network::Loopback);
+        let mut held: Vec<Place> = (0..2).filter_map(|_| places.admit(source, ID)).collect();
+        assert_eq!(places.check(&claim), Ok(()));
+        assert_eq!(places.prove(&mut held[0], claim), Ok(()));
+        assert_eq!(places.prove(&mut held[1], claim), Err(Full::ControllersOfHost(1)));
+        assert!(matches!(held[1], Place::Unproven(..)));
+        held.drain(..).for_each(|place| places.give_back(place));
+        assert!(places.are_unused());
+    }
+
+    #[test]
+    fn a_name_alone_takes_no_places_from_the_host_that_bears_it() {
+        let entry = Some(Admitted { host: host(1), max_controllers: 1 });
+        assert_eq!(Party::of(far(1), entry, true), Party::Host(host(1)));
+        assert_eq!(Party::of(far(1), entry, false), Party::Network(far(1)));
+        assert_eq!(Party::of(far(1), None, true), Party::Network(far(1)));
+    }
+
+    #[test]
+    fn several_parties_take_turns() {
+        let mut places = Places::new(&Limits::default());
+        let sources = [Source::Network(Network::Loopback), Source::User(0), Source::Network(far(1))];
+        let mut held = Vec::new();
+        for (at, source) in sources.into_iter().enumerate() {
+            held.extend(places.admit(source, ID));
+            assert_eq!(places.are_shared(), at > 0, "{source:?}");
+        }
+        held.drain(1..).for_each(|place| places.give_back(place));
+        assert!(!places.are_shared());
+        assert_eq!(places.prove(&mut held[0], claim(Party::Host(host(1)))), Ok(()));
+        assert!(!places.are_shared());
+        held.extend(places.admit(Source::Network(Network::Loopback), ID));
+        assert!(places.are_shared());
     }
 }
