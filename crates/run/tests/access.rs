@@ -393,34 +393,50 @@ fn connections_that_have_not_proved_themselves_are_limited() {
     assert!(free.property().is_success());
 }
 
+/// A host connects the I/O queue 1 of a controller.
+fn claim_queue(running: &Running, name: &str, cntlid: u16) -> (Raw, Status) {
+    let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
+    let queue = SocketQueue::over_tcp(stream, Default::default(), PATIENCE).unwrap();
+    let subsystem = running.handle().subsystem_nqn().parse().unwrap();
+    let mut raw = Raw { queue, parties: Parties { host: nqn(name), subsystem } };
+    let cattr = ConnectAttributes::new();
+    let connect = FabricsCommand::Connect(Connect { recfmt: 0, qid: 1, sqsize_z: 31, cattr, kato: 0 });
+    let mut data = raw.connect_data();
+    data[16..18].copy_from_slice(&cntlid.to_le_bytes());
+    let (done, _) = raw.call(connect.into(), Data::Out(data)).unwrap();
+    (raw, done.status())
+}
+
+#[test]
+fn a_queue_joins_no_controller_of_another_host() {
+    let running = start(Access::new(vec![Rule::named(nqn("a")), Rule::named(nqn("b"))]));
+    let host = connect(&running, "a", None).unwrap();
+    let (_, status) = claim_queue(&running, "b", host.cntlid());
+    assert!(status.is(Status::CONNECT_INVALID_PARAMETERS), "{status}");
+    let (_raw, status) = claim_queue(&running, "a", host.cntlid());
+    assert!(status.is_success(), "{status}");
+}
+
 #[test]
 fn who_claims_to_be_a_host_takes_no_queue_from_it() {
     let keys = ChapKeys { host: key(), controller: None };
     let rule = Rule { chap: Some(keys.clone()), ..Rule::named(nqn("a")) };
     let running = start(Access::new(vec![rule]));
     let mut host = connect(&running, "a", Some(keys)).unwrap();
-    let claim = |qid, cntlid: u16| {
-        let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
-        let queue = SocketQueue::over_tcp(stream, Default::default(), PATIENCE).unwrap();
-        let subsystem = running.handle().subsystem_nqn().parse().unwrap();
-        let mut raw = Raw { queue, parties: Parties { host: nqn("a"), subsystem } };
-        let cattr = ConnectAttributes::new();
-        let connect = FabricsCommand::Connect(Connect { recfmt: 0, qid, sqsize_z: 31, cattr, kato: 0 });
-        let mut data = raw.connect_data();
-        data[16..18].copy_from_slice(&cntlid.to_le_bytes());
-        let (done, _) = raw.call(connect.into(), Data::Out(data)).unwrap();
-        (raw, done.status())
-    };
-    // It names the queue that the host makes next, and never proves itself.
-    let (mut raw, status) = claim(1, host.cntlid());
-    assert!(status.is_success(), "{status}");
+    // Both name the queue that the host makes next, and never prove themselves.
+    let [mut raw, mut other] = [0; 2].map(|_| {
+        let (raw, status) = claim_queue(&running, "a", host.cntlid());
+        assert!(status.is_success(), "{status}");
+        raw
+    });
     assert!(raw.property().is(Status::AUTHENTICATION_REQUIRED));
     let namespace = host.namespace(1).unwrap();
     let mut queue = host.io_queue(8).unwrap();
     queue.write(&namespace, 0, &[7; 4096], false).unwrap();
-    // Its end, and one more claim, are no end of the queue that the host has.
+    // Their ends, and one more claim, are no end of the queue that the host has.
+    assert!(other.status(FabricsCommand::Disconnect { recfmt: 0 }, Data::None).is_success());
     drop(raw);
-    let (_, status) = claim(1, host.cntlid());
+    let (_, status) = claim_queue(&running, "a", host.cntlid());
     assert!(status.is(Status::COMMAND_SEQUENCE_ERROR), "{status}");
     let mut back = [0; 4096];
     queue.read(&namespace, 0, &mut back).unwrap();
