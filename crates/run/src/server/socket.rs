@@ -256,3 +256,27 @@ impl Drop for Listener {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn only_its_owner_can_open_a_socket_that_nobody_can_exchange() {
+        let temp = tempfile::tempdir().unwrap();
+        let dir = temp.path().join("dir");
+        std::fs::create_dir(&dir).unwrap();
+        let path = dir.join("socket");
+        let allow = |mode| std::fs::set_permissions(&dir, Permissions::from_mode(mode)).unwrap();
+        allow(0o755);
+        let listener = listen_privately(&path).unwrap();
+        assert_eq!(std::fs::metadata(&path).unwrap().permissions().mode() & 0o777, 0o600);
+        drop(listener);
+        allow(0o777);
+        let refused = listen_privately(&dir.join("other")).unwrap_err();
+        assert_eq!(refused.kind(), ErrorKind::PermissionDenied);
+        // Where anybody may make files, only owners exchange them.
+        allow(0o1777);
+        listen_privately(&dir.join("other")).unwrap();
+    }
+}
