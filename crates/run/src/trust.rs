@@ -462,9 +462,14 @@ mod tests {
         if !rustix::process::geteuid().is_root() {
             return;
         }
-        for place in [&path, above] {
+        for place in [path.as_path(), above] {
             chown(place, Some(STRANGER), None).unwrap();
             assert_eq!(by(&path), Some(ChangedBy::Owner(STRANGER)));
+            // Only in another user namespace nobody can tell whose a directory on the way is.
+            chown(place, Some(UNMAPPED), None).unwrap();
+            let told = place == path.as_path() || !is_in_user_namespace();
+            assert_eq!(by(&path), Some(ChangedBy::Owner(UNMAPPED)).filter(|_| told));
+            chown(place, Some(STRANGER), None).unwrap();
             allow(place, 0o1777);
             assert_eq!(by(&path), Some(ChangedBy::Owner(STRANGER)), "sticky bits are its owner's, too");
             chown(place, Some(0), Some(STRANGER)).unwrap();
@@ -508,6 +513,9 @@ mod tests {
         assert!(matches!(TrustedDir::open(&temp.path().join("file/dir")), Err(TrustError::NotADirectory(_))));
         symlink("nowhere", temp.path().join("hanging")).unwrap();
         assert!(matches!(TrustedDir::open(&temp.path().join("hanging")), Err(TrustError::Missing(_))));
+        // One that took the place of a directory since it was checked.
+        assert!(TrustedDir::open_real(temp.path().join("above"), Position::End).is_ok());
+        assert!(TrustedDir::open_real(link.clone(), Position::End).is_err());
         if rustix::process::geteuid().is_root() {
             // Where anybody may make one, whose it is counts.
             allow(temp.path(), 0o1777);
@@ -571,7 +579,8 @@ mod tests {
             assert!(matches!(open_to_write(&file), Err(TrustError::Untrusted(_))));
         }
         allow(temp.path(), 0o777);
-        assert!(matches!(open_to_write(&file), Err(TrustError::Untrusted(_))));
+        let new = temp.path().join("new");
+        assert!(matches!(open_to_write(&new), Err(TrustError::Untrusted(_))) && !new.exists());
         assert!(check_directory_of(&file).is_err() && check_directory_of(&path.join("file")).is_err());
     }
 
