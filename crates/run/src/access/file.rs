@@ -438,6 +438,8 @@ mod tests {
         assert_eq!(rule.check_identifier(&id), Ok(()));
         assert_eq!(rule.check_identifier(&[1; 16]), Err(Refusal::HostIdentifier));
         assert_eq!(Rule::named(rule.nqn).check_identifier(&[1; 16]), Ok(()));
+        let other = Rule { hostid: Some([1; 16]), ..rule.clone() };
+        assert!(rule.proves_as(rule) && !rule.proves_as(&other), "a new list may bind it to another one");
         for wrong in
             ["", "6a1c", "00000000-0000-0000-0000-000000000000", "6a1c0000-0000-0000-0000-0000000000fg"]
         {
