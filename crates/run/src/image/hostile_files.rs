@@ -88,6 +88,17 @@ fn sizes_are_checked_before_memory_is_taken() {
     assert!(Examination::open(&dir, None).is_ok());
 }
 
+/// Also of a size that the host would promise without having it.
+#[test]
+fn no_file_is_read_that_does_not_fit_into_the_memory_that_is_available() {
+    let info = fs::read_to_string("/proc/meminfo").unwrap();
+    let total = info.lines().find_map(|line| line.strip_prefix("MemTotal:")).unwrap();
+    let total: u64 = total.trim().trim_end_matches(" kB").parse().unwrap();
+    // This program has more than a MiB of it.
+    let error = super::disk::room((total << 10) - (1 << 20)).unwrap_err().to_string();
+    assert!(error.contains("are available"), "{error}");
+}
+
 #[test]
 fn checksums_of_slots_that_a_journal_names_take_no_more_memory_than_the_drive_has_slots() {
     let temp = tempfile::tempdir().unwrap();
