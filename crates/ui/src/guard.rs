@@ -274,6 +274,11 @@ mod tests {
         let other = format!("tranche_ui_8420={SECRET}");
         assert_eq!(get("/api/state", &[("cookie", &other)]), 401, "the token is no session");
         assert_eq!(get("/api/state", &[("authorization", SECRET)]), 401);
+        for wrong in
+            ["Bearer ", "Bearer another-token-of-length", &format!("Bearer {SECRET}x"), "Bearer a-token"]
+        {
+            assert_eq!(get("/api/state", &[("authorization", wrong)]), 401, "{wrong}");
+        }
         let known = ("authorization", &*format!("Bearer {SECRET}"));
         for hosts in [&[][..], &[("host", "")], &[host, host], &[("host", "localhost:x")]] {
             let headers = [hosts, &[known]].concat();
