@@ -13,6 +13,8 @@ pub struct Setting {
     pub name: String,
     /// Its value; none of an option that stands alone.
     pub value: Option<String>,
+    /// What a prefix of its name, as `skip_`, makes of it.
+    pub switched: Option<bool>,
     /// The file that says it.
     pub file: PathBuf,
     /// The line there, from 1.
@@ -44,6 +46,8 @@ pub struct Settings {
     pub all: Vec<Setting>,
     /// The files that were read.
     pub files: Vec<PathBuf>,
+    /// What the server ignores, or may read elsewhere.
+    pub ignored: Vec<String>,
 }
 
 impl Settings {

@@ -199,7 +199,7 @@ fn full_page_writes_off_is_told_to_be_unsafe() {
 #[test]
 fn a_checkpoint_that_is_longer_than_the_simulation_is_told() {
     let dir = tempfile::tempdir().unwrap();
-    let options = postgresql(dir.path(), "max_wal_size = 1TB\ncheckpoint_timeout = 1d\n");
+    let options = postgresql(dir.path(), "max_wal_size = 256GB\ncheckpoint_timeout = 1d\n");
     let few = Options { connections: Some(1), seeds: 1, ..options };
     let (advice, _) = advise(&few);
     let told = advice.uncertainty.iter().find(|line| line.contains("checkpoint takes longer")).unwrap();

@@ -1,5 +1,7 @@
 //! What a configuration means for InnoDB, and so for the drive.
 
+use std::collections::BTreeSet;
+
 use anyhow::Result;
 use workload::innodb::PAGE;
 
@@ -15,6 +17,9 @@ use crate::{
     },
     figure::show_size,
 };
+
+/// Names of settings that are not looked at which a report shows.
+const SHOWN: usize = 8;
 
 /// How a server uses its drive.
 #[derive(Clone, PartialEq, Debug)]
@@ -93,7 +98,8 @@ impl Database {
     /// # Errors
     /// A value that matters cannot be read, with its place; pages that the model does not know.
     pub fn read(settings: &Settings, server: Server) -> Result<Self> {
-        let mut reader = Reader { settings, server, rows: Vec::new(), left_out: Vec::new() };
+        let left_out = settings.ignored.iter().cloned().chain(others(settings)).collect();
+        let mut reader = Reader { settings, server, rows: Vec::new(), left_out };
         let r = &mut reader;
         page_size(r)?;
         let doublewrite = doublewrite(r)?;
@@ -137,6 +143,17 @@ impl Database {
             left_out: reader.left_out,
         })
     }
+}
+
+/// Settings that are not looked at, because they are of other parts of the server.
+fn others(settings: &Settings) -> Option<String> {
+    let is_of_storage =
+        |name: &str| name.starts_with("innodb_") || ["log_bin", "sync_binlog"].contains(&name);
+    let names: BTreeSet<&str> = settings.all.iter().map(|setting| setting.name.as_str()).collect();
+    let names: Vec<&str> = names.into_iter().filter(|name| !is_of_storage(name)).collect();
+    let (more, count) = (if names.len() > SHOWN { ", …" } else { "" }, names.len());
+    let shown = names[..count.min(SHOWN)].join(", ");
+    (count > 0).then(|| format!("settings of other parts of the server ({count}): {shown}{more}"))
 }
 
 /// Settings that no server has: the last one of each name.
@@ -379,12 +396,9 @@ fn commit(r: &mut Reader<'_>) -> Result<bool> {
 fn binlog(r: &mut Reader<'_>, flush_at_commit: bool) -> Result<bool> {
     let settings = r.settings;
     let mysql = r.server.kind == Kind::MySql;
-    // A name of the log, or a switch by a prefix.
+    // Its value names the log, also if that is OFF or 0. Only a prefix turns it off.
     let (on, of) = match settings.get("log_bin") {
-        Some(setting) => (
-            setting.value.as_deref().is_none_or(|v| !["off", "0"].contains(&&*v.to_ascii_lowercase())),
-            Some(setting.clone()),
-        ),
+        Some(setting) => (setting.switched.unwrap_or(true), Some(setting.clone())),
         None => (mysql, None),
     };
     r.row(

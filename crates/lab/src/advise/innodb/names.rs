@@ -60,7 +60,9 @@ pub fn unknown(name: &str) -> Option<String> {
     }
     let near = units::nearest(short, KNOWN.split_whitespace());
     let near = near.map(|near| format!(": did you mean innodb_{near}?")).unwrap_or_default();
-    Some(format!("passed over, because no setting of this name is known{near}"))
+    Some(format!(
+        "passed over, because no setting of this name is known{near} (a server that knows none, either, does not start)"
+    ))
 }
 
 #[cfg(test)]
@@ -70,7 +72,7 @@ mod tests {
     #[test]
     fn misspelt_names_are_told_and_others_are_left_alone() {
         let said = unknown("innodb_bufer_pool_size").unwrap();
-        assert!(said.ends_with("did you mean innodb_buffer_pool_size?"), "{said}");
+        assert!(said.contains("did you mean innodb_buffer_pool_size?"), "{said}");
         assert!(!unknown("innodb_quite_something_else").unwrap().contains("did you mean"));
         for name in
             ["innodb_buffer_pool_size", "innodb_numa_interleave", "max_connections", "inodb_page_size"]

@@ -1,8 +1,10 @@
 //! Option files of MySQL and MariaDB: `my.cnf`, and what it includes.
 //!
 //! The grammar is that of the MySQL 8.4 manual, "Using Option Files", and of mysys' `my_default.c`: groups in brackets, `name`, `name=value` with quotes
-//! and escapes, comments with `#` or `;`, `!include FILE`, `!includedir DIRECTORY`.
+//! and escapes, comments with `#` or `;`, `!include FILE`, `!includedir DIRECTORY`. `my_print_defaults`, which comes with the servers, is the oracle of
+//! a test.
 
+use std::os::unix::fs::PermissionsExt;
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result, bail};
@@ -15,9 +17,9 @@ use crate::advise::{
 /// What a line says.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub enum Line {
-    /// From here on settings are of this group.
+    /// From here on settings are of this group, in lower case.
     Group(String),
-    /// A name with underscores, and its value.
+    /// A name with underscores in lower case, and its value.
     Setting(String, Option<String>),
     /// `!include`.
     File(String),
@@ -43,7 +45,8 @@ pub fn lines(bytes: &[u8]) -> Result<Vec<(u32, Line)>, (u32, String)> {
             Some('[') => {
                 let name = line[1..].split_once(']').ok_or_else(|| at("the group has no ]".into()))?.0;
                 in_group = true;
-                Line::Group(name.trim().to_owned())
+                // A blank before the name is a part of it.
+                Line::Group(name.trim_end().to_ascii_lowercase())
             }
             Some(_) if !in_group => {
                 return Err(at(format!(
@@ -83,7 +86,10 @@ fn setting(line: &str) -> Result<Line, String> {
     if name.is_empty() {
         return Err("the setting has no name".into());
     }
-    Ok(Line::Setting(name.replace('-', "_"), value))
+    if !name.bytes().all(|b| b.is_ascii_alphanumeric() || b"_-.".contains(&b)) {
+        return Err(format!("{name:?} is no name of a setting: the server does not start"));
+    }
+    Ok(Line::Setting(name.replace('-', "_").to_ascii_lowercase(), value))
 }
 
 /// What stands before a `#` that is not in quotes.
@@ -139,29 +145,60 @@ fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
     if depth > DEEPEST {
         bail!("{}: files include each other more than {DEEPEST} deep", path.display());
     }
+    if is_writable_by_all(path)? {
+        settings
+            .ignored
+            .push(format!("{}: the server ignores it, because everybody can write to it", path.display()));
+        return Ok(());
+    }
     let bytes = content(path)?;
     settings.files.push(path.to_owned());
     let mut group = String::new();
     let lines =
         lines(&bytes).map_err(|(line, problem)| anyhow::anyhow!("{}: {problem}", place(path, line)))?;
-    let beside = |name: &str| path.parent().unwrap_or(Path::new("")).join(name);
     for (line, said) in lines {
         match said {
             Line::Group(name) => group = name,
             Line::Setting(name, value) => {
-                settings.all.push(Setting { group: group.clone(), name, value, file: path.to_owned(), line });
+                let (group, file) = (group.clone(), path.to_owned());
+                settings.all.push(Setting { group, name, value, switched: None, file, line });
             }
             Line::File(name) => {
-                follow(&beside(&name), depth + 1, settings).with_context(|| at_include(path, line))?;
+                let file = named_at(&name, (path, line), settings);
+                follow(&file, depth + 1, settings).with_context(|| at_include(path, line))?;
             }
             Line::Directory(name) => {
-                for file in directory(&beside(&name)).with_context(|| at_include(path, line))? {
+                let named = named_at(&name, (path, line), settings);
+                for file in directory(&named).with_context(|| at_include(path, line))? {
                     follow(&file, depth + 1, settings).with_context(|| at_include(path, line))?;
                 }
             }
         }
     }
     Ok(())
+}
+
+/// The file or directory of a name that stands at this line. The server looks for a relative one in the directory that it is started in. Here that is
+/// the directory of this program, or else that of the file.
+fn named_at(name: &str, (path, line): (&Path, u32), settings: &mut Settings) -> PathBuf {
+    let named = Path::new(name);
+    if named.is_absolute() {
+        return named.to_owned();
+    }
+    let beside = path.parent().unwrap_or(Path::new("")).join(named);
+    let taken = if named.exists() || !beside.exists() { named.to_owned() } else { beside };
+    settings.ignored.push(format!(
+        "{}: the server looks for {name} in the directory that it is started in: {} was taken",
+        place(path, line),
+        taken.display()
+    ));
+    taken
+}
+
+/// Whether the servers ignore a file: they do so if everybody can write to it.
+fn is_writable_by_all(path: &Path) -> Result<bool> {
+    let meta = std::fs::metadata(path).with_context(|| format!("cannot read {}", path.display()))?;
+    Ok(meta.is_file() && meta.permissions().mode() & 0o002 != 0)
 }
 
 /// The files of a directory that `!includedir` reads: those that end with `.cnf`, by name, as MariaDB does. MySQL promises no order.
@@ -188,7 +225,7 @@ mod tests {
 
     #[test]
     fn lines_are_understood_as_the_servers_do() {
-        let text = "# a comment\n; another\n\n[mysqld]\n  innodb-page-size = 16k # usual\nskip-name-resolve\n!include a.cnf\n!includedir /etc/x/\n[ client ]\n";
+        let text = "# a comment\n; another\n\n[mysqld]\n  innodb-page-size = 16k # usual\nskip-name-resolve\n!include a.cnf\n!includedir /etc/x/\n[CLIENT ] x\n[ mysqld]\nA-b=C\n";
         assert_eq!(
             said(text),
             [
@@ -198,6 +235,8 @@ mod tests {
                 Line::File("a.cnf".into()),
                 Line::Directory("/etc/x/".into()),
                 Line::Group("client".into()),
+                Line::Group(" mysqld".into()),
+                Line::Setting("a_b".into(), Some("C".into())),
             ]
         );
         for (line, wanted) in [
@@ -212,7 +251,7 @@ mod tests {
         ] {
             assert_eq!(value(line).as_deref(), Some(wanted), "{line}");
         }
-        assert_eq!(said("\u{feff}[mysqld]\r\nä=ü\r\n").len(), 2);
+        assert_eq!(said("\u{feff}[mysqld]\r\na=ü\r\n").len(), 2);
         assert_eq!(lines(b"[mysqld]\n# caf\xe9\na=1").unwrap().len(), 2, "comments may be Latin-1");
     }
 
@@ -222,6 +261,8 @@ mod tests {
             ("[mysqld\na=1", 1, "no ]"),
             ("# x\na=1", 2, "before any group"),
             ("[m]\n=5", 2, "no name"),
+            ("[m]\na b=5", 2, "\"a b\" is no name of a setting"),
+            ("[m]\n?includedir /etc/x", 2, "is no name"),
             ("[m]\n!include", 2, "names nothing"),
             ("[m]\n!includes x", 2, "there is no !includes"),
         ] {
@@ -239,7 +280,15 @@ mod tests {
             fs::write(&path, text).unwrap();
             path
         };
-        let main = file("my.cnf", "[mysqld]\na=1\n!includedir conf.d\n[mysqld]\nb=1\n!include last\n");
+        let at = dir.path().display();
+        let main = file(
+            "my.cnf",
+            &format!(
+                "[mysqld]\na=1\n!includedir {at}/conf.d\n[mysqld]\nb=1\n!include {at}/last\n!include {at}/open\n"
+            ),
+        );
+        let open = file("open", "[mysqld]\na=7\n");
+        fs::set_permissions(&open, fs::Permissions::from_mode(0o666)).unwrap();
         file("conf.d/20.cnf", "[mysqld]\na=3\n");
         file("conf.d/10.cnf", "[mysqld]\na=2\nb=2\n");
         file("conf.d/30.txt", "nonsense");
@@ -248,14 +297,106 @@ mod tests {
         let of = |name| settings.get(name).unwrap().value.clone().unwrap();
         assert_eq!((of("a"), of("b"), of("c")), ("3".into(), "1".into(), "4".into()));
         assert_eq!(settings.files.len(), 4);
+        assert!(settings.ignored.len() == 1 && settings.ignored[0].contains("everybody can write"));
         assert!(settings.get("a").unwrap().place().ends_with("conf.d/20.cnf:2"));
         let failure = |text: &str| format!("{:#}", read(&file("bad.cnf", text)).unwrap_err());
-        assert!(failure("[m]\n!include bad.cnf").contains("more than 10 deep"));
+        assert!(failure(&format!("[m]\n!include {at}/bad.cnf")).contains("more than 10 deep"));
         let missing = failure("[m]\n!include gone");
         assert!(missing.contains("bad.cnf:2") && missing.contains("cannot read"), "{missing}");
         assert!(failure("[m]\n!includedir gone").contains("bad.cnf:2"));
         assert!(failure("x").contains("bad.cnf:1: "));
         assert!(read(&dir.path().join("none")).unwrap_err().to_string().contains("cannot read"));
+    }
+
+    /// What `my_print_defaults` of the installed server says of a file and the group mysqld; none if it refuses the file.
+    fn said_by_the_server(file: &Path) -> Option<String> {
+        let mut command = std::process::Command::new("my_print_defaults");
+        let output =
+            command.arg(format!("--defaults-file={}", file.display())).arg("mysqld").output().unwrap();
+        output.status.success().then(|| String::from_utf8_lossy(&output.stdout).into_owned())
+    }
+
+    /// A line of it: a name and a value.
+    fn option(line: &str) -> (String, Option<String>) {
+        let option = line.strip_prefix("--").unwrap_or_else(|| panic!("{line:?}"));
+        let (name, value) =
+            option.split_once('=').map_or((option, None), |(name, value)| (name, Some(value)));
+        (name.replace('-', "_").to_ascii_lowercase(), value.map(str::to_owned))
+    }
+
+    /// Files of what people write in them, through `my_print_defaults` and here.
+    #[test]
+    fn the_installed_server_takes_the_same() {
+        if std::process::Command::new("my_print_defaults").arg("--version").output().is_err() {
+            eprintln!("skipped: there is no my_print_defaults (Debian: mariadb-client-core)");
+            return;
+        }
+        let words = [
+            "[mysqld]",
+            "[MYSQLD]",
+            "[ mysqld]",
+            "[mysqld ]",
+            "[client]",
+            "[mysqld] x",
+            "\n",
+            "\n",
+            "\n",
+            "\n",
+            "\n",
+            "a",
+            "b-C",
+            "_d",
+            "=",
+            "=",
+            " = ",
+            " ",
+            "\t",
+            "'",
+            "\"",
+            "#",
+            ";",
+            "x",
+            "16M",
+            "\\s",
+            "\\\\",
+            "\\t",
+            "\\q",
+            "\\",
+            "\r\n",
+            "OFF",
+            "ü",
+        ];
+        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
+        let rounds = number("TRANCHE_OPTION_FILE_ROUNDS").unwrap_or(300);
+        let dir = tempfile::tempdir().unwrap();
+        let path = dir.path().join("my.cnf");
+        let mut both = 0;
+        for seed in 0..rounds {
+            let mut rng = rng::Rng::new(seed);
+            let mut text = if rng.below(8) == 0 { String::new() } else { "[mysqld]\n".to_owned() };
+            for _ in 0..rng.below(20) {
+                text += words[rng.below(words.len() as u64) as usize];
+            }
+            fs::write(&path, &text).unwrap();
+            let theirs = said_by_the_server(&path);
+            match (read(&path), theirs) {
+                (Ok(settings), Some(theirs)) => {
+                    let ours = settings.all.into_iter().filter(|setting| setting.group == "mysqld");
+                    let ours: Vec<_> = ours.map(|setting| (setting.name, setting.value)).collect();
+                    let theirs: Vec<_> = theirs.lines().map(option).collect();
+                    assert_eq!(ours, theirs, "seed {seed}: {text:?}");
+                    both += 1;
+                }
+                (Ok(_), None) => panic!("seed {seed}: the server refuses {text:?}"),
+                // Names that no setting has are passed on there, and end the server when it looks for them.
+                (Err(error), Some(_)) => {
+                    let error = format!("{error:#}");
+                    assert!(error.contains("name"), "seed {seed}: {text:?}: {error}");
+                }
+                (Err(_), None) => {}
+            }
+        }
+        assert!(both > rounds / 4, "{both} of {rounds} were read by both");
     }
 
     #[test]

@@ -9,7 +9,7 @@ impl Settings {
     #[must_use]
     pub fn of_groups(&self, wanted: impl Fn(&str) -> bool) -> Self {
         let all = self.all.iter().filter(|setting| wanted(&setting.group)).cloned().map(plain).collect();
-        Self { all, files: self.files.clone() }
+        Self { all, ..self.clone() }
     }
 
     /// A switch: on, off, or alone, which is on.
@@ -18,7 +18,8 @@ impl Settings {
     /// It is no switch.
     pub fn switch(&self, name: &str) -> Result<Option<(bool, &Setting)>> {
         let Some(setting) = self.get(name) else { return Ok(None) };
-        let on = switch(setting.value.as_deref()).ok_or_else(|| setting.wrong("it is on or off"))?;
+        let on = setting.switched.or_else(|| switch(setting.value.as_deref()));
+        let on = on.ok_or_else(|| setting.wrong("it is on, true, 1, off, false or 0"))?;
         Ok(Some((on, setting)))
     }
 
@@ -42,50 +43,40 @@ fn plain(mut setting: Setting) -> Setting {
     }
     for (prefix, on) in [("skip_", false), ("disable_", false), ("enable_", true)] {
         let Some(rest) = setting.name.strip_prefix(prefix) else { continue };
-        // With a value, as in `skip_log_bin=0`, the prefix holds if the value is on.
-        let holds = switch(setting.value.as_deref()).unwrap_or(true);
-        setting.value = Some(if on == holds { "ON" } else { "OFF" }.to_owned());
+        // A value of 0 turns the prefix around. No other does.
+        let is_on = on == (setting.value.as_deref() != Some("0"));
+        (setting.switched, setting.value) = (Some(is_on), Some(if is_on { "ON" } else { "OFF" }.to_owned()));
         setting.name = rest.to_owned();
         break;
     }
     setting
 }
 
-/// A switch of an option file; nothing is on.
+/// A switch of an option file; an option alone is on. Of other words MariaDB takes the default, and MySQL takes off.
 pub fn switch(text: Option<&str>) -> Option<bool> {
     let Some(text) = text else { return Some(true) };
     match text.to_ascii_lowercase().as_str() {
-        "" | "on" | "1" | "true" | "yes" => Some(true),
-        "off" | "0" | "false" | "no" => Some(false),
+        "on" | "1" | "true" => Some(true),
+        "off" | "0" | "false" => Some(false),
         _ => None,
     }
 }
 
 /// A number of an option file: K, M, G, T, P, E in either case are powers of 1,024 (MySQL 8.4 manual, "Program Option Modifiers" and "Using
-/// Options to Set Program Variables"). The servers look at that letter alone, so `4GB` and `300MiB` are common, too.
+/// Options to Set Program Variables"). The servers look at that letter alone: what follows it means nothing, as in `4GB` and `256M ; half`.
 pub fn number(text: &str) -> Option<u64> {
-    let text = text.trim();
-    let digits = text.trim_end_matches(|c: char| c.is_ascii_alphabetic());
-    let suffix = text[digits.len()..].to_ascii_uppercase();
-    let letter = match suffix.strip_suffix("IB").or_else(|| suffix.strip_suffix('B')) {
-        // Not bytes alone: the servers know no such unit.
-        Some("") => return None,
-        Some(letter) => letter,
-        None => &suffix,
+    let text = text.trim_start();
+    let (digits, suffix) = text.split_at(text.bytes().take_while(u8::is_ascii_digit).count());
+    let shift = match suffix.bytes().next().map(|letter| letter.to_ascii_uppercase()) {
+        None => 0,
+        Some(b'K') => 10,
+        Some(b'M') => 20,
+        Some(b'G') => 30,
+        Some(b'T') => 40,
+        Some(b'P') => 50,
+        Some(b'E') => 60,
+        Some(_) => return None,
     };
-    let shift = match letter {
-        "" => 0,
-        "K" => 10,
-        "M" => 20,
-        "G" => 30,
-        "T" => 40,
-        "P" => 50,
-        "E" => 60,
-        _ => return None,
-    };
-    if digits.is_empty() || !digits.bytes().all(|b| b.is_ascii_digit()) {
-        return None;
-    }
     digits.parse::<u64>().ok()?.checked_mul(1 << shift)
 }
 
@@ -98,10 +89,11 @@ mod tests {
             group: group.into(),
             name: name.into(),
             value: value.map(str::to_owned),
+            switched: None,
             file: "my.cnf".into(),
             line,
         };
-        Settings { all: (1..).zip(all).map(setting).collect(), files: Vec::new() }
+        Settings { all: (1..).zip(all).map(setting).collect(), ..Settings::default() }
     }
 
     #[test]
@@ -118,8 +110,11 @@ mod tests {
             ("12MB", Some(12 << 20)),
             ("300MiB", Some(300 << 20)),
             ("12B", None),
-            ("12MBB", None),
-            ("12MX", None),
+            ("12MBB", Some(12 << 20)),
+            ("12MX", Some(12 << 20)),
+            ("256M ; pool", Some(256 << 20)),
+            (" 5", Some(5)),
+            ("5 ", None),
             ("-1", None),
             ("16E", None),
             ("99999999999999999999", None),
@@ -128,8 +123,8 @@ mod tests {
             assert_eq!(number(text), wanted, "{text}");
         }
         assert_eq!(
-            [None, Some("On"), Some("1"), Some("FALSE"), Some("off"), Some("perhaps")].map(switch),
-            [Some(true), Some(true), Some(true), Some(false), Some(false), None]
+            [None, Some("On"), Some("1"), Some("FALSE"), Some("off"), Some("yes"), Some("")].map(switch),
+            [Some(true), Some(true), Some(true), Some(false), Some(false), None, None]
         );
     }
 
@@ -143,6 +138,7 @@ mod tests {
             ("mysqld", "skip_log_bin", Some("0")),
             ("mysqld", "loose_enable_x", None),
             ("mysqld", "disable_y", None),
+            ("mysqld", "skip_w", Some("OFF")),
         ]);
         let all = all.of_groups(|group| group == "mysqld");
         assert!(!all.switch("innodb_doublewrite").unwrap().unwrap().0);
@@ -150,6 +146,7 @@ mod tests {
         assert!(all.switch("log_bin").unwrap().unwrap().0);
         assert!(all.switch("x").unwrap().unwrap().0);
         assert!(!all.switch("y").unwrap().unwrap().0);
+        assert!(!all.switch("w").unwrap().unwrap().0, "no value but 0 turns a prefix around");
         assert!(all.get("z").is_none());
     }
 

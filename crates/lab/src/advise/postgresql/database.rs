@@ -5,6 +5,7 @@ use workload::postgresql::PAGE;
 
 use super::{
     file::Files,
+    names::unknown,
     values::{self, Unit},
 };
 use crate::{
@@ -63,6 +64,9 @@ pub struct Database {
 
 /// Bytes of a segment of the log; `initdb` may have made others.
 pub const SEGMENT: u64 = 16 << 20;
+
+/// The largest `max_wal_size` that is simulated, in MiB.
+const MOST_WAL_MEGABYTES: i64 = 256 << 10;
 
 struct Reader<'a> {
     settings: &'a Settings,
@@ -175,6 +179,7 @@ impl Database {
             left_out: files.unread.iter().cloned().collect(),
         };
         let r = &mut reader;
+        misspelt(r);
         fixed(r)?;
         data_directory(r, files);
         let (full_page_writes, of) = r.switch("full_page_writes", true)?;
@@ -232,6 +237,17 @@ fn millis(value: i64) -> u64 {
     value.unsigned_abs() * 1_000_000
 }
 
+/// Settings that no server has: the last one of each name.
+fn misspelt(r: &mut Reader<'_>) {
+    let settings = r.settings;
+    for setting in &settings.all {
+        let counts = settings.get(&setting.name).is_some_and(|last| last.place() == setting.place());
+        if let Some(said) = unknown(&setting.name).filter(|_| counts) {
+            r.row(&setting.name, setting.value.clone().unwrap_or_default(), Some(setting), said);
+        }
+    }
+}
+
 /// What no file can set.
 fn fixed(r: &mut Reader<'_>) -> Result<()> {
     for name in ["block_size", "wal_block_size", "wal_segment_size"] {
@@ -281,6 +297,12 @@ fn between_checkpoints(r: &mut Reader<'_>) -> Result<(u64, u64)> {
         "a checkpoint writes all dirty pages as often; then each page is whole in the log once more";
     r.row("checkpoint_timeout", shown(time, SECONDS), of, meaning);
     let (size, of) = r.whole("max_wal_size", MEGABYTES, 1024, (2, i64::from(i32::MAX)))?;
+    if let Some(setting) = of.filter(|_| size > MOST_WAL_MEGABYTES) {
+        let most = shown(MOST_WAL_MEGABYTES, MEGABYTES);
+        return Err(
+            setting.wrong(&format!("the model takes {most} at most: it simulates the log from end to end"))
+        );
+    }
     if let Some(setting) = of.filter(|_| size < 32) {
         return Err(setting.wrong("it is two segments at least, 32 MB"));
     }

@@ -49,6 +49,11 @@ fn is_letter(c: char) -> bool {
     c.is_ascii_alphabetic() || c == '_' || !c.is_ascii()
 }
 
+/// Whether it is a name of a setting, or a part of one.
+fn is_word(text: &str) -> bool {
+    text.starts_with(is_letter) && text.chars().all(|c| is_letter(c) || c.is_ascii_digit())
+}
+
 fn line(line: &str) -> Result<Option<Line>, String> {
     let rest = line.trim_start_matches(SPACE);
     if rest.is_empty() || rest.starts_with('#') {
@@ -58,11 +63,18 @@ fn line(line: &str) -> Result<Option<Line>, String> {
         let word: String = rest.chars().take_while(|c| !SPACE.contains(c)).take(40).collect();
         format!("the server does not understand {word:?} here")
     };
+    if rest.starts_with('\u{feff}') {
+        return Err("the file begins with a byte-order mark, which the server takes for a letter of a name"
+            .to_owned());
+    }
     if !rest.starts_with(is_letter) {
         return Err(wrong(rest));
     }
     let end = rest.find(|c: char| !is_letter(c) && !c.is_ascii_digit() && c != '.').unwrap_or(rest.len());
     let (name, rest) = rest.split_at(end);
+    if !is_word(name) && !name.split_once('.').is_some_and(|(class, name)| is_word(class) && is_word(name)) {
+        return Err(wrong(name));
+    }
     let rest = rest.trim_start_matches(SPACE);
     let rest = rest.strip_prefix('=').unwrap_or(rest).trim_start_matches(SPACE);
     if rest.is_empty() || rest.starts_with('#') {
@@ -130,7 +142,11 @@ fn bare(text: &str) -> Option<(String, &str)> {
     let split = |end: usize| Some((text[..end].to_owned(), &text[end..]));
     let until = |text: &str, of: &dyn Fn(char) -> bool| text.find(|c| !of(c)).unwrap_or(text.len());
     if text.starts_with(is_letter) {
-        return split(until(text, &|c| is_letter(c) || c.is_ascii_digit() || "-._:/".contains(c)));
+        let end = until(text, &|c| is_letter(c) || c.is_ascii_digit() || "-._:/".contains(c));
+        // The server takes two words with a dot between for the name of a setting.
+        let is_name =
+            text[..end].split_once('.').is_some_and(|(class, name)| is_word(class) && is_word(name));
+        return (!is_name).then(|| split(end)).flatten();
     }
     let sign = usize::from(text.starts_with(['+', '-']));
     let number = &text[sign..];
@@ -208,6 +224,7 @@ fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
                 group: String::new(),
                 name,
                 value: Some(value),
+                switched: None,
                 file: path.to_owned(),
                 line,
             }),
@@ -256,13 +273,13 @@ mod tests {
             ("a = .5e-3", ".5e-3"),
             ("a = 5.", "5."),
             ("a = on", "on"),
-            ("a = pg_catalog.english", "pg_catalog.english"),
+            ("a = 'pg_catalog.english'", "pg_catalog.english"),
+            ("a = a.b.c", "a.b.c"),
             ("my.own = 'x'", "x"),
         ] {
             assert_eq!(value(line), wanted, "{line}");
         }
-        let text =
-            "# comment\n\nFsync = off\ninclude 'a.conf'\ninclude_if_exists = b.conf\ninclude_dir 'conf.d'\n";
+        let text = "# comment\n\nFsync = off\ninclude 'a.conf'\ninclude_if_exists = 'b.conf'\ninclude_dir 'conf.d'\n";
         assert_eq!(
             lines(text.as_bytes()).unwrap(),
             [
@@ -286,8 +303,12 @@ mod tests {
             ("a = 'b\\", 1, "no closing quote"),
             ("a = 1.5GB", 1, "single quotes"),
             ("a = /var/lib", 1, "single quotes"),
+            ("a = pg_catalog.english", 1, "single quotes"),
+            ("\u{feff}a = 1", 1, "byte-order mark"),
             ("a = b c", 1, "does not understand \"c\""),
             ("a = 'b''c' d", 1, "does not understand \"d\""),
+            ("a.b.c = 1", 1, "does not understand"),
+            ("a. = 1", 1, "does not understand"),
             ("a = = b", 1, "does not understand"),
             ("include ''", 1, "names nothing"),
         ] {
@@ -321,7 +342,7 @@ mod tests {
         assert!(read_it.settings.files.len() == 5 && read_it.unread.is_none());
         assert!(read_it.settings.get("a").unwrap().place().ends_with("conf.d/20.conf:1"));
         let failure = |text: &str| format!("{:#}", read(&file("bad.conf", text)).unwrap_err());
-        assert!(failure("include bad.conf").contains("more than 10 deep"));
+        assert!(failure("include 'bad.conf'").contains("more than 10 deep"));
         let missing = failure("a = 1\ninclude 'gone'");
         assert!(missing.contains("bad.conf:2") && missing.contains("cannot read"), "{missing}");
         assert!(failure("include_dir 'gone'").contains("bad.conf:1"));

@@ -4,6 +4,7 @@ mod database;
 mod file;
 mod layouts;
 mod model;
+mod names;
 mod values;
 
 use std::path::Path;
