@@ -8,7 +8,8 @@ use nvme::admin::{GetLbaStatus, LbaStatusAction, LbaStatusDescriptor, LbaStatusH
 use nvme::zerocopy::IntoBytes;
 use nvme::{Status, U32, U64};
 
-/// Pages that one command looks at. The host asks again for the rest.
+/// Pages that one command looks at behind the last ones in which it found nothing. The host asks again for the rest, from behind the last range
+/// that it was told.
 const COMMAND_PAGES: u64 = 1 << 16;
 
 /// Pages that one step looks at.
@@ -86,6 +87,10 @@ impl Scan {
         let bytes = read * u64::from(PAGE);
         let cost = StepCost { time: Nanos(looked * PAGE_TIME), direction: Direction::Read, bytes };
         let full = self.lba < self.end && looked < STEP_PAGES;
+        if self.lba >= self.end && self.found.is_empty() {
+            // Without a range the host would not know where to go on.
+            self.end = self.asked.min(self.end + COMMAND_PAGES * per_page);
+        }
         let ended = self.lba >= self.end || full;
         (cost, ended.then(|| Ok(Reply::Data(self.answer(), 0))))
     }

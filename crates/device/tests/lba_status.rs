@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, pattern};
+use common::{Bench, initial, pattern, small};
 use device::Origin;
 use media::{Nanos, Rng};
 use nvme::admin::*;
@@ -266,4 +266,29 @@ fn the_log_agrees_with_get_lba_status_whatever_fails() {
         }
     }
     assert!(most > 0, "collection has lost something");
+}
+
+/// Where nothing is found, the host has no range from which it could go on.
+#[test]
+fn a_command_goes_on_until_it_finds_something() {
+    const PAGES: u64 = 2 * (1 << 16) + 500;
+    let large = ("media = \"dram\"\ncapacity = \"8MiB\"", "media = \"dram\"\ncapacity = \"1GiB\"");
+    let mut config = small(&[large]);
+    config.namespaces.push(initial(2, PAGES * 4096));
+    let mut b = Bench::new(config);
+    let ask = |b: &mut Bench, slba| {
+        let atype = LbaStatusAction::ALLOCATED;
+        let (_, data) = b.admin_ok(GetLbaStatus { nsid: 1, slba, dwords: 1024, range: 0, atype }, &[]);
+        let (header, ranges) = LbaStatusHeader::read_from_prefix(&data).unwrap();
+        let ranges = ranges.chunks(16).take(header.nlsd.get() as usize).map(|range| {
+            let range = LbaStatusDescriptor::read_from_bytes(range).unwrap();
+            (range.dslba.get(), range.nlb.get())
+        });
+        (header.cmpc, ranges.collect::<Vec<_>>())
+    };
+    assert_eq!(ask(&mut b, 0), (2, vec![]), "all of it was looked at");
+    b.write(1, PAGES - 9, 2, &pattern(1, 8192));
+    b.write(1, 5, 1, &pattern(1, 4096));
+    assert_eq!(ask(&mut b, 0), (1, vec![(5, 1)]));
+    assert_eq!(ask(&mut b, 6), (2, vec![(PAGES - 9, 2)]));
 }
