@@ -174,7 +174,7 @@ fn block_bytes(text: &str) -> Result<u32, String> {
     if fits {
         Ok(bytes as u32)
     } else {
-        Err("a logical block has 512 bytes to 64k, a power of two".to_owned())
+        Err("a logical block has 512 bytes to 64KiB, a power of two".to_owned())
     }
 }
 
@@ -210,8 +210,18 @@ impl Options {
             Format::ActIndex => lab::sim::Format::ActIndex,
             Format::Trace => lab::sim::Format::Trace,
         });
+        // A form of traces is one of no other load.
+        let format = format.or(self.trace.trace_format.map(|_| lab::sim::Format::Trace));
+        let trace = self.trace.options();
+        let load = LoadFile::open(&self.load, format, &trace)?;
+        if !load.is_trace() && trace != TraceOptions::default() {
+            lab::misuse!(
+                "{}: --speed, --depth, --fold, --only, --action, --trace-block and --trace-format are for traces, and this is none",
+                load.source()
+            );
+        }
         Ok(Settings {
-            load: LoadFile::open(&self.load, format, &self.trace.options())?,
+            load,
             drive: self.drive.clone(),
             toml,
             nsid: self.nsid,

@@ -129,6 +129,17 @@ fn a_trace_of_which_nothing_counts_fails() {
     }
     let wrong = error("t.csv", TRACE, &[&LAB[..], &["--trace-block", "1000"]].concat());
     assert!(wrong.contains("a power of two"), "{wrong}");
+    for option in [["--depth", "4"], ["--only", "8,0=1"], ["--action", "D"]] {
+        let wrong = error("j.fio", "[j]\nrw=read\nsize=1m\n", &[&LAB[..], &option].concat());
+        assert!(wrong.contains("are for traces, and this is none"), "{wrong}");
+    }
+    let warns = |file: &str, content: &str, args: &[&str], what: &str| {
+        let told = json(file, content, &[&LAB[..], args].concat())["simulation"]["warnings"].to_string();
+        assert!(told.contains(what), "{what}: {told}");
+    };
+    warns("t.csv", TRACE, &["--only", "1=1", "--only", "x=1"], "there is no device \\\"x\\\" of --only");
+    warns("t.csv", "0,W,0,4096,9\n0,W,0,4096,1\n", &[], "1 I/Os have a time before an earlier one's");
+    warns("k.csv", "key,op,size\na,GET,100\nb,SET,5\n", &[], "the trace has no times");
     let sense = TRACE.repeat(50);
     let one = json("t.csv", &format!("{sense}what\n"), &LAB);
     assert_eq!((&one["trace"]["requests"], &one["trace"]["unknown"]), (&200.into(), &1.into()));

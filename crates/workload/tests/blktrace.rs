@@ -153,6 +153,26 @@ fn files_and_text_of_blktrace_are_the_same() {
     assert!(all > 0);
 }
 
+/// The kernel counts the records of each processor, and drops them when nobody takes them in time.
+#[test]
+fn missing_records_are_told() {
+    let numbered = |sequence: u8, note: bool| {
+        let class = if note { NOTIFY } else { 2 | 1 << 4 | 1 << 8 };
+        let mut record = record(1, (8, 4096), class << CATEGORY | 1, (8 << 20, 0), &[], false);
+        record[4] = sequence;
+        record
+    };
+    let missing = |files: &[&[Vec<u8>]]| {
+        let files: Vec<Vec<u8>> = files.iter().map(|records| records.concat()).collect();
+        let mut reader = Reader::of_processors(files.iter().map(|file| &file[..]).collect()).unwrap();
+        while reader.next_event().unwrap().is_some() {}
+        reader.missing()
+    };
+    let [one, two, five] = [1, 2, 5].map(|sequence| numbered(sequence, false));
+    assert_eq!(missing(&[&[one.clone(), numbered(0, true), two.clone()], &[five.clone()]]), 0);
+    assert_eq!(missing(&[&[one.clone(), five.clone()], &[two, five]]), 3 + 2);
+}
+
 #[test]
 fn damaged_files_are_told() {
     let good = record(1, (8, 4096), (2 | 1 << 4 | 1 << 8) << CATEGORY | 1, (8 << 20, 0), &[], false);

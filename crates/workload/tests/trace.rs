@@ -552,6 +552,26 @@ fn events_of_the_kernel() {
     assert_eq!(events(Some(Action::Command), Some(4096)), (commands, "nvme0n1 nvme0n2".to_owned()));
 }
 
+/// What cannot be replayed on blocks, and what the tracer lost, is not passed over.
+#[test]
+fn what_a_trace_cannot_say_makes_no_sense() {
+    for (line, what) in [
+        ("8,0 0 1 0.0 1 Q ZAS 8 + 8 [x]\n", "a command of zones"),
+        (
+            "x-1 [0] 1.0: nvme_setup_cmd: nvme0: qid=1, cmd=(nvme_cmd_zone_append slba=0, len=0, ctrl=0)\n",
+            "Zone Append",
+        ),
+    ] {
+        let mut reader = Reader::new(line.as_bytes(), None).unwrap();
+        let error = reader.next_event().unwrap_err().to_string();
+        assert!(error.contains(what), "{error}");
+    }
+    let text = "# tracer: nop\nCPU:1 [LOST 4500 EVENTS]\nx-1 [0] 1.0: block_bio_queue: 8,0 W 0 + 8 [x]\n";
+    let mut reader = Reader::new(text.as_bytes(), None).unwrap();
+    assert!(reader.next_event().unwrap().is_some());
+    assert!(reader.next_event().unwrap_err().to_string().contains("lost events"));
+}
+
 #[test]
 fn caches_of_keys_and_values() {
     let (events, reader) = all(

@@ -160,6 +160,12 @@ pub fn of_recording(path: &Path, control: &Control) -> Result<Rates> {
             _ => {}
         }
     }
+    if let (count @ 1.., Some(first)) = reader.unknown() {
+        tracing::warn!("{name}: {count} lines make no sense and were left out, the first is {first}");
+    }
+    if let Some(line) = reader.cut() {
+        tracing::warn!("{name}: the trace ends in the middle of line {line}, which was left out");
+    }
     ensure!(counts.writes > 0, "{name} has no writes");
     let nanos = last.saturating_sub(first.unwrap_or(0));
     ensure!(nanos >= 1_000_000, "{name} spans less than a millisecond: it says nothing of rates");

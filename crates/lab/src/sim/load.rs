@@ -110,6 +110,11 @@ impl LoadFile {
         Ok(LoadForm::Act(Box::new(config)))
     }
 
+    /// Whether it is a trace.
+    pub fn is_trace(&self) -> bool {
+        matches!(self.form, LoadForm::Trace(_))
+    }
+
     /// Where it came from.
     pub fn source(&self) -> &str {
         &self.source

@@ -18,8 +18,11 @@ use super::{
 };
 use crate::{bench::progress::Goal, control::Cancel};
 
+/// With more than one I/O of so many before its time, times are doubtful.
+const REORDERED_ONE_IN: u64 = 100;
+
 /// How traces are replayed.
-#[derive(Clone, Debug)]
+#[derive(Clone, PartialEq, Debug)]
 pub struct TraceOptions {
     /// How much faster time passes; `None` is as recorded.
     pub speed: Option<Speed>,
@@ -169,6 +172,10 @@ impl Trace {
             notes.push(doubt.clone());
             doubts.push(format!("{}: {doubt}", self.name));
         }
+        doubts.extend(doubts_of(replay).into_iter().map(|doubt| format!("{}: {doubt}", self.name)));
+        if let Some(action) = reader.action() {
+            notes.push(format!("the events that count are of action {}", action.letter()));
+        }
         if replay.late() > 0 {
             notes.push(format!("the latest request was {} us late", replay.late() / 1000));
         }
@@ -220,6 +227,29 @@ impl Trace {
             ..LoadResult::default()
         })
     }
+}
+
+/// What makes the figures of a trace doubtful, besides damage.
+fn doubts_of(replay: &Replay<Box<dyn BufRead>>) -> Vec<String> {
+    let reader = replay.reader();
+    let mut doubts = Vec::new();
+    if reader.missing() > 0 {
+        doubts.push(format!("{} records of blktrace are missing by their numbers", reader.missing()));
+    }
+    if reader.reordered() > replay.events() / REORDERED_ONE_IN {
+        doubts.push(format!(
+            "{} I/Os have a time before an earlier one's and came at once: one time of the trace may be wrong",
+            reader.reordered()
+        ));
+    }
+    if !reader.has_times() && replay.is_timed() {
+        doubts
+            .push("the trace has no times, so that all I/Os came at once: replay it with --depth".to_owned());
+    }
+    for name in replay.not_there() {
+        doubts.push(format!("there is no device {name:?} of --only in the trace"));
+    }
+    doubts
 }
 
 /// Why nothing of a trace was replayed, and what helps.

@@ -53,6 +53,9 @@ impl Rwbs {
                 "the kind of I/O is {text:?}: it is made of the letters R, W, D, F, N, S, A, M"
             ));
         }
+        if text.starts_with('Z') {
+            return Err(format!("{text} is a command of zones, which cannot be replayed on blocks"));
+        }
         let (flushes, rest) = text.strip_prefix('F').map_or((false, text), |rest| (true, rest));
         let mut letters = rest.chars();
         let verb = match letters.next() {

@@ -41,6 +41,8 @@ pub fn begins(bytes: &[u8]) -> bool {
 /// One thing that the kernel noted.
 #[derive(Clone, Copy, Debug)]
 pub(super) struct Record {
+    /// Counted for each processor, from 1. Notes have none.
+    sequence: u32,
     pub time: Nanos,
     sector: u64,
     bytes: u32,
@@ -64,8 +66,14 @@ impl Record {
         };
         // The last word is the error and the length of what follows.
         let follows = if big { at(44) & 0xFFFF } else { at(44) >> 16 };
-        let record =
-            Record { time: long(8), sector: long(16), bytes: at(24), action: at(28), device: at(36) };
+        let record = Record {
+            sequence: at(4),
+            time: long(8),
+            sector: long(16),
+            bytes: at(24),
+            action: at(28),
+            device: at(36),
+        };
         (record, follows as usize)
     }
 
@@ -116,6 +124,8 @@ struct Stream<R> {
     input: R,
     /// The record that comes next.
     head: Option<Record>,
+    /// The number of the last one that had any.
+    sequence: u32,
 }
 
 /// The records of all processors, in the order of their times.
@@ -125,12 +135,14 @@ pub(super) struct Records<R> {
     count: u64,
     /// How many of them end in the middle of a record.
     cut: u64,
+    /// Records that are missing by their numbers.
+    missing: u64,
 }
 
 impl<R: BufRead> Records<R> {
     pub fn new(inputs: Vec<R>) -> Result<Self, String> {
-        let streams = inputs.into_iter().map(|input| Stream { input, head: None }).collect();
-        let mut records = Records { streams, count: 0, cut: 0 };
+        let streams = inputs.into_iter().map(|input| Stream { input, head: None, sequence: 0 }).collect();
+        let mut records = Records { streams, count: 0, cut: 0, missing: 0 };
         for at in 0..records.streams.len() {
             records.advance(at)?;
         }
@@ -145,6 +157,11 @@ impl<R: BufRead> Records<R> {
     /// Files so far that end in the middle of a record.
     pub fn cut(&self) -> u64 {
         self.cut
+    }
+
+    /// Records so far that are missing between others of their processor: the kernel drops them when nobody takes them in time.
+    pub fn missing(&self) -> u64 {
+        self.missing
     }
 
     /// The next record of all.
@@ -182,6 +199,11 @@ impl<R: BufRead> Records<R> {
         let mut rest = vec![0; follows];
         if fill(&mut stream.input, &mut rest)? < follows {
             self.cut += 1;
+        }
+        if record.action >> 16 & category::NOTIFY == 0 && record.sequence > 0 {
+            let last = std::mem::replace(&mut stream.sequence, record.sequence);
+            let next = last.saturating_add(1);
+            self.missing += if last > 0 { u64::from(record.sequence.saturating_sub(next)) } else { 0 };
         }
         stream.head = Some(record);
         Ok(())

@@ -43,6 +43,9 @@ pub(super) fn parse<'a>(
     if line.starts_with('#') || line.starts_with("cpus=") || line.starts_with("version = ") {
         return Ok(Line::Remark);
     }
+    if line.starts_with("CPU:") && line.contains("LOST") {
+        return Err("the tracer has lost events here".to_owned());
+    }
     let (time, name, said) = split(line).ok_or("there is no event: write TASK [CPU] SECONDS: EVENT: …")?;
     let Some((_, action)) = EVENTS.into_iter().find(|(event, _)| *event == name) else {
         return Ok(Line::Ignored);
@@ -102,11 +105,14 @@ fn command(at: Nanos, block_bytes: u32, said: &str) -> Result<Line<'_>, String> 
     let is_fua = || Ok::<bool, String>(value(said, "ctrl")? & FUA != 0);
     let event = match name {
         "nvme_cmd_read" if is_fua()? => blocks(Verb::ReadFua)?,
-        "nvme_cmd_read" => blocks(Verb::Read)?,
+        "nvme_cmd_read" | "nvme_cmd_compare" => blocks(Verb::Read)?,
         "nvme_cmd_write" if is_fua()? => blocks(Verb::WriteFua)?,
         "nvme_cmd_write" => blocks(Verb::Write)?,
         "nvme_cmd_write_zeroes" => blocks(Verb::Trim)?,
         "nvme_cmd_flush" => event(at, Verb::Flush, 0, 0)?,
+        "nvme_cmd_zone_append" => {
+            return Err("a Zone Append cannot be replayed: the trace does not tell its place".to_owned());
+        }
         // Of Dataset Management only the number of ranges is told.
         _ => return Ok(Line::Ignored),
     };

@@ -90,6 +90,11 @@ pub(super) struct Columns {
 }
 
 impl Columns {
+    /// Whether requests have times.
+    pub fn has_times(&self) -> bool {
+        self.time.is_some()
+    }
+
     /// By a first line that names them.
     pub fn of(head: &str) -> Option<Self> {
         let names: Vec<&str> = head.split(',').map(str::trim).collect();

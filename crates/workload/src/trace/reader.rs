@@ -462,6 +462,31 @@ impl<R: BufRead> Reader<R> {
         self.other_action
     }
 
+    /// Records of blktrace that are missing by their numbers.
+    #[must_use]
+    pub fn missing(&self) -> u64 {
+        match &self.source {
+            Source::Lines(_) => 0,
+            Source::Records(records) => records.missing(),
+        }
+    }
+
+    /// The action that counts, of traces in which an I/O makes several events.
+    #[must_use]
+    pub fn action(&self) -> Option<Action> {
+        match self.shape.format {
+            Format::Blktrace | Format::Blkparse => Some(self.shape.action.unwrap_or(Action::Queued)),
+            Format::Ftrace => self.shape.action,
+            _ => None,
+        }
+    }
+
+    /// Whether its events have times.
+    #[must_use]
+    pub fn has_times(&self) -> bool {
+        self.shape.format != Format::CacheLib || self.shape.columns.has_times()
+    }
+
     /// Lines that made no sense and were left out, and the first of them.
     #[must_use]
     pub fn unknown(&self) -> (u64, Option<&TraceError>) {

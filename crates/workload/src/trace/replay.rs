@@ -142,6 +142,19 @@ impl<R: BufRead> Replay<R> {
         &self.reader
     }
 
+    /// Whether requests are due at the trace's own times.
+    #[must_use]
+    pub fn is_timed(&self) -> bool {
+        matches!(self.options.pace, Pace::Recorded(_))
+    }
+
+    /// Devices that were asked for and that the trace has not had so far.
+    #[must_use]
+    pub fn not_there(&self) -> Vec<&str> {
+        let names = self.options.devices.iter().map(|(name, _)| name.as_str());
+        names.filter(|name| !self.reader.devices().iter().any(|known| known == name)).collect()
+    }
+
     /// Requests so far.
     #[must_use]
     pub fn events(&self) -> u64 {

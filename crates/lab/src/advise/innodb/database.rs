@@ -248,9 +248,12 @@ fn flush_method(r: &mut Reader<'_>) -> Result<bool> {
     let given = r.settings.word("innodb_flush_method")?;
     let of = given.map(|given| given.1.clone());
     let method = given.map_or(usual, |given| given.0).to_ascii_uppercase();
+    // A number is the place of a word in the server's list.
+    let words = ["FSYNC", "O_DSYNC", "LITTLESYNC", "NOSYNC", "O_DIRECT", "O_DIRECT_NO_FSYNC"];
+    let method =
+        method.parse().ok().and_then(|at: usize| words.get(at)).map_or(method, |word| (*word).to_owned());
     let direct = ["O_DIRECT", "O_DIRECT_NO_FSYNC"].contains(&&*method);
-    let others = ["FSYNC", "O_DSYNC", "LITTLESYNC", "NOSYNC", "0", "1", "2", "3", "4", "5"];
-    if !direct && let Some(setting) = of.as_ref().filter(|_| !others.contains(&&*method)) {
+    if let Some(setting) = of.as_ref().filter(|_| !words.contains(&&*method)) {
         return Err(setting.wrong("it is fsync, O_DSYNC, O_DIRECT or O_DIRECT_NO_FSYNC"));
     }
     let meaning = if direct {

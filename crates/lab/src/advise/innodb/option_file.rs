@@ -33,9 +33,15 @@ pub enum Line {
 /// The number of a line that makes no sense, and why.
 pub fn lines(bytes: &[u8]) -> Result<Vec<(u32, Line)>, (u32, String)> {
     let text = String::from_utf8_lossy(bytes);
-    let text = text.strip_prefix('\u{feff}').unwrap_or(&text);
     let mut found = Vec::new();
     let mut in_group = false;
+    if text.starts_with('\u{feff}') {
+        return Err((
+            1,
+            "the file begins with a byte-order mark, which the server takes for a setting before any group"
+                .into(),
+        ));
+    }
     for (number, line) in (1..).zip(text.lines()) {
         let at = |problem: String| (number, problem);
         let line = line.trim();
@@ -138,7 +144,10 @@ fn unquoted(value: &str) -> String {
 pub fn read(path: &Path) -> Result<Settings> {
     let mut settings = Settings::default();
     follow(path, 0, &mut settings)?;
-    Ok(settings)
+    match settings.ignored.first() {
+        Some(why) if settings.files.is_empty() => bail!("{why}"),
+        _ => Ok(settings),
+    }
 }
 
 fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
@@ -251,7 +260,7 @@ mod tests {
         ] {
             assert_eq!(value(line).as_deref(), Some(wanted), "{line}");
         }
-        assert_eq!(said("\u{feff}[mysqld]\r\na=ü\r\n").len(), 2);
+        assert_eq!(said("[mysqld]\r\na=ü\r\n").len(), 2);
         assert_eq!(lines(b"[mysqld]\n# caf\xe9\na=1").unwrap().len(), 2, "comments may be Latin-1");
     }
 
@@ -259,6 +268,7 @@ mod tests {
     fn lines_that_make_no_sense_are_named() {
         for (text, line, words) in [
             ("[mysqld\na=1", 1, "no ]"),
+            ("\u{feff}[mysqld]\na=1", 1, "byte-order mark"),
             ("# x\na=1", 2, "before any group"),
             ("[m]\n=5", 2, "no name"),
             ("[m]\na b=5", 2, "\"a b\" is no name of a setting"),
@@ -299,6 +309,7 @@ mod tests {
         assert_eq!(settings.files.len(), 4);
         assert!(settings.ignored.len() == 1 && settings.ignored[0].contains("everybody can write"));
         assert!(settings.get("a").unwrap().place().ends_with("conf.d/20.cnf:2"));
+        assert!(format!("{:#}", read(&open).unwrap_err()).contains("everybody can write"));
         let failure = |text: &str| format!("{:#}", read(&file("bad.cnf", text)).unwrap_err());
         assert!(failure(&format!("[m]\n!include {at}/bad.cnf")).contains("more than 10 deep"));
         let missing = failure("[m]\n!include gone");

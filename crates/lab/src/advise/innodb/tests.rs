@@ -137,6 +137,20 @@ fn a_misspelt_setting_is_told() {
     assert!(row.meaning.contains("innodb_buffer_pool_size") && found.pool == 128 << 20);
 }
 
+/// A number is the place in the server's list of words.
+#[test]
+fn a_flush_method_may_be_a_number() {
+    let direct = |text: &str| {
+        let found = mysql(text).unwrap();
+        !found.left_out.iter().any(|line| line.contains("page cache"))
+    };
+    for (method, is_direct) in [("4", true), ("5", true), ("O_DIRECT", true), ("0", false), ("fsync", false)]
+    {
+        assert_eq!(direct(&format!("innodb_flush_method={method}")), is_direct, "{method}");
+    }
+    assert!(mysql("innodb_flush_method=6").is_err());
+}
+
 #[test]
 fn values_that_matter_are_errors_where_they_cannot_be_read() {
     for (text, words) in [
