@@ -71,6 +71,33 @@ fn who_lost_the_store_changes_no_zone() {
     }
 }
 
+/// The other program empties the zone and begins its own epoch there.
+#[test]
+fn an_epoch_in_a_zone_that_was_begun_in_vain_is_seen() {
+    let mut tried = 0;
+    for (calls, epochs) in (0..12).flat_map(|calls| (0..5).map(move |epochs| (calls, epochs))) {
+        let device = Simulated::formatted();
+        let first = open(&device);
+        device.fail(1_000_000_000, 0);
+        let shared = device.share();
+        device.interrupt_after(calls, move || shared.fail(0, 0));
+        let begun = first.lock().begin_epoch(&first.device);
+        device.do_not_interrupt();
+        if begun.is_err() || !first.lock().log.has_begun_in_vain() {
+            device.fail(0, 0);
+            continue;
+        }
+        tried += 1;
+        let second = open(&device);
+        for _ in 0..epochs {
+            second.lock().begin_epoch(&second.device).unwrap();
+        }
+        let looked = first.lock().log.look(&first.device);
+        assert_eq!(looked, Err(Error::Taken), "{calls} calls, {epochs} epochs");
+    }
+    assert!(tried > 0);
+}
+
 /// The other program has taken all zones of the log.
 #[test]
 fn who_finds_no_empty_zone_is_told_that_it_lost_the_store() {

@@ -118,6 +118,12 @@ impl Log {
         &self.chain
     }
 
+    /// Whether a zone of the epoch, or of the one before, did not take its first frame.
+    #[cfg(test)]
+    pub(crate) fn has_begun_in_vain(&self) -> bool {
+        !self.failed.is_empty()
+    }
+
     /// Whether its last zone takes no more records.
     #[cfg(test)]
     pub(crate) fn has_no_room(&self) -> bool {
@@ -238,7 +244,9 @@ impl Log {
         }
         let Starts { zones, found: starts } = read::starts(device, self.id, self.layout.log_zones)?;
         self.offline = offline(self.layout.log_zones, &zones).collect();
-        if starts.iter().any(|(zone, found)| *found >= epoch && !self.begun.contains(zone)) {
+        // A zone that this one has begun in vain can have an epoch of another program.
+        let is_own = |zone, found| found == self.epoch && self.begun.contains(zone);
+        if starts.iter().any(|(zone, found)| *found >= epoch && !is_own(zone, *found)) {
             self.is_taken = true;
             return Err(Error::Taken);
         }
