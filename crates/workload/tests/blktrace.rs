@@ -1,4 +1,4 @@
-//! Beside blkparse itself: what it writes of random files of blktrace, and the files themselves, are the same I/O.
+//! Beside blkparse itself: it turns random files of blktrace into text. The text and the files have the same I/O.
 //!
 //!     TRANCHE_BLKTRACE_ROUNDS=2000 cargo test -p workload --test blktrace   (a campaign)
 
@@ -153,7 +153,7 @@ fn files_and_text_of_blktrace_are_the_same() {
     assert!(all > 0);
 }
 
-/// The kernel counts the records of each processor, and drops them when nobody takes them in time.
+/// The kernel numbers the records of each processor. It drops records that no program takes in time.
 #[test]
 fn missing_records_are_told() {
     let numbered = |sequence: u8, note: bool| {

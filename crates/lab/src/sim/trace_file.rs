@@ -12,7 +12,7 @@ use ruzstd::decoding::{
     BlockDecodingStrategy, FrameDecoder,
     errors::{FrameDecoderError, ReadFrameHeaderError::SkipFrame},
 };
-use workload::trace::{Format, Reader, TraceError, begins_as_blktrace};
+use workload::trace::{Format, Reader, begins_as_blktrace};
 
 use crate::{control::Cancel, input::Input};
 
@@ -152,17 +152,15 @@ pub(super) fn is_of_blktrace(name: &str) -> bool {
     parts_of_blktrace(name).is_some()
 }
 
-/// The files of all processors, if the name is of one.
+/// The files of all processors, if the file is there and its name is of one.
 fn processors(path: &Path) -> Result<Vec<PathBuf>> {
     let parts = path.file_name().and_then(|name| name.to_str()).and_then(parts_of_blktrace);
-    let Some((begin, _, end)) = parts else { return Ok(vec![path.to_owned()]) };
-    let directory = match path.parent() {
-        Some(parent) if parent != Path::new("") => parent,
-        _ => Path::new("."),
-    };
+    let Some((begin, _, end)) = parts.filter(|_| path.exists()) else { return Ok(vec![path.to_owned()]) };
+    let directory = path.parent().filter(|parent| *parent != Path::new("")).unwrap_or(Path::new("."));
+    let reading = || format!("reading {}", directory.display());
     let mut found = Vec::new();
-    for entry in std::fs::read_dir(directory).with_context(|| format!("reading {}", directory.display()))? {
-        let path = entry.with_context(|| format!("reading {}", directory.display()))?.path();
+    for entry in std::fs::read_dir(directory).with_context(reading)? {
+        let path = entry.with_context(reading)?.path();
         let name = path.file_name().and_then(|name| name.to_str());
         match name.and_then(parts_of_blktrace) {
             Some((its_begin, processor, its_end)) if (its_begin, its_end) == (begin, end) => {
@@ -178,23 +176,16 @@ fn processors(path: &Path) -> Result<Vec<PathBuf>> {
 /// Opens a trace. Of blktrace's files it takes those of all processors, whichever is named.
 pub(crate) fn open(path: &Path, format: Option<Format>, cancel: &Cancel) -> Result<Reader<Box<dyn BufRead>>> {
     let name = if path == Path::new("-") { "standard input".into() } else { path.to_string_lossy() };
-    let wrong = |error: TraceError| anyhow!("{name}:{}: {}", error.line, error.problem);
-    let mut paths = processors(path)?;
-    // A file that is not there is an error of its own.
-    let is_there = |paths: &[PathBuf]| paths.iter().any(|one| one.file_name() == path.file_name());
-    if paths.len() < 2 || !is_there(&paths) {
-        paths = vec![path.to_owned()];
-    }
-    let open = |path: &PathBuf| open_one(path, cancel);
-    let mut inputs = paths.iter().map(open).collect::<Result<Vec<_>>>()?;
-    match (inputs.len(), format, inputs.pop()) {
-        (1, _, Some(input)) => Reader::new(input, format).map_err(wrong),
-        (_, None | Some(Format::Blktrace), last) => {
-            inputs.extend(last);
-            Reader::of_processors(inputs).map_err(wrong)
-        }
-        (..) => Reader::new(open_one(path, cancel)?, format).map_err(wrong),
-    }
+    let paths = match format {
+        None | Some(Format::Blktrace) => processors(path)?,
+        Some(_) => vec![path.to_owned()],
+    };
+    let mut inputs = paths.iter().map(|path| open_one(path, cancel)).collect::<Result<Vec<_>>>()?;
+    let reader = match inputs.len() {
+        1 => Reader::new(inputs.remove(0), format),
+        _ => Reader::of_processors(inputs),
+    };
+    reader.map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))
 }
 
 #[cfg(test)]

@@ -1,13 +1,15 @@
 //! The files of blktrace: records as the kernel writes them, a file for each processor (`linux/blktrace_api.h`).
 
-use super::blkparse::Rwbs;
-use super::event::{Event, event, unreadable};
-use super::line::Action;
+use super::event::unreadable;
+use super::line::{Action, Line};
+use super::rwbs::Rwbs;
 use crate::{Nanos, Verb};
 use std::io::{self, BufRead, ErrorKind};
 
 /// Bytes of a record.
 const RECORD: usize = 48;
+/// Bytes of the sectors in which places count.
+const SECTOR_BYTES: u32 = 512;
 /// The first word of a record, without the version in its lowest byte.
 const MAGIC: u32 = 0x6561_7400;
 /// The version that is read.
@@ -50,13 +52,6 @@ pub(super) struct Record {
     device: u32,
 }
 
-/// What a record says.
-pub(super) enum Said {
-    Event { event: Event, flushes: bool },
-    Ignored,
-    OtherAction,
-}
-
 impl Record {
     fn parse(bytes: &[u8; RECORD], big: bool) -> (Self, usize) {
         let at = |at: usize| bytes[at..].first_chunk::<4>().map_or(0, |word| order(*word, big));
@@ -82,34 +77,27 @@ impl Record {
         format!("{},{}", self.device >> 20, self.device & 0xF_FFFF)
     }
 
-    /// What it says, if this action counts.
-    pub fn say(&self, wanted: Action) -> Result<Said, String> {
+    /// What it says, if this action counts. `device` is [its own](Self::device).
+    pub fn say<'a>(&self, wanted: Action, device: &'a str) -> Result<Line<'a>, String> {
         let is = |category: u32| self.action >> 16 & category != 0;
         let found = match self.action & 0xFFFF & !action::CGROUP {
-            _ if is(category::NOTIFY) => return Ok(Said::Ignored),
+            _ if is(category::NOTIFY) => return Ok(Line::Ignored),
             action::QUEUE => Action::Queued,
             action::ISSUE => Action::Issued,
-            _ => return Ok(Said::Ignored),
+            _ => return Ok(Line::Ignored),
         };
         if found != wanted {
-            return Ok(Said::OtherAction);
+            return Ok(Line::OtherAction);
         }
         let verb = match () {
-            () if is(category::PASSTHROUGH) => None,
-            () if is(category::DISCARD) => Some(Verb::Trim),
-            () if is(category::WRITE) && is(category::FUA) => Some(Verb::WriteFua),
-            () if is(category::WRITE) => Some(Verb::Write),
-            () => Some(Verb::Read),
+            () if is(category::PASSTHROUGH) => return Ok(Line::Ignored),
+            () if is(category::DISCARD) => Verb::Trim,
+            () if is(category::WRITE) && is(category::FUA) => Verb::WriteFua,
+            () if is(category::WRITE) => Verb::Write,
+            () => Verb::Read,
         };
-        let flushes = is(category::FLUSH) && !is(category::PASSTHROUGH);
-        let sectors = self.bytes / 512;
-        let Some((verb, flushes)) = (Rwbs { flushes, verb }).of(sectors.into()) else {
-            return Ok(Said::Ignored);
-        };
-        let (sector, sectors) = if verb == Verb::Flush { (0, 0) } else { (self.sector, sectors) };
-        let far = || format!("sector {sector} is more than there can be");
-        let offset = sector.checked_mul(512).ok_or_else(far)?;
-        Ok(Said::Event { event: event(self.time, verb, offset, u64::from(sectors) * 512)?, flushes })
+        let kind = Rwbs { flushes: is(category::FLUSH), verb: Some(verb) };
+        kind.line(self.time, device, self.sector, (self.bytes / SECTOR_BYTES).into())
     }
 }
 
@@ -159,7 +147,7 @@ impl<R: BufRead> Records<R> {
         self.cut
     }
 
-    /// Records so far that are missing between others of their processor: the kernel drops them when nobody takes them in time.
+    /// Records so far that are missing between others of their processor. The kernel drops records that no program takes in time.
     pub fn missing(&self) -> u64 {
         self.missing
     }

@@ -113,7 +113,7 @@ pub(super) fn event(at: Nanos, verb: Verb, offset: u64, bytes: u64) -> Result<Ev
     Ok(Event { at, device: 0, verb, offset, bytes })
 }
 
-/// What is wrong with compressed data whose decoder asks for more than there is ([`io::ErrorKind::UnexpectedEof`]).
+/// The problem of compressed data that end too early: their decoder asks for more ([`io::ErrorKind::UnexpectedEof`]).
 const CUT_SHORT: &str =
     "the compressed data end here, before their own end: the file is damaged, or a part of it is missing";
 

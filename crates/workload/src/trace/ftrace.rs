@@ -1,8 +1,8 @@
 //! Events of the kernel as text: `trace_pipe`, `trace-cmd report` and `perf script`.
 
-use super::blkparse::{Rwbs, is_number};
 use super::event::{Event, event, number};
-use super::line::{Action, Line, plain, seconds, sectors};
+use super::line::{Action, Line, is_number, plain, seconds};
+use super::rwbs::Rwbs;
 use crate::{Nanos, Verb};
 
 /// Force Unit Access, in the control field of a command.
@@ -69,9 +69,7 @@ fn of_block_layer(at: Nanos, said: &str) -> Result<Line<'_>, String> {
     let (before, after) = said.split_once(" + ").ok_or(FORM)?;
     let sector = number("the sector", before.rsplit(' ').next().unwrap_or(""))?;
     let count = number("the number of sectors", after.split_ascii_whitespace().next().unwrap_or(""))?;
-    let Some((verb, flushes)) = kind.of(sectors(count)?) else { return Ok(Line::Ignored) };
-    let (offset, bytes) = if verb == Verb::Flush { (0, 0) } else { (sectors(sector)?, sectors(count)?) };
-    Ok(Line::Event { event: event(at, verb, offset, bytes)?, device, flushes, count: 1 })
+    kind.line(at, device, sector, count)
 }
 
 /// `nvme0: disk=nvme0n1, qid=4, cmdid=12, nsid=1, flags=0x0, meta=0x0, cmd=(nvme_cmd_read slba=0, len=7, ctrl=0x0, …)`.

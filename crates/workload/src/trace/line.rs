@@ -57,6 +57,10 @@ impl Action {
     }
 }
 
+pub(super) fn is_number(text: &str) -> bool {
+    !text.is_empty() && text.bytes().all(|b| b.is_ascii_digit())
+}
+
 /// Exactly so many fields.
 pub(super) fn fields<'a, const N: usize>(line: &'a str, names: &str) -> Result<[&'a str; N], String> {
     let mut all = [""; N];

@@ -32,6 +32,7 @@ mod line;
 mod reader;
 pub mod recording;
 mod replay;
+mod rwbs;
 
 pub use blktrace::begins as begins_as_blktrace;
 pub use event::{Event, Format};

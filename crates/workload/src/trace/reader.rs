@@ -1,11 +1,11 @@
 //! Traces as streams of events.
 
-use super::blktrace::{self, Records, Said};
+use super::blktrace::{self, Records};
 use super::event::{Event, Format, unreadable};
 use super::formats::{self, Shape};
-use super::line::{Action, Line};
+use super::line::{Action, Line, is_number};
 use super::recording::{self, Latencies};
-use super::{blkparse, ftrace, keys};
+use super::{ftrace, keys};
 use crate::{Nanos, Verb};
 use std::fmt;
 use std::io::{self, BufRead};
@@ -56,7 +56,7 @@ impl Format {
     pub fn detect(first: &str) -> Option<Format> {
         let first = first.trim();
         let fields: Vec<&str> = first.split(',').map(str::trim).collect();
-        let digits = blkparse::is_number;
+        let digits = is_number;
         let device = first.split_ascii_whitespace().next().unwrap_or("");
         match first {
             formats::IOLOG_2 => Some(Format::Iolog2),
@@ -316,26 +316,14 @@ impl<R: BufRead> Reader<R> {
         while let Source::Records(records) = &mut self.source {
             let next = records.next();
             self.line = records.count();
-            let cut = (records.cut() > 0).then_some(self.line);
-            let said = next.and_then(|record| {
-                let Some(record) = record else { return Ok(None) };
-                Ok(Some((record, record.say(self.shape.action.unwrap_or(Action::Queued))?)))
-            });
-            match said.map_err(|problem| self.wrong(&problem))? {
-                None => {
-                    self.cut = cut;
-                    return Ok(None);
-                }
-                Some((_, Said::Ignored)) => self.ignored += 1,
-                Some((_, Said::OtherAction)) => {
-                    (self.ignored, self.other_action) = (self.ignored + 1, self.other_action + 1)
-                }
-                Some((record, Said::Event { event, flushes })) => {
-                    let names = (&mut self.devices, &mut self.by_name);
-                    let device = number_of(&record.device(), names, false);
-                    let device = device.map_err(|problem| self.wrong(&problem))?;
-                    return Ok(Some(self.take(Event { device, ..event }, flushes, 1)));
-                }
+            if records.cut() > 0 {
+                self.cut = Some(self.line);
+            }
+            let Some(record) = next.map_err(|problem| self.wrong(&problem))? else { break };
+            let (device, action) = (record.device(), self.shape.action.unwrap_or(Action::Queued));
+            let said = record.say(action, &device).map_err(|problem| self.wrong(&problem))?;
+            if let Some(event) = self.follow(said)? {
+                return Ok(Some(event));
             }
         }
         Ok(None)
@@ -343,9 +331,16 @@ impl<R: BufRead> Reader<R> {
 
     /// Takes the line that is in the buffer.
     fn take_line(&mut self) -> Result<Taken, TraceError> {
-        let whole = self.buffer.ends_with(b"\n");
+        let buffer = std::mem::take(&mut self.buffer);
+        let taken = self.take_bytes(&buffer);
+        self.buffer = buffer;
+        taken
+    }
+
+    fn take_bytes(&mut self, line: &[u8]) -> Result<Taken, TraceError> {
+        let whole = line.ends_with(b"\n");
         // Names of processes are bytes. What is no text makes no sense.
-        let text = String::from_utf8_lossy(&self.buffer);
+        let text = String::from_utf8_lossy(line);
         let text = text.trim();
         if text.is_empty() {
             return Ok(Taken::Nothing);
@@ -360,18 +355,7 @@ impl<R: BufRead> Reader<R> {
             return Ok(Taken::Nothing);
         }
         match formats::parse(&mut self.shape, text) {
-            Ok(Line::Event { event, device, flushes, count }) => {
-                let names = (&mut self.devices, &mut self.by_name);
-                let device = number_of(device, names, self.shape.format == Format::Msr);
-                let device = device.map_err(|problem| self.wrong(&problem))?;
-                return Ok(Taken::Event(self.take(Event { device, ..event }, flushes, count)));
-            }
-            Ok(Line::Wait(nanos)) => self.waited = self.waited.saturating_add(nanos),
-            Ok(Line::Ignored) => self.ignored += 1,
-            Ok(Line::OtherAction) => {
-                (self.ignored, self.other_action) = (self.ignored + 1, self.other_action + 1)
-            }
-            Ok(Line::Remark) => {}
+            Ok(line) => return Ok(self.follow(line)?.map_or(Taken::Nothing, Taken::Event)),
             Err(_) if !whole => return Ok(Taken::Cut),
             Err(problem) => {
                 self.unknown += 1;
@@ -384,6 +368,25 @@ impl<R: BufRead> Reader<R> {
             }
         }
         Ok(Taken::Nothing)
+    }
+
+    /// Counts a line that was understood. Returns its event, if it has one.
+    fn follow(&mut self, line: Line<'_>) -> Result<Option<Event>, TraceError> {
+        match line {
+            Line::Event { event, device, flushes, count } => {
+                let names = (&mut self.devices, &mut self.by_name);
+                let device = number_of(device, names, self.shape.format == Format::Msr);
+                let device = device.map_err(|problem| self.wrong(&problem))?;
+                return Ok(Some(self.take(Event { device, ..event }, flushes, count)));
+            }
+            Line::Wait(nanos) => self.waited = self.waited.saturating_add(nanos),
+            Line::Ignored => self.ignored += 1,
+            Line::OtherAction => {
+                (self.ignored, self.other_action) = (self.ignored + 1, self.other_action + 1)
+            }
+            Line::Remark => {}
+        }
+        Ok(None)
     }
 
     /// An event that comes so many times, in time. If it flushes, the flush is taken first.
@@ -438,7 +441,8 @@ impl<R: BufRead> Reader<R> {
         self.line
     }
 
-    /// The line in whose middle the text ends, if it does; it is left out. Of blktrace: the last record, if a file ends in the middle of one. Compressed data that end too early are an error instead.
+    /// The line in whose middle the text ends, if it does; it is left out. Of blktrace: the last record, if a file ends in the middle of one.
+    /// Compressed data that end too early are an error instead.
     #[must_use]
     pub fn cut(&self) -> Option<u64> {
         self.cut
