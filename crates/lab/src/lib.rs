@@ -55,6 +55,9 @@ pub mod results;
 mod scaled_drive;
 pub mod scratch;
 pub mod sim;
+#[cfg(test)]
+#[path = "../../../tests/skipped.rs"]
+mod skip;
 pub mod stage;
 pub mod sweep;
 mod sysbench;

@@ -414,6 +414,7 @@ pub(crate) fn loops() -> Vec<(PathBuf, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skipped;
 
     #[test]
     fn leftovers_of_a_dead_run_are_removed_and_those_of_a_living_one_kept() {
@@ -441,7 +442,7 @@ mod tests {
     #[test]
     fn what_another_mount_namespace_has_mounted_is_removed() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can mount");
+            skipped("scratch: another mount namespace", "only root can mount");
             return;
         }
         let run = |command: &str, arguments: &[&Path]| {
@@ -475,7 +476,7 @@ mod tests {
     #[test]
     fn what_another_user_left_is_not_believed() {
         if !rustix::process::geteuid().is_root() {
-            eprintln!("skipped: only root can make files of another user");
+            skipped("scratch: another user", "only root can make files of another user");
             return;
         }
         let parent = tempfile::tempdir().unwrap();

@@ -50,7 +50,26 @@ pub struct Settings {
     pub ignored: Vec<String>,
 }
 
+/// What is said of a setting that no server has, with the known one that it is near to.
+pub fn passed_over(near: Option<String>) -> String {
+    let near = near.map(|near| format!(": did you mean {near}?")).unwrap_or_default();
+    format!(
+        "passed over, because no setting of this name is known{near} (a server that knows none, either, does not start)"
+    )
+}
+
 impl Settings {
+    /// Settings of which `unknown` has something to say by their names, and what. Of each name it is the one that counts.
+    pub fn misspelt(&self, unknown: fn(&str) -> Option<String>) -> Vec<(&Setting, String)> {
+        let counts =
+            |setting: &&Setting| self.get(&setting.name).is_some_and(|last| last.place() == setting.place());
+        self.all
+            .iter()
+            .filter(counts)
+            .filter_map(|setting| Some((setting, unknown(&setting.name)?)))
+            .collect()
+    }
+
     /// The setting of this name that counts.
     pub fn get(&self, name: &str) -> Option<&Setting> {
         self.all.iter().rfind(|setting| setting.name == name)

@@ -122,7 +122,9 @@ impl Database {
             of.as_ref(),
             "free pages that are kept ready: what is dirty at the end of the list is written",
         );
-        misspelt(r);
+        for (setting, said) in r.settings.misspelt(unknown) {
+            r.row(&setting.name, setting.value.clone().unwrap_or_default(), Some(setting), said);
+        }
         Ok(Database {
             server,
             doublewrite,
@@ -154,17 +156,6 @@ fn others(settings: &Settings) -> Option<String> {
     let (more, count) = (if names.len() > SHOWN { ", …" } else { "" }, names.len());
     let shown = names[..count.min(SHOWN)].join(", ");
     (count > 0).then(|| format!("settings of other parts of the server ({count}): {shown}{more}"))
-}
-
-/// Settings that no server has: the last one of each name.
-fn misspelt(r: &mut Reader<'_>) {
-    let settings = r.settings;
-    for setting in &settings.all {
-        let counts = settings.get(&setting.name).is_some_and(|last| last.place() == setting.place());
-        if let Some(said) = unknown(&setting.name).filter(|_| counts) {
-            r.row(&setting.name, setting.value.clone().unwrap_or_default(), Some(setting), said);
-        }
-    }
 }
 
 fn page_size(r: &mut Reader<'_>) -> Result<()> {

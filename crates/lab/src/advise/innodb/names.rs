@@ -1,5 +1,7 @@
 //! Names of InnoDB's settings, so that a misspelt one is told.
 
+use crate::advise::settings::passed_over;
+
 /// Settings of any release series of MySQL, Percona Server and MariaDB, without `innodb_` before them (their reference manuals).
 const KNOWN: &str = "adaptive_flushing adaptive_flushing_lwm adaptive_hash_index adaptive_hash_index_cells \
      adaptive_hash_index_parts adaptive_max_sleep_delay additional_mem_pool_size alter_copy_bulk \
@@ -59,10 +61,7 @@ pub fn unknown(name: &str) -> Option<String> {
         return None;
     }
     let near = units::nearest(short, KNOWN.split_whitespace());
-    let near = near.map(|near| format!(": did you mean innodb_{near}?")).unwrap_or_default();
-    Some(format!(
-        "passed over, because no setting of this name is known{near} (a server that knows none, either, does not start)"
-    ))
+    Some(passed_over(near.map(|near| format!("innodb_{near}"))))
 }
 
 #[cfg(test)]

@@ -187,8 +187,8 @@ fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
     Ok(())
 }
 
-/// The file or directory of a name that stands at this line. The server looks for a relative one in the directory that it is started in. Here that is
-/// the directory of this program, or else that of the file.
+/// The file or directory that a line names. The server looks for a relative name in the directory where it starts. This program looks in its own
+/// directory first, and then beside the file.
 fn named_at(name: &str, (path, line): (&Path, u32), settings: &mut Settings) -> PathBuf {
     let named = Path::new(name);
     if named.is_absolute() {
@@ -220,6 +220,7 @@ mod tests {
     use std::fs;
 
     use super::*;
+    use crate::skip::skipped;
 
     fn said(text: &str) -> Vec<Line> {
         lines(text.as_bytes()).unwrap().into_iter().map(|line| line.1).collect()
@@ -339,7 +340,7 @@ mod tests {
     #[test]
     fn the_installed_server_takes_the_same() {
         if std::process::Command::new("my_print_defaults").arg("--version").output().is_err() {
-            eprintln!("skipped: there is no my_print_defaults (Debian: mariadb-client-core)");
+            skipped("option files", "there is no my_print_defaults (Debian: mariadb-client-core)");
             return;
         }
         let words = [

@@ -179,7 +179,9 @@ impl Database {
             left_out: files.unread.iter().cloned().collect(),
         };
         let r = &mut reader;
-        misspelt(r);
+        for (setting, said) in r.settings.misspelt(unknown) {
+            r.row(&setting.name, setting.value.clone().unwrap_or_default(), Some(setting), said);
+        }
         fixed(r)?;
         data_directory(r, files);
         let (full_page_writes, of) = r.switch("full_page_writes", true)?;
@@ -235,17 +237,6 @@ impl Database {
 
 fn millis(value: i64) -> u64 {
     value.unsigned_abs() * 1_000_000
-}
-
-/// Settings that no server has: the last one of each name.
-fn misspelt(r: &mut Reader<'_>) {
-    let settings = r.settings;
-    for setting in &settings.all {
-        let counts = settings.get(&setting.name).is_some_and(|last| last.place() == setting.place());
-        if let Some(said) = unknown(&setting.name).filter(|_| counts) {
-            r.row(&setting.name, setting.value.clone().unwrap_or_default(), Some(setting), said);
-        }
-    }
 }
 
 /// What no file can set.

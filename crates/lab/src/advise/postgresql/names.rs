@@ -1,5 +1,7 @@
 //! Names of PostgreSQL's settings, so that a misspelt one is told.
 
+use crate::advise::settings::passed_over;
+
 /// Settings of any release series (`postgres --describe-config`, and its documentation, "Server Configuration").
 const KNOWN: &str = "DateStyle IntervalStyle TimeZone allow_alter_system allow_in_place_tablespaces archive_cleanup_command archive_command \
      archive_library archive_mode archive_timeout array_nulls authentication_timeout autovacuum \
@@ -84,15 +86,13 @@ pub fn unknown(name: &str) -> Option<String> {
         return None;
     }
     let near = units::nearest(name, KNOWN.split_whitespace());
-    let near = near.map(|near| format!(": did you mean {near}?")).unwrap_or_default();
-    Some(format!(
-        "passed over, because no setting of this name is known{near} (a server that knows none, either, does not start)"
-    ))
+    Some(passed_over(near.map(str::to_owned)))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::skip::skipped;
 
     #[test]
     fn misspelt_names_are_told_and_others_are_left_alone() {
@@ -107,7 +107,7 @@ mod tests {
     #[test]
     fn the_server_has_no_others() {
         let Ok(server) = crate::postgresql::Server::find(None) else {
-            eprintln!("skipped: there is no PostgreSQL");
+            skipped("names of settings", "there is no PostgreSQL");
             return;
         };
         let output = std::process::Command::new(server.programs.join("postgres"))
