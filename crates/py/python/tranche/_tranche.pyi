@@ -25,7 +25,7 @@ __all__ = [
     "study",
 ]
 
-TraceFormat: TypeAlias = Literal[
+_TraceFormat: TypeAlias = Literal[
     "blktrace",
     "blkparse",
     "ftrace",
@@ -99,7 +99,7 @@ class Load:
         devices: Sequence[tuple[str, int]] | None = None,
         action: Literal["Q", "D", "N"] | None = None,
         block: int | None = None,
-        format: TraceFormat | None = None,
+        format: _TraceFormat | None = None,
     ) -> Load:
         """A block trace (docs/loads.md); gzip and Zstandard are read, too.
 

@@ -7,30 +7,18 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
 from .._tranche import Load
 from ._errors import FleetError
 from ._store import file_system, local_path
 
+if TYPE_CHECKING:
+    from .._tranche import _TraceFormat
+
 # As `tranche sim` has it (crates/lab/src/sim/load.rs).
 _TRACES = (".trace", ".rec", ".csv", ".iolog", ".blkparse", ".blktrace", ".gz", ".zst")
 _ACT = (".act", ".conf")
-
-TraceFormat: TypeAlias = Literal[
-    "blktrace",
-    "blkparse",
-    "ftrace",
-    "msr",
-    "alibaba",
-    "tencent",
-    "systor",
-    "twitter",
-    "cachelib",
-    "iolog2",
-    "iolog3",
-    "recording",
-]
 
 
 @dataclass(frozen=True)
@@ -48,7 +36,7 @@ class Trace:
     devices: tuple[tuple[str, int], ...] | None = None
     action: Literal["Q", "D", "N"] | None = None
     block: int | None = None
-    format: TraceFormat | None = None
+    format: _TraceFormat | None = None
     size: int | None = None
     """Bytes of the file. The fleet looks itself where it is not given."""
 
