@@ -224,7 +224,7 @@ fn collection_is_charged_to_whose_writes_made_it_necessary() {
     assert!(close(3 * less, more, 25), "{less} and {more} bytes");
 }
 
-/// What an admin command reads of the medium comes at the pace of its namespace's part of the set, and out of it.
+/// A scan reads the medium. Its reads take their turn in the share of its namespace.
 #[test]
 fn scans_of_the_medium_leave_a_neighbour_its_share() {
     let mut b = drive(2);

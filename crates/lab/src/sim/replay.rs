@@ -18,7 +18,7 @@ use super::{
 };
 use crate::{bench::progress::Goal, control::Cancel};
 
-/// With more than one I/O of so many before its time, times are doubtful.
+/// Times are doubtful if more than one I/O in so many has an earlier time than the one before.
 const REORDERED_ONE_IN: u64 = 100;
 
 /// How traces are replayed.
