@@ -497,9 +497,10 @@ impl Core {
         if let (Some(oblock), true) = (piece.oblock, piece.origin_failed || piece.cache_failed)
             && piece.overwrites == NONE
         {
-            let clean = self.policy.find(oblock).filter(|cblock| !self.policy.is_dirty(*cblock));
-            if piece.act == Act::Read && piece.cache_failed && clean.is_some() {
-                // The origin has the same.
+            let found = self.policy.find(oblock);
+            let clean = found.filter(|cblock| !self.policy.is_dirty(*cblock));
+            if piece.act == Act::Read && piece.cache_failed && (found.is_none() || clean.is_some()) {
+                // The origin has the same, also of a chunk that has left the cache meanwhile.
                 (piece.cache_failed, piece.on_cache, piece.status) = (false, false, Status::SUCCESS);
                 return self.send(number, Device::Origin, None, true);
             }

@@ -183,6 +183,33 @@ fn a_read_of_a_clean_chunk_that_the_cache_cannot_give_comes_from_the_origin() {
 }
 
 #[test]
+fn reads_of_a_chunk_that_a_write_takes_out_of_a_failing_cache_come_from_the_origin() {
+    for seed in 0..100 {
+        let mut it = Failing::seeded(Mode::Writethrough, seed);
+        let reads = [3, 5, 7, 11];
+        for (tag, lba) in (0..).zip(reads) {
+            let operation = Operation { verb: Verb::Read, lba, blocks: 1 };
+            let Ok(()) = it.tier.submit(it.now, tag, &operation, vec![0; 512]);
+            let operation = Operation { verb: Verb::Write, lba: lba + 1, blocks: 1 };
+            let Ok(()) = it.tier.submit(it.now, 100 + tag, &operation, vec![9; 512]);
+        }
+        it.devices[1].fail(1_000_000_000);
+        let mut ended = 0;
+        while ended < 2 * reads.len() {
+            let Ok(done) = it.tier.poll(it.now);
+            match done {
+                Some(done) => {
+                    assert!(done.status.is_success(), "seed {seed}, request {}: {}", done.tag, done.status);
+                    ended += 1;
+                }
+                None => it.now = it.tier.next_event().max(it.now),
+            }
+        }
+        assert_eq!((it.read(3), it.read(4), it.read(5)), (Ok(7), Ok(9), Ok(0)), "seed {seed}");
+    }
+}
+
+#[test]
 fn flushes_of_a_tier_fail_after_one_that_failed() {
     for (mode, device) in [(Mode::Writeback, 1), (Mode::Writethrough, 0)] {
         let Failing { devices, mut tier, mut now, .. } = Failing::new(mode);
