@@ -83,6 +83,11 @@ impl Pipe {
     }
 
     fn call(&mut self, session: Option<&str>, method: &str, params: &Value) -> Value {
+        self.ask(session, method, params).unwrap_or_else(|error| panic!("{method}: {error}"))
+    }
+
+    /// A command's result, or Chromium's error.
+    fn ask(&mut self, session: Option<&str>, method: &str, params: &Value) -> Result<Value, Value> {
         self.last += 1;
         let mut command = json!({ "id": self.last, "method": method, "params": params });
         if let Some(session) = session {
@@ -100,8 +105,10 @@ impl Pipe {
                 break answer;
             }
         };
-        assert!(answer.get("error").is_none(), "{method}: {}", answer["error"]);
-        answer["result"].clone()
+        match answer.get("error") {
+            Some(error) => Err(error.clone()),
+            None => Ok(answer["result"].clone()),
+        }
     }
 }
 
@@ -158,12 +165,15 @@ impl View {
 
     /// What an expression of JavaScript gives, as JSON.
     pub fn eval(&self, expression: &str) -> Value {
-        let told = self.call(
-            "Runtime.evaluate",
-            &json!({ "expression": format!("({expression})"), "returnByValue": true }),
-        );
+        self.try_eval(expression).unwrap_or_else(|error| panic!("{expression}: {error}"))
+    }
+
+    /// What an expression gives, or the error of a page that another one replaces meanwhile.
+    fn try_eval(&self, expression: &str) -> Result<Value, Value> {
+        let params = json!({ "expression": format!("({expression})"), "returnByValue": true });
+        let told = self.pipe.lock().unwrap().ask(Some(&self.session), "Runtime.evaluate", &params)?;
         assert!(told.get("exceptionDetails").is_none(), "{expression}: {}", told["exceptionDetails"]);
-        told["result"]["value"].clone()
+        Ok(told["result"]["value"].clone())
     }
 
     /// The words of the first element that a selector finds; empty if there is none.
@@ -181,10 +191,10 @@ impl View {
         self.eval(&format!("document.querySelectorAll({selector:?}).length")).as_u64().unwrap()
     }
 
-    /// Waits until an expression is true.
+    /// Waits until an expression is true. A page that is being left has no answer yet.
     pub fn wait(&self, expression: &str) {
         let start = Instant::now();
-        while self.eval(&format!("!!({expression})")) != Value::Bool(true) {
+        while self.try_eval(&format!("!!({expression})")) != Ok(Value::Bool(true)) {
             if start.elapsed() > PATIENCE {
                 let path = self.picture("failed");
                 panic!("waited in vain for {expression}; wrong: {}; picture: {path:?}", self.eval("wrong"));
