@@ -3,7 +3,7 @@
 use host::{Host, Transport};
 use nvme::{
     Nsid,
-    log::{LATENCY_BUCKETS, LatencyHistogram, LatencySum, NamespaceStatistics, latency_bucket_low},
+    log::{LatencyHistogram, LatencySum, NamespaceStatistics, latency_bucket_low},
 };
 use serde::{Serialize, Serializer, ser::SerializeStruct};
 
@@ -38,7 +38,8 @@ impl Latencies {
 
     /// The latency that so many percent of the commands did not exceed, in nanoseconds, as the bound of its bucket; none without commands.
     pub fn percentile_ns(&self, percent: u32) -> Option<u64> {
-        self.histogram.percentile(percent, 100)
+        // No bound of a bucket is longer than the longest.
+        self.histogram.percentile(percent, 100).map(|bound| bound.min(self.max_ns))
     }
 
     /// Percentiles in milliseconds, to a bucket of the drive's histogram. The maximum is exact, unless a longer one came earlier.
@@ -48,9 +49,7 @@ impl Latencies {
         if count == 0 {
             return Percentiles::default();
         }
-        // No bound of a bucket is longer than the longest.
-        let at =
-            |percent| milliseconds(self.histogram.percentile(percent, 100).unwrap_or(0).min(self.max_ns));
+        let at = |percent| milliseconds(self.percentile_ns(percent).unwrap_or(0));
         Percentiles {
             count,
             mean: milliseconds(self.sum_ns) / count as f64,
@@ -69,7 +68,7 @@ impl Latencies {
         let buckets = self.histogram.count.iter().map(|count| count.get()).enumerate();
         let used = buckets.filter(|(_, count)| *count > 0).map(|(bucket, count)| {
             seen += count;
-            let bound = latency_bucket_low((bucket + 1).min(LATENCY_BUCKETS - 1));
+            let bound = latency_bucket_low(bucket + 1).min(self.max_ns);
             (milliseconds(bound), seen as f64 / total.max(1) as f64)
         });
         used.collect()
@@ -333,7 +332,7 @@ mod tests {
         assert!((latency.mean - 1.98).abs() < 1e-9, "{latency:?}");
         assert!((0.9..1.2).contains(&latency.p50) && (45.0..57.0).contains(&latency.p99), "{latency:?}");
         // The bound of the bucket is longer than the longest.
-        assert!(counts.write_latency.percentile_ns(100) > Some(50_000_000));
+        assert_eq!(counts.write_latency.percentile_ns(100), Some(50_000_000));
         assert_eq!(latency.max, 50.0);
         // A longer one came earlier: the bound of the bucket is all that is known.
         let mut earlier = after;
@@ -346,6 +345,15 @@ mod tests {
         assert!(since.count == 1 && (50.0..57.0).contains(&since.max), "{since:?}");
         let cumulative = counts.write_latency.cumulative();
         assert!(cumulative.len() == 2 && (cumulative[0].1 - 0.98).abs() < 1e-9);
+
+        // The last bucket has no bound but the longest.
+        let mut slow = before;
+        slow.write_latency.count[latency_bucket(40_000_000_000)] = 5.into();
+        (slow.write_latency_sum.sum_ns, slow.write_latency_sum.max_ns) =
+            (150_000_000_000.into(), 40_000_000_000.into());
+        let slow = Counters::new(&slow).write_latency;
+        assert_eq!((slow.percentiles().p50, slow.percentiles().max), (40_000.0, 40_000.0));
+        assert_eq!(slow.cumulative(), [(40_000.0, 1.0)]);
 
         // The drive was powered anew in between.
         after.time_ns = 0.into();

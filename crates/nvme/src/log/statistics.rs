@@ -297,7 +297,7 @@ impl LatencyHistogram {
 
     /// The latency that `parts` of `whole` of the commands did not exceed (say 999 of 1000), as the upper
     /// bound of its bucket in nanoseconds; `None` when nothing was counted. The last bucket has no upper
-    /// bound: its lower one is returned.
+    /// bound, which is [`u64::MAX`]: no latency is longer than the longest ([`LatencySum::max_ns`]).
     #[must_use]
     pub fn percentile(&self, parts: u32, whole: u32) -> Option<u64> {
         let total = self.total();
@@ -309,9 +309,9 @@ impl LatencyHistogram {
         for (bucket, count) in self.count.iter().enumerate() {
             seen += u128::from(count.get());
             if seen >= rank {
-                return Some(latency_bucket_low((bucket + 1).min(LATENCY_BUCKETS - 1)));
+                return Some(latency_bucket_low(bucket + 1));
             }
         }
-        Some(latency_bucket_low(LATENCY_BUCKETS - 1))
+        Some(u64::MAX)
     }
 }
