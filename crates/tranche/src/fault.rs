@@ -45,6 +45,7 @@ pub enum Fault {
     /// Operations are slow, by chance
     Slow {
         /// How many times as long they take: 2 or more
+        #[arg(value_parser = clap::value_parser!(u32).range(2..))]
         factor: u32,
         #[command(flatten)]
         chance: Chance,
@@ -94,7 +95,7 @@ pub struct Chance {
     #[arg(long, alias = "set", value_name = "N", default_value_t = 0)]
     pub nvm_set: u16,
     /// One in so many
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
     pub one_in: u32,
     #[command(flatten)]
     pub target: Target,
@@ -192,7 +193,15 @@ pub fn fault(fault: &Fault, output: Output) -> Result<()> {
                 .with_context(|| {
                     format!("is there a port {}? `tranche serve` numbers them from 1", command.nvmsetid)
                 }),
-            None => about_set(&mut host, command.nvmsetid, Err(error)),
+            None => {
+                let named = about_set(&mut host, command.nvmsetid, Err(error));
+                named.with_context(|| match fault {
+                    Fault::StuckDie { die, .. } => {
+                        format!("is there a die {die}? They are numbered from 0 in each NVM Set on flash, as many as its TOML has `dies`")
+                    }
+                    _ => "the drive does not take this fault".to_owned(),
+                })
+            }
         };
     }
     match output {
