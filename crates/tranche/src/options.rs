@@ -4,6 +4,7 @@ use crate::default_address;
 use crate::secret::Secret;
 use clap::{Args, ValueEnum};
 use host::Addr;
+use std::path::PathBuf;
 use std::sync::OnceLock;
 
 /// Form of results on standard output.
@@ -91,6 +92,18 @@ pub struct Overwrite {
     force: bool,
 }
 
+impl Overwrite {
+    /// The directory of a run's results: the one that is `named`, or `usual`, with a number behind it if it has results that stay.
+    pub fn place(self, named: Option<PathBuf>, usual: &str) -> PathBuf {
+        let result = lab::results::Overwrite::from(self);
+        named.unwrap_or_else(|| {
+            let numbered = (2_u32..).map(|number| PathBuf::from(format!("{usual}-{number}")));
+            let mut all = std::iter::once(PathBuf::from(usual)).chain(numbered);
+            all.find(|out| result.check(out).is_ok()).unwrap_or_else(|| PathBuf::from(usual))
+        })
+    }
+}
+
 impl From<Overwrite> for lab::results::Overwrite {
     fn from(overwrite: Overwrite) -> Self {
         Self { force: overwrite.force }
@@ -100,4 +113,26 @@ impl From<Overwrite> for lab::results::Overwrite {
 /// All of a list, as the library has them.
 pub fn all<T, U: From<T>>(list: Vec<T>) -> Vec<U> {
     list.into_iter().map(U::from).collect()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_run_that_names_no_directory_leaves_earlier_results_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let usual = dir.path().join("sim");
+        let usual = usual.to_str().unwrap();
+        let place = |force: bool| Overwrite { force }.place(None, usual).to_str().unwrap().to_owned();
+        for wanted in [usual.to_owned(), format!("{usual}-2"), format!("{usual}-3")] {
+            assert_eq!(place(false), wanted);
+            std::fs::create_dir_all(&wanted).unwrap();
+            assert_eq!(place(false), wanted, "a directory without results is free");
+            std::fs::write(format!("{wanted}/results.json"), "{}").unwrap();
+        }
+        assert_eq!(place(true), usual);
+        let named = PathBuf::from(usual);
+        assert_eq!(Overwrite { force: false }.place(Some(named.clone()), "x"), named);
+    }
 }

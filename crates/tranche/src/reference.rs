@@ -26,7 +26,7 @@ const CONVENTIONS: &str = r#"
 | `--set KEY=A,B` | a value, or several to try in turn, of the drive's TOML |
 | `--connections N` | clients of the database in a study |
 | `--parallel N` | simulations that run at the same time |
-| `--out DIR` | the directory of the results. Results of an earlier run stay unless `--force` is given |
+| `--out DIR` | the directory of the results. Results of an earlier run stay unless `--force` is given: without `--out` they go to the first free number, as in `out/sim-2` |
 | `--file FILE` | the one file that a command writes |
 | `--cache-dir DIR` | where prepared drives are kept for the next run |
 | `--buffer-pool SIZE` | the cache of a database server |

@@ -161,9 +161,9 @@ pub struct Doublewrite {
     /// side by side
     #[arg(long, value_name = "PATH", conflicts_with = "sim")]
     mysqld: Vec<PathBuf>,
-    /// Directory for report.html, results.json and results.csv
-    #[arg(long, default_value = "out/doublewrite", value_name = "DIR")]
-    out: PathBuf,
+    /// Directory for report.html, results.json and results.csv [default: out/doublewrite, or the first of out/doublewrite-2, out/doublewrite-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -196,7 +196,7 @@ impl From<Doublewrite> for doublewrite::Options {
             buffer_pool: options.buffer_pool,
             drive: options.drive,
             mysqld: options.mysqld,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/doublewrite"),
             overwrite: options.overwrite.into(),
             scratch: options.scratch,
             quick: options.quick,
@@ -238,9 +238,9 @@ pub struct Quota {
     #[arg(long)]
     quick: bool,
     /// Directory for report.html, results.json and results.csv; those of the live part are in `live` below it when both
-    /// parts run
-    #[arg(long, default_value = "out/quota", value_name = "DIR")]
-    out: PathBuf,
+    /// parts run [default: out/quota, or the first of out/quota-2, out/quota-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -262,7 +262,7 @@ impl From<Quota> for quota::Options {
             drive: options.drive,
             slow_motion: options.slow_motion,
             quick: options.quick,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/quota"),
             overwrite: options.overwrite.into(),
             seed: options.seed,
             sweep: options.sweep.into(),
@@ -314,9 +314,9 @@ pub struct Namespaces {
     /// Short windows and rough steps: to see that it works, not for figures
     #[arg(long)]
     quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    #[arg(long, default_value = "out/namespaces", value_name = "DIR")]
-    out: PathBuf,
+    /// Directory for report.html, results.json and results.csv [default: out/namespaces, or the first of out/namespaces-2, out/namespaces-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -344,7 +344,7 @@ impl From<Namespaces> for namespaces::Options {
             },
             repeat: options.repeat,
             quick: options.quick,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/namespaces"),
             overwrite: options.overwrite.into(),
             seed: options.seed,
             sweep: options.sweep.into(),
@@ -550,9 +550,9 @@ pub struct Zoned {
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    #[arg(long, default_value = "out/zoned", value_name = "DIR")]
-    out: PathBuf,
+    /// Directory for report.html, results.json and results.csv [default: out/zoned, or the first of out/zoned-2, out/zoned-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -582,7 +582,7 @@ impl Zoned {
             drive: self.drive.clone().unwrap_or_else(|| zoned::live::DEFAULT_PROFILE.into()),
             mysqld: real.mysqld,
             plugin: real.plugin,
-            out: self.out.clone(),
+            out: self.overwrite.place(self.out.clone(), "out/zoned"),
             overwrite: self.overwrite.into(),
             scratch: real.scratch,
             seed: self.seed,
@@ -602,7 +602,7 @@ impl From<Zoned> for zoned::Options {
             compaction_ns: options.compaction_time,
             repeat: options.repeat.unwrap_or(1),
             quick: options.quick,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/zoned"),
             overwrite: options.overwrite.into(),
             seed: options.seed,
             sweep: options.sweep.into(),
@@ -637,9 +637,9 @@ pub struct Compare {
     /// PostgreSQL's program postgres, instead of the newest one installed: for layouts with a database
     #[arg(long, value_name = "PATH")]
     postgres: Option<PathBuf>,
-    /// Directory for report.html, results.json, results.csv and the command's output
-    #[arg(long, default_value = "out/compare", value_name = "DIR")]
-    out: PathBuf,
+    /// Directory for report.html, results.json, results.csv and the command's output [default: out/compare, or the first of out/compare-2, out/compare-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -661,7 +661,7 @@ impl From<Compare> for compare::Options {
             repeat: options.repeat,
             timeout: options.timeout,
             postgres: options.postgres,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/compare"),
             overwrite: options.overwrite.into(),
             scratch: options.scratch,
         }

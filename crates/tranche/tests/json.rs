@@ -283,13 +283,12 @@ fn of_simulations(c: &mut Checked) {
     c.good("sim", &[&["sim", "t.csv"], &lab[..]].concat());
     let sweep = c.written(
         "sim-set",
-        &["sim", "small.fio", "--no-cache", "--set", "seed=1,2"],
-        "out/sim",
+        &["sim", "small.fio", "--no-cache", "--set", "seed=1,2", "--out", "sweep"],
+        "sweep",
         "results.csv",
     );
     assert_eq!(sweep["runs"].as_array().unwrap().len(), 2);
-    let written: Value =
-        serde_json::from_slice(&std::fs::read(c.at("out/sim/results.json")).unwrap()).unwrap();
+    let written: Value = serde_json::from_slice(&std::fs::read(c.at("sweep/results.json")).unwrap()).unwrap();
     assert!(written["results"].is_null(), "a directory may move");
     c.bad(1, &["sim", "small.fio", "--no-cache", "--set", "seed=1,2"]);
     // Verification fails where the drive keeps nothing: results, and an error.

@@ -72,9 +72,9 @@ pub struct Powercut {
     /// PostgreSQL's program postgres, instead of the newest one installed
     #[arg(long, value_name = "PATH")]
     postgres: Option<PathBuf>,
-    /// Directory for powercut.json
-    #[arg(long, default_value = "out/powercut", value_name = "DIR")]
-    out: PathBuf,
+    /// Directory for powercut.json [default: out/powercut, or the first of out/powercut-2, out/powercut-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -93,7 +93,7 @@ impl From<Powercut> for powercut::Options {
             drive: options.drive,
             mysqld: options.mysqld,
             postgres: options.postgres,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/powercut"),
             overwrite: options.overwrite.into(),
             scratch: options.scratch,
         }

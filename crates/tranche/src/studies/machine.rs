@@ -160,9 +160,9 @@ pub struct Filesystem {
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    #[arg(long, default_value = "out/filesystem", value_name = "DIR")]
-    out: PathBuf,
+    /// Directory for report.html, results.json and results.csv [default: out/filesystem, or the first of out/filesystem-2, out/filesystem-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -182,7 +182,7 @@ impl From<Filesystem> for filesystem::Options {
             path: options.path.into(),
             repeat: options.repeat,
             quick: options.quick,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/filesystem"),
             overwrite: options.overwrite.into(),
             seed: options.seed,
         }
@@ -244,9 +244,9 @@ pub struct Cache {
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    #[arg(long, default_value = "out/cache", value_name = "DIR")]
-    out: PathBuf,
+    /// Directory for report.html, results.json and results.csv [default: out/cache, or the first of out/cache-2, out/cache-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -267,7 +267,7 @@ impl From<Cache> for cache::Options {
             file: options.file_size,
             repeat: options.repeat,
             quick: options.quick,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/cache"),
             overwrite: options.overwrite.into(),
             seed: options.seed,
         }
@@ -341,9 +341,9 @@ pub struct Oltp {
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    #[arg(long, default_value = "out/oltp", value_name = "DIR")]
-    out: PathBuf,
+    /// Directory for report.html, results.json and results.csv [default: out/oltp, or the first of out/oltp-2, out/oltp-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    out: Option<PathBuf>,
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
@@ -367,7 +367,7 @@ impl From<Oltp> for oltp::Options {
             threads: options.connections,
             repeat: options.repeat,
             quick: options.quick,
-            out: options.out,
+            out: options.overwrite.place(options.out, "out/oltp"),
             overwrite: options.overwrite.into(),
             seed: options.seed,
         }
