@@ -20,6 +20,9 @@ pub struct Options {
     /// [default: told by the files and their names; mysql-8.4, mariadb-11.8 or postgresql-18]
     #[arg(long, value_name = "NAME[-SERIES]")]
     server: Option<Server>,
+    /// Ask no server that is installed on this machine: values, defaults and the release series are those of the files
+    #[arg(long)]
+    no_ask: bool,
     /// Make the load as heavy as what the device does for so long. Only counters of the kernel are read
     #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u32>, conflicts_with = "recording")]
     sample: Option<u32>,
@@ -131,6 +134,7 @@ pub fn advise(options: &Options) -> Result<lab::Findings<Advice>> {
     let settings = lab::advise::Options {
         configuration,
         server: options.server,
+        ask: !options.no_ask,
         drive: options.drive.clone(),
         full: options.used,
         dataset: options.dataset,

@@ -1,6 +1,8 @@
 //! `tranche advise` as a database engineer runs it.
 
 mod common;
+#[path = "../../export/tests/support/mod.rs"]
+mod support;
 
 use common::{SMALL_DRIVE, TRANCHE, text};
 use std::path::Path;
@@ -28,7 +30,7 @@ fn advise(dir: &Path, args: &[&str]) -> Output {
     let mut command = Command::new(TRANCHE);
     command
         .current_dir(dir)
-        .args(["advise", "--no-cache", "--drive", "drive.toml"])
+        .args(["advise", "--no-cache", "--no-ask", "--drive", "drive.toml"])
         .args(args)
         .output()
         .unwrap()
@@ -177,4 +179,41 @@ fn mistakes_are_told_with_their_place() {
     assert!(wrong.contains("postgresql.conf:2: shared_buffers = \"1G\"") && wrong.contains("GB"), "{wrong}");
     assert!(refused(&["postgresql.conf", "--server", "mysql"], 1).contains("--server says MySQL"));
     assert!(refused(&["postgresql.conf", "--server", "postgresql-12"], 2).contains("13 to 18"));
+}
+
+#[test]
+fn an_installed_server_is_asked() {
+    if !Path::new("/usr/sbin/mariadbd").exists() {
+        support::skipped("advise asks a server", "there is no MariaDB (scripts/setup-debian.sh installs it)");
+        return;
+    }
+    let dir = directory();
+    let ask = |settings: &str, more: &[&str]| {
+        std::fs::write(dir.path().join("asked.cnf"), format!("[mariadb]\nskip-log-bin\n{settings}\n"))
+            .unwrap();
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(dir.path()).args(["advise", "asked.cnf", "--no-cache", "--drive", "drive.toml"]);
+        command
+            .args(["--seconds", "2s", "--warmup", "1s", "--seeds", "1", "--layouts", "atomic"])
+            .args(more)
+            .output()
+            .unwrap()
+    };
+    let refused = ask("innodb_nonsense=1", &[]);
+    let said = text(&refused.stderr);
+    assert!(said.contains("asked.cnf:3: MariaDB ") && said.contains("does not start with it"), "{said}");
+    assert!(refused.status.code() == Some(1) && refused.stdout.is_empty());
+    // What the server adjusts is told, and the value is the server's.
+    let adjusted = ask("innodb_buffer_pool_size=32M\ninnodb_flush_log_at_trx_commit=7", &[]);
+    let said = text(&adjusted.stdout);
+    assert!(adjusted.status.success(), "{}", text(&adjusted.stderr));
+    assert!(said.contains("Values as told by MariaDB ") && said.contains(" of this machine"), "{said}");
+    assert!(said.contains("unsigned value 7 adjusted to 3"), "{said}");
+    // Nobody is asked where that is wished.
+    let alone = ask("innodb_nonsense=1\ninnodb_buffer_pool_size=32M", &["--no-ask"]);
+    assert!(
+        alone.status.success() && text(&alone.stdout).contains("the files alone"),
+        "{}",
+        text(&alone.stderr)
+    );
 }

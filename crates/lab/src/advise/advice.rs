@@ -56,6 +56,8 @@ pub struct Advice {
     pub server: String,
     /// How it was told.
     pub server_told_by: String,
+    /// Who told the values: an installed server, or the files alone.
+    pub values_told_by: String,
     /// The files that were read.
     pub files: Vec<String>,
     /// What matters of them.

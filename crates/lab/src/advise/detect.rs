@@ -9,20 +9,22 @@ use super::{
     innodb, listing, postgresql,
     server::{Kind, Server},
 };
+use crate::control::Cancel;
 
-/// Reads a configuration. Without a server it tells its server: by its syntax, its groups and the names of its files.
+/// Reads a configuration. Without a server it tells its server: by its syntax, its groups and the names of its files. With `ask`, which ends
+/// that, an installed server is asked for its values.
 ///
 /// # Errors
-/// It cannot be read, makes no sense, or is of another server.
-pub fn read(path: &Path, server: Option<Server>) -> Result<Configuration> {
+/// It cannot be read, makes no sense, or is of another server; an installed server does not start with it.
+pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result<Configuration> {
     let postgresql = is_of_postgresql(path)?;
     match server {
-        Some(server) if server.kind == Kind::PostgreSql => postgresql::read(path, Some(server)),
-        None if postgresql => postgresql::read(path, None),
+        Some(server) if server.kind == Kind::PostgreSql => postgresql::read(path, Some(server), ask),
+        None if postgresql => postgresql::read(path, None, ask),
         Some(server) if postgresql => {
             bail!("{} is a configuration of PostgreSQL, and --server says {server}", path.display())
         }
-        _ => innodb::read(path, server),
+        _ => innodb::read(path, server, ask),
     }
 }
 
@@ -63,7 +65,7 @@ mod tests {
         let told = |name: &str, text: &str, server: Option<&str>| {
             let path = dir.path().join(name);
             std::fs::write(&path, text).unwrap();
-            read(&path, server.map(|server| server.parse().unwrap()))
+            read(&path, server.map(|server| server.parse().unwrap()), None)
                 .map(|read| read.server.kind)
                 .map_err(|error| error.to_string())
         };

@@ -55,6 +55,8 @@ pub struct Configuration {
     pub server: Server,
     /// How it was told.
     pub told_by: String,
+    /// Who told the values.
+    pub values_by: String,
     /// The files that were read.
     pub files: Vec<PathBuf>,
     /// How the server uses its drive.

@@ -5,6 +5,7 @@
 //! recording ([`rates`]). Nothing is written to any device.
 
 mod advice;
+mod asked;
 mod bed;
 mod behind;
 mod choose;
@@ -81,6 +82,8 @@ pub struct Options {
     pub configuration: PathBuf,
     /// Its server; without one the configuration tells.
     pub server: Option<Server>,
+    /// Whether a server that is installed on this machine is asked for its values.
+    pub ask: bool,
     /// The drive: a profile or a TOML file.
     pub drive: String,
     /// Percent of the drive that hold data: 1 to 100.
@@ -157,7 +160,8 @@ impl Options {
 /// A configuration, drive, device or recording that cannot be read, with its place; a drive that is too small; an interruption.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     options.check()?;
-    let read = detect::read(&options.configuration, options.server)?;
+    let ask = options.ask.then(|| control.cancel());
+    let read = detect::read(&options.configuration, options.server, ask)?;
     let database = &*read.database;
     let words = database.words();
     let drive =
@@ -239,6 +243,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     let advice = Advice {
         server: read.server.to_string(),
         server_told_by: read.told_by,
+        values_told_by: read.values_by,
         files: read.files.iter().map(|file| file.display().to_string()).collect(),
         settings: database.rows().to_vec(),
         defaults_source: read.server.kind.source(),

@@ -193,7 +193,8 @@ pub fn text(advice: &Advice, confirm: &str) -> String {
         [first, others @ ..] => format!("{first} and {} files that it includes", others.len()),
         [] => String::new(),
     };
-    let _ = writeln!(out, "{} (told by: {}), from {files}\n", advice.server, advice.server_told_by);
+    let _ = writeln!(out, "{} (told by: {}), from {files}", advice.server, advice.server_told_by);
+    let _ = writeln!(out, "Values as told by {}\n", advice.values_told_by);
     let rows: Vec<Vec<String>> = advice
         .settings
         .iter()

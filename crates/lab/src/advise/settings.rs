@@ -1,8 +1,14 @@
 //! Settings of a server as files say them: each with the file and the line, the last one of a name counts.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Result, anyhow};
+
+/// Names of settings that a report shows where it counts them.
+const SHOWN: usize = 8;
+/// Misspelt settings that a report shows.
+const MOST: usize = 50;
 
 /// A setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -15,6 +21,8 @@ pub struct Setting {
     pub value: Option<String>,
     /// What a prefix of its name, as `skip_`, makes of it.
     pub switched: Option<bool>,
+    /// Whether a server that does not know its name starts nevertheless.
+    pub loose: bool,
     /// The file that says it.
     pub file: PathBuf,
     /// The line there, from 1.
@@ -59,15 +67,24 @@ pub fn passed_over(near: Option<String>) -> String {
 }
 
 impl Settings {
-    /// Settings of which `unknown` has something to say by their names, and what. Of each name it is the one that counts.
+    /// Settings of which `unknown` has something to say by their names, and what. Of each name it is the one that counts. So many are
+    /// told that people read them.
     pub fn misspelt(&self, unknown: fn(&str) -> Option<String>) -> Vec<(&Setting, String)> {
-        let counts =
-            |setting: &&Setting| self.get(&setting.name).is_some_and(|last| last.place() == setting.place());
-        self.all
-            .iter()
-            .filter(counts)
-            .filter_map(|setting| Some((setting, unknown(&setting.name)?)))
-            .collect()
+        let told = self.that_count().into_values();
+        told.filter_map(|setting| Some((setting, unknown(&setting.name)?))).take(MOST).collect()
+    }
+
+    /// Of each name the setting that counts.
+    pub fn that_count(&self) -> BTreeMap<&str, &Setting> {
+        self.all.iter().map(|setting| (setting.name.as_str(), setting)).collect()
+    }
+
+    /// How many names of settings are `wanted`, and the first of them: `N: a, b`. None if there is none.
+    pub fn names(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
+        let names: BTreeSet<&str> = self.all.iter().map(|setting| setting.name.as_str()).collect();
+        let names: Vec<&str> = names.into_iter().filter(|name| wanted(name)).collect();
+        let (more, count) = (if names.len() > SHOWN { ", …" } else { "" }, names.len());
+        (count > 0).then(|| format!("{count}: {}{more}", names[..count.min(SHOWN)].join(", ")))
     }
 
     /// The setting of this name that counts.

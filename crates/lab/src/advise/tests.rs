@@ -38,6 +38,7 @@ fn options(dir: &Path, configuration: &str) -> Options {
     Options {
         configuration: write("my.cnf", configuration),
         server: None,
+        ask: false,
         drive: write("drive.toml", DRIVE).display().to_string(),
         full: 90,
         dataset: Some(1 << 30),

@@ -45,7 +45,7 @@ impl Server {
         let path = match path {
             // It does not run in this process's directory.
             Some(path) => std::path::absolute(path).with_context(|| format!("finding {}", path.display()))?,
-            None => installed().context(
+            None => programs().next().context(
                 "no mariadbd or mysqld found; on Debian: apt-get install mariadb-server-core \
                  (scripts/setup-debian.sh does), or name a server with --mysqld PATH",
             )?,
@@ -67,6 +67,18 @@ impl Server {
             bail!("{} is {title}; the studies need {}.{} or later", path.display(), oldest.0, oldest.1);
         }
         Ok(Self { path, vendor, version, title, account })
+    }
+
+    /// All servers that are installed where programs are looked for.
+    pub fn installed() -> Vec<Self> {
+        let mut found: Vec<Self> = Vec::new();
+        for server in programs().filter_map(|path| Self::find(Some(&path)).ok()) {
+            // MariaDB's `mysqld` is a link to the same program.
+            if !found.iter().any(|known| known.title == server.title) {
+                found.push(server);
+            }
+        }
+        found
     }
 
     /// Whether the doublewrite buffer can be given a directory of its own (MySQL 8.0.20 and later).
@@ -125,12 +137,13 @@ impl Server {
     }
 }
 
-fn installed() -> Option<PathBuf> {
+/// Programs of servers, MariaDB's before MySQL's.
+fn programs() -> impl Iterator<Item = PathBuf> {
     let dirs = search_path();
     ["mariadbd", "mysqld"]
-        .iter()
-        .flat_map(|name| dirs.iter().map(move |dir| dir.join(name)))
-        .find(|path| path.is_file())
+        .into_iter()
+        .flat_map(move |name| dirs.clone().into_iter().map(move |dir| dir.join(name)))
+        .filter(|path| path.is_file())
 }
 
 /// `…/mysqld  Ver 10.11.14-MariaDB-0+deb12u2 for debian-linux-gnu on x86_64 (Debian 12)`

@@ -1,7 +1,5 @@
 //! What a configuration means for InnoDB, and so for the drive.
 
-use std::collections::BTreeSet;
-
 use anyhow::Result;
 use workload::innodb::PAGE;
 
@@ -17,9 +15,6 @@ use crate::{
     },
     figure::show_size,
 };
-
-/// Names of settings that are not looked at which a report shows.
-const SHOWN: usize = 8;
 
 /// How a server uses its drive.
 #[derive(Clone, PartialEq, Debug)]
@@ -98,7 +93,7 @@ impl Database {
     /// # Errors
     /// A value that matters cannot be read, with its place; pages that the model does not know.
     pub fn read(settings: &Settings, server: Server) -> Result<Self> {
-        let left_out = settings.ignored.iter().cloned().chain(others(settings)).collect();
+        let left_out = settings.ignored.clone();
         let mut reader = Reader { settings, server, rows: Vec::new(), left_out };
         let r = &mut reader;
         page_size(r)?;
@@ -125,6 +120,7 @@ impl Database {
         for (setting, said) in r.settings.misspelt(unknown) {
             r.row(&setting.name, setting.value.clone().unwrap_or_default(), Some(setting), said);
         }
+        others(r);
         Ok(Database {
             server,
             doublewrite,
@@ -147,15 +143,24 @@ impl Database {
     }
 }
 
-/// Settings that are not looked at, because they are of other parts of the server.
-fn others(settings: &Settings) -> Option<String> {
-    let is_of_storage =
-        |name: &str| name.starts_with("innodb_") || ["log_bin", "sync_binlog"].contains(&name);
-    let names: BTreeSet<&str> = settings.all.iter().map(|setting| setting.name.as_str()).collect();
-    let names: Vec<&str> = names.into_iter().filter(|name| !is_of_storage(name)).collect();
-    let (more, count) = (if names.len() > SHOWN { ", …" } else { "" }, names.len());
-    let shown = names[..count.min(SHOWN)].join(", ");
-    (count > 0).then(|| format!("settings of other parts of the server ({count}): {shown}{more}"))
+/// Whether a setting is one of InnoDB, or of the binary log.
+fn is_of_storage(name: &str) -> bool {
+    name.starts_with("innodb_") || ["log_bin", "sync_binlog"].contains(&name)
+}
+
+/// What a row of another setting tells.
+const TOLD_ELSEWHERE: [&str; 2] = ["innodb_log_files_in_group", "innodb_dedicated_server"];
+
+/// Settings that are set and not looked at: of InnoDB, because the model has nothing of the kind, and of other parts of the server.
+fn others(r: &mut Reader<'_>) {
+    let is_told = |name: &str| TOLD_ELSEWHERE.contains(&name) || r.rows.iter().any(|row| row.name == name);
+    let of_storage = r.settings.names(|name| is_of_storage(name) && !is_told(name));
+    let of_others = r.settings.names(|name| !is_of_storage(name) && !is_told(name));
+    let said = [
+        of_storage.map(|names| format!("settings of InnoDB that the model does not have ({names})")),
+        of_others.map(|names| format!("settings of other parts of the server ({names})")),
+    ];
+    r.left_out.extend(said.into_iter().flatten());
 }
 
 fn page_size(r: &mut Reader<'_>) -> Result<()> {

@@ -5,9 +5,12 @@ use std::path::Path;
 use anyhow::{Result, bail};
 
 use super::option_file;
-use crate::advise::{
-    server::{Kind, Server},
-    settings::Settings,
+use crate::{
+    advise::{
+        server::{Kind, Server},
+        settings::Settings,
+    },
+    mariadb,
 };
 
 impl Server {
@@ -42,15 +45,24 @@ pub struct Read {
     pub settings: Settings,
 }
 
-/// Reads a configuration. Without a server its groups and file names tell.
+/// The server whose defaults an installed one has.
+pub fn server_of(installed: &mariadb::Server) -> Server {
+    let kind = match installed.vendor {
+        mariadb::Vendor::MariaDb => Kind::MariaDb,
+        mariadb::Vendor::MySql => Kind::MySql,
+    };
+    Server { kind, version: (installed.version.0, installed.version.1) }
+}
+
+/// Reads a configuration. Without a server its groups and file names tell. What they do not tell is that of the installed server.
 ///
 /// # Errors
 /// It cannot be read, makes no sense, or has nothing for a server.
-pub fn read(path: &Path, server: Option<Server>) -> Result<Read> {
+pub fn read(path: &Path, server: Option<Server>, installed: &[mariadb::Server]) -> Result<Read> {
     let all = option_file::read(path)?;
     let (server, told_by) = match server {
         Some(server) => (server, "--server".to_owned()),
-        None => detect(&all),
+        None => detect(&all, installed),
     };
     let settings = all.of_groups(|group| server.reads(group));
     if !all.all.iter().any(|setting| server.reads(&setting.group))
@@ -78,9 +90,18 @@ fn only_mariadb(group: &str) -> bool {
     matches!(parts(group).0, "mariadb" | "mariadbd" | "galera" | "client-server" | "client-mariadb")
 }
 
+/// Whether no server but MySQL reads a group: MariaDB's series begin with 10.
+fn only_mysql(group: &str) -> bool {
+    let major = |version: &str| version.split('.').next().and_then(|major| major.parse::<u32>().ok());
+    matches!(parts(group), ("mysqld", Some(version)) if major(version).is_some_and(|major| major < 10))
+}
+
 /// The server, by groups that only one has and by names of files.
-fn detect(all: &Settings) -> (Server, String) {
-    let of = Server::usual;
+fn detect(all: &Settings, installed: &[mariadb::Server]) -> (Server, String) {
+    let of = |kind: Kind| {
+        let here = installed.iter().map(server_of).find(|server| server.kind == kind);
+        here.unwrap_or_else(|| Server::usual(kind))
+    };
     if let Some(setting) = all.all.iter().find(|setting| only_mariadb(&setting.group)) {
         return (of(Kind::MariaDb), format!("the group [{}] in {}", setting.group, setting.place()));
     }
@@ -89,7 +110,13 @@ fn detect(all: &Settings) -> (Server, String) {
     if let Some(file) = named("mariadb") {
         return (of(Kind::MariaDb), format!("the name of {}", file.display()));
     }
-    (of(Kind::MySql), "nothing that only MariaDB has".to_owned())
+    if let Some(setting) = all.all.iter().find(|setting| only_mysql(&setting.group)) {
+        return (of(Kind::MySql), format!("the group [{}] in {}", setting.group, setting.place()));
+    }
+    match installed.first() {
+        Some(here) => (server_of(here), format!("the installed {}", here.title)),
+        None => (of(Kind::MySql), "nothing that only MariaDB has".to_owned()),
+    }
 }
 
 #[cfg(test)]
@@ -103,7 +130,7 @@ mod tests {
             std::fs::create_dir_all(path.parent().unwrap()).unwrap();
             std::fs::write(path, text).unwrap();
         }
-        read(&dir.path().join(files[0].0), None)
+        read(&dir.path().join(files[0].0), None, &[])
     }
 
     #[test]

@@ -6,6 +6,8 @@ mod layouts;
 mod model;
 mod names;
 mod option_file;
+mod persisted;
+mod understood;
 mod values;
 
 use std::path::Path;
@@ -15,23 +17,44 @@ use workload::innodb::{PAGE, Volume};
 
 use self::database::Database;
 use super::{
+    asked,
     drive::Drive,
     family::{self, Configuration, Model, Row, Words},
     layouts::{Arrangement, Excluded, Layout, Plan},
     load::Load,
-    server::Server,
+    server::{Kind, Server},
 };
+use crate::{control::Cancel, mariadb};
 
-/// Reads a configuration. Without a server its groups and file names tell.
+/// Reads a configuration. Without a server its groups and file names tell, and then the server that is installed. That is asked for its
+/// values, too, unless `ask` is none: else it is what ends the question.
 ///
 /// # Errors
-/// It cannot be read, makes no sense, or has nothing for a server; a value that matters cannot be read, with its place.
-pub fn read(path: &Path, server: Option<Server>) -> Result<Configuration> {
-    let read = groups::read(path, server)?;
+/// It cannot be read, makes no sense, or has nothing for a server; a value that matters cannot be read, with its place; the installed
+/// server does not start with it.
+pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result<Configuration> {
+    let installed = if ask.is_some() { mariadb::Server::installed() } else { Vec::new() };
+    let mut read = groups::read(path, server, &installed)?;
+    if read.server.kind == Kind::MySql {
+        persisted::add(&mut read.settings)?;
+    }
+    let same = installed.iter().find(|installed| groups::server_of(installed) == read.server);
+    let values_by = match (ask, same) {
+        (None, _) => asked::alone("--no-ask"),
+        (_, None) => asked::alone(&format!("no {} is installed here", read.server)),
+        (Some(cancel), Some(installed)) => match understood::settings(installed, &read.settings, cancel)? {
+            Some(settings) => {
+                read.settings = settings;
+                asked::by(&installed.title)
+            }
+            None => asked::alone(&format!("{} gives no list", installed.title)),
+        },
+    };
     let database = Database::read(&read.settings, read.server)?;
     Ok(Configuration {
         server: read.server,
         told_by: read.told_by,
+        values_by,
         files: read.settings.files,
         database: Box::new(database),
     })

@@ -170,7 +170,7 @@ fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
             Line::Group(name) => group = name,
             Line::Setting(name, value) => {
                 let (group, file) = (group.clone(), path.to_owned());
-                settings.all.push(Setting { group, name, value, switched: None, file, line });
+                settings.all.push(Setting { group, name, value, switched: None, loose: false, file, line });
             }
             Line::File(name) => {
                 let file = named_at(&name, (path, line), settings);

@@ -11,7 +11,7 @@ fn database(files: &[(&str, &str)]) -> Result<Database> {
         std::fs::create_dir_all(path.parent().unwrap()).unwrap();
         std::fs::write(path, text).unwrap();
     }
-    let read = read(&dir.path().join(files[0].0), None)?;
+    let read = read(&dir.path().join(files[0].0), None, &[])?;
     Database::read(&read.settings, read.server)
 }
 
@@ -78,7 +78,7 @@ fn the_published_server_is_understood() {
     assert_eq!((found.dirty_low, found.dirty_high, found.page_cleaners), (10, 75, 8));
     let row = found.rows.iter().find(|row| row.name == "innodb_buffer_pool_size").unwrap();
     assert!(row.from.ends_with("my.cnf:2") && !row.default && row.value == "16.0 GiB", "{row:?}");
-    assert_eq!(found.left_out, ["settings of other parts of the server (1): datadir"]);
+    assert!(found.left_out.is_empty(), "{:?}", found.left_out);
 }
 
 #[test]

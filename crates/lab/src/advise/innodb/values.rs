@@ -39,7 +39,7 @@ impl Settings {
 /// The setting that the server makes of an option with a prefix.
 fn plain(mut setting: Setting) -> Setting {
     if let Some(rest) = setting.name.strip_prefix("loose_") {
-        setting.name = rest.to_owned();
+        (setting.loose, setting.name) = (true, rest.to_owned());
     }
     for (prefix, on) in [("skip_", false), ("disable_", false), ("enable_", true)] {
         let Some(rest) = setting.name.strip_prefix(prefix) else { continue };
@@ -90,6 +90,7 @@ mod tests {
             name: name.into(),
             value: value.map(str::to_owned),
             switched: None,
+            loose: false,
             file: "my.cnf".into(),
             line,
         };

@@ -210,6 +210,9 @@ impl Database {
         );
         let (bgwriter_delay, bgwriter_pages, bgwriter_multiplier) = bgwriter(r)?;
         reading_ahead(r)?;
+        let is_told = |name: &str| r.rows.iter().any(|row| row.name == name);
+        let others = r.settings.names(|name| !is_told(name));
+        r.left_out.extend(others.map(|names| format!("settings that the model does not have ({names})")));
         Ok(Self {
             data: files.data.display().to_string(),
             full_page_writes,

@@ -225,6 +225,7 @@ fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
                 name,
                 value: Some(value),
                 switched: None,
+                loose: false,
                 file: path.to_owned(),
                 line,
             }),

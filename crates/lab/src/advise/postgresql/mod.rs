@@ -5,6 +5,7 @@ mod file;
 mod layouts;
 mod model;
 mod names;
+mod understood;
 mod values;
 
 use std::path::Path;
@@ -14,6 +15,7 @@ use workload::{innodb::Volume, postgresql::PAGE};
 
 use self::{database::Database, file::Files};
 use super::{
+    asked,
     drive::Drive,
     family::{self, Configuration, Model, Row, Words},
     layouts::{Arrangement, Excluded, Layout, Plan},
@@ -21,23 +23,49 @@ use super::{
     load::Load,
     server::{Kind, Server},
 };
+use crate::{control::Cancel, postgresql};
 
-/// Reads a configuration. Without a server its directory and its data directory tell the release series.
+/// Reads a configuration. Without a server its directory and its data directory tell the release series, and then the server that is
+/// installed. That is asked for its values, too, unless `ask` is none: else it is what ends the question.
 ///
 /// # Errors
-/// It cannot be read, or makes no sense; a value that matters cannot be read, with its place.
-pub fn read(path: &Path, server: Option<Server>) -> Result<Configuration> {
-    let files = file::read(path)?;
+/// It cannot be read, or makes no sense; a value that matters cannot be read, with its place; the installed server does not start with it.
+pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result<Configuration> {
+    let mut files = file::read(path)?;
+    let installed = ask.and_then(|_| postgresql::Server::find(None).ok());
     let (server, told_by) = match server {
         Some(server) => (server, "--server".to_owned()),
-        None => detect(path, &files)?,
+        None => detect(path, &files, installed.as_ref())?,
     };
-    let database = Database::read(&files, server)?;
-    Ok(Configuration { server, told_by, files: files.settings.files, database: Box::new(database) })
+    let mut database = Database::read(&files, server)?;
+    let same = installed.filter(|installed| (installed.major, 0) == server.version);
+    let values_by = match (ask, same) {
+        (None, _) => asked::alone("--no-ask"),
+        (_, None) => asked::alone(&format!("no {server} is installed here")),
+        (Some(cancel), Some(installed)) => {
+            let said = database.rows.iter().filter(|row| !row.default);
+            let names: Vec<String> = said.map(|row| row.name.clone()).collect();
+            match understood::settings(&installed, path, &files.settings, &names, cancel)? {
+                Some(settings) => {
+                    files.settings = settings;
+                    database = Database::read(&files, server)?;
+                    asked::by(&installed.title)
+                }
+                None => asked::alone(&format!("{} says no values", installed.title)),
+            }
+        }
+    };
+    Ok(Configuration {
+        server,
+        told_by,
+        values_by,
+        files: files.settings.files,
+        database: Box::new(database),
+    })
 }
 
-/// The release series: that of the data directory, or of the directory that Debian and others name after it.
-fn detect(path: &Path, files: &Files) -> Result<(Server, String)> {
+/// The release series: that of the data directory, of the directory that Debian and others name after it, or of the installed server.
+fn detect(path: &Path, files: &Files, installed: Option<&postgresql::Server>) -> Result<(Server, String)> {
     let of = |series: &str| Some((series.trim().parse::<u32>().ok()?, 0));
     let mark = files.data.join("PG_VERSION");
     if let Ok(bytes) = content(&mark)
@@ -56,7 +84,14 @@ fn detect(path: &Path, files: &Files) -> Result<(Server, String)> {
             }
         }
     }
-    Ok((Server::usual(Kind::PostgreSql), "its settings; nothing tells its release series".to_owned()))
+    let here =
+        installed.and_then(|here| Some((Server::of(Kind::PostgreSql, (here.major, 0)).ok()?, &here.title)));
+    Ok(match here {
+        Some((server, title)) => (server, format!("the installed {title}")),
+        None => {
+            (Server::usual(Kind::PostgreSql), "its settings; nothing tells its release series".to_owned())
+        }
+    })
 }
 
 impl family::Database for Database {

@@ -16,7 +16,7 @@ fn read_files(files: &[(&str, &str)], server: Option<&str>) -> Result<(Database,
     let read_it = file::read(&path)?;
     let (server, told) = match server {
         Some(server) => (server.parse().unwrap(), String::new()),
-        None => detect(&path, &read_it)?,
+        None => detect(&path, &read_it, None)?,
     };
     Ok((Database::read(&read_it, server)?, server, told))
 }
@@ -44,7 +44,14 @@ fn a_package_s_server_has_its_defaults() {
         (found.bgwriter_delay, found.bgwriter_pages, found.bgwriter_multiplier),
         (200_000_000, 100, 2000)
     );
-    assert!(found.left_out.is_empty() && found.new_segment == 0, "{:?}", found.left_out);
+    assert_eq!(
+        found.left_out,
+        [
+            "settings that the model does not have (6: dynamic_shared_memory_type, hba_file, log_line_prefix, max_connections, \
+             min_wal_size, port)"
+        ]
+    );
+    assert_eq!(found.new_segment, 0);
     let row = |name: &str| found.rows.iter().find(|row| row.name == name).unwrap();
     assert!(row("shared_buffers").from.ends_with("postgresql.conf:5") && !row("shared_buffers").default);
     let timeout = row("checkpoint_timeout");
