@@ -302,6 +302,32 @@ fn invocations(line: &str) -> Vec<Vec<String>> {
     found
 }
 
+/// Lines of a page that use a drive which runs in the background since a line before, without waiting for it.
+fn hasty(text: &str) -> Vec<usize> {
+    const USES: [&str; 6] = ["tranche ", "nvme ", "mkfs", "mount ", "fio ", "ls "];
+    let mut found = Vec::new();
+    // How far the line that starts the drive is indented.
+    let mut starts = None;
+    for (number, line) in (1..).zip(text.lines()) {
+        let command = line.split(" #").next().unwrap_or(line).trim();
+        let indent = line.len() - line.trim_start().len();
+        let ends = starts.is_some_and(|starts| indent < starts) && !line.is_empty();
+        if command.contains("tranche ") && command.contains("serve ") && command.ends_with('&') {
+            starts = Some(indent);
+        } else if ends
+            || line.starts_with("```")
+            || command.contains("--wait")
+            || command.starts_with("until ")
+        {
+            starts = None;
+        } else if starts.is_some() && USES.iter().any(|word| command.starts_with(word)) {
+            found.push(number);
+            starts = None;
+        }
+    }
+    found
+}
+
 /// What the program says of its commands.
 #[derive(Default)]
 struct Program {
@@ -474,6 +500,25 @@ fn commands_that_are_not_there_are_found() {
         "docs/a.md:16: `tranche key` has no command `nothing`",
     ];
     assert_eq!(found, expected);
+}
+
+#[test]
+fn commands_wait_for_a_drive_that_is_started_before_them() {
+    let text = "tranche serve &\ntranche ns list\n\ntranche serve &\nexport A=b\ntranche ns list --wait 30\ntranche ns list\n\n\
+                    tranche serve --ublk &   # as root\n    mkfs.ext4 /dev/ublkb0\n\ntranche serve &\nuntil [ -e x ]; do sleep 1; done\nls x\n";
+    assert_eq!(hasty(text), [2, 10]);
+    let library = Library::of(root());
+    let wrong: Vec<String> = library
+        .documents
+        .keys()
+        .flat_map(|path| {
+            let text = std::fs::read_to_string(root().join(path)).unwrap();
+            hasty(&text)
+                .into_iter()
+                .map(move |line| format!("{path}:{line}: nothing waits for the drive (--wait 30)"))
+        })
+        .collect();
+    nothing(&wrong);
 }
 
 #[test]
