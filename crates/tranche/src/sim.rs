@@ -45,7 +45,7 @@ pub struct Options {
     /// also be ranges: 1..5, 4..64:4 or 1..64:x2 (docs/sim.md)
     #[arg(long, value_name = "KEY=A,B,…")]
     set: Vec<String>,
-    /// Directory for results.parquet, results.json and results.csv [default: out/sim with --set or --interval, else none is written]
+    /// Directory for results.parquet, results.json and results.csv [default: with --set or --interval out/sim, or the first of out/sim-2, out/sim-3, … without results; else none is written]
     #[arg(long, value_name = "DIR")]
     out: Option<PathBuf>,
     /// Also write series.parquet: what happened in each interval of so much virtual time (docs/sim.md)
@@ -236,10 +236,9 @@ impl Options {
             },
             seed: self.seed,
             set: self.set.clone(),
-            out: self
-                .out
-                .clone()
-                .or_else(|| (self.interval.is_some() || !self.set.is_empty()).then(|| PathBuf::from(OUT))),
+            out: self.out.clone().or_else(|| {
+                (self.interval.is_some() || !self.set.is_empty()).then(|| self.overwrite.place(None, OUT))
+            }),
             interval: self.interval,
             policies: Default::default(),
             overwrite: self.overwrite.into(),

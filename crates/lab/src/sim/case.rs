@@ -21,6 +21,7 @@ use super::{
     load::{LoadFile, LoadForm, without_contents},
     onlook::{Onlooker, Stage},
     series::Series,
+    settling::{Moving, Settling},
     watch::{WHOLE, Watch},
 };
 use crate::{
@@ -71,6 +72,8 @@ pub(super) struct RunResult {
     pub namespaces: Vec<NamespaceCounts>,
     /// What happened in each interval.
     pub series: Vec<Vec<Column>>,
+    /// Write amplification, if it still moves at the end.
+    pub moving: Option<Moving>,
 }
 
 impl RunResult {
@@ -186,7 +189,10 @@ impl Case {
         let (time, start, cpu) = (sim.now(), Instant::now(), cpu_time());
         let series = self.interval.map(|interval| Series::new(interval, &sim)).transpose()?;
         let stage = onlooker.map(|onlooker| Stage::new(onlooker, &sim, host.cntlid())).transpose()?;
-        let mut watch = Watch::new(share, prepares, cancel).with_series(series).with_stage(stage);
+        let mut watch = Watch::new(share, prepares, cancel)
+            .with_series(series)
+            .with_settling(Settling::new(&sim))
+            .with_stage(stage);
         let played = match &self.load.form {
             LoadForm::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
             LoadForm::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
@@ -198,6 +204,7 @@ impl Case {
         let (wall, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
         let simulated = Duration::from_nanos(sim.now().since(time).0);
         let series = watch.end_series(&sim)?;
+        let moving = watch.end_settling(&sim);
         watch.end_stage(&sim)?;
         let after = self.sample(&mut host)?;
         let mut namespaces = Vec::new();
@@ -226,6 +233,7 @@ impl Case {
             nand_bytes_written,
             namespaces,
             series,
+            moving,
         })
     }
 

@@ -2,7 +2,10 @@
 
 use run::{FlashSpace, Precondition};
 
-use super::case::{Case, RunResult};
+use super::{
+    case::{Case, RunResult},
+    settling::Moving,
+};
 use crate::{counters::total_on_flash, figure::show_size};
 
 /// So many times their size must be written to namespaces that were not preconditioned to the steady state, before write amplification
@@ -89,7 +92,25 @@ impl Case {
                 show_size(used),
                 SETTLES
             )),
+            // Steady is steady under uniform writes.
+            Precondition::Steady
+                if written > 0
+                    && written < SETTLES * used
+                    && self.flash().all(|space| space.collects)
+                    && !self.load.writes_everywhere_alike() =>
+            {
+                doubts.push(format!(
+                    "the drive was preconditioned with uniform writes, and this load wrote less than {SETTLES} times the size of its \
+                     namespaces: write amplification has not settled (a longer load)"
+                ));
+            }
             _ => {}
+        }
+        if let Some(Moving { third, last }) = ran.moving {
+            doubts.push(format!(
+                "write amplification still moves: {third:.2} in the third quarter of what was written, {last:.2} in the last (a longer \
+                 load; docs/sim.md has --interval, which shows when it settles)"
+            ));
         }
         if let Some(ratio) = ran.write_amplification().filter(|ratio| *ratio < 0.9995) {
             doubts.push(format!(
@@ -176,5 +197,13 @@ mod tests {
             assert_eq!(doubts.len(), usize::from(word.is_some()), "{doubts:?}");
             assert!(word.is_none_or(|word| doubts[0].contains(word)), "{doubts:?}");
         }
+        // Another load than uniform writes has to settle, too.
+        let skewed = "[a]\nrw=randwrite\nrandom_distribution=zipf:0.9\n";
+        let mut case = case("rest", Precondition::Steady);
+        case.load = LoadFile::fio("x", skewed).unwrap();
+        assert!(case.doubts(&ran(GIB, GIB))[0].contains("uniform writes"));
+        assert!(case.doubts(&ran(9 * GIB, 9 * GIB)).is_empty());
+        let moving = RunResult { moving: Some(Moving { third: 3.0, last: 3.5 }), ..ran(9 * GIB, 27 * GIB) };
+        assert!(case.doubts(&moving)[0].contains("still moves: 3.00 in the third quarter"));
     }
 }

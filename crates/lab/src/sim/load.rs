@@ -4,7 +4,7 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
 use workload::act::{self, Config};
-use workload::fio::{FileError, JobFile, Jobs};
+use workload::fio::{Distribution, FileError, JobFile, Jobs, Options};
 
 use super::replay::{Trace, TraceOptions};
 use super::trace_file::{begins_as_trace, is_of_blktrace};
@@ -58,6 +58,17 @@ pub(super) enum LoadForm {
 }
 
 impl LoadFile {
+    /// Whether all that it writes goes anywhere on its namespaces, as often to one place as to another.
+    pub(super) fn writes_everywhere_alike(&self) -> bool {
+        let is_uniform = |options: &Options| {
+            let usual = Options::default();
+            let whole = (options.size == usual.size) && (options.offset == usual.offset);
+            let [_, writes, trims] = options.rw.does;
+            !writes || (options.rw.random && !trims && whole && options.distribution == Distribution::Random)
+        };
+        matches!(self.jobs(), Ok(Some((_, jobs))) if jobs.jobs.iter().all(|job| is_uniform(&job.options)))
+    }
+
     /// Reads a load from a file, `-` from standard input. Without a format the file's name and its begin tell.
     ///
     /// # Errors

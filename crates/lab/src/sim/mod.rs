@@ -20,6 +20,7 @@ mod replay;
 mod report;
 mod series;
 mod settings;
+mod settling;
 mod tally;
 mod trace_file;
 mod watch;

@@ -10,7 +10,11 @@ use nvme::Status;
 use run::sim::{Actors, Nanos, Sim, Step};
 use workload::{Actor, Request, Verb};
 
-use super::{onlook::Stage, series::Series};
+use super::{
+    onlook::Stage,
+    series::Series,
+    settling::{Moving, Settling},
+};
 use crate::{bench::progress::Goal, control::Cancel, sweep::sheet::NamedCell as Column};
 
 /// Completions between two looks.
@@ -37,6 +41,7 @@ pub(crate) struct Watch<'a> {
     interrupted: bool,
     cancel: &'a Cancel,
     series: Option<Series>,
+    settling: Option<Settling>,
     stage: Option<Stage<'a>>,
 }
 
@@ -61,6 +66,7 @@ impl<'a> Watch<'a> {
             interrupted: false,
             cancel,
             series: None,
+            settling: None,
             stage: None,
         }
     }
@@ -68,6 +74,16 @@ impl<'a> Watch<'a> {
     /// It also collects what happens in each interval.
     pub(super) fn with_series(self, series: Option<Series>) -> Self {
         Self { series, ..self }
+    }
+
+    /// It also sees whether write amplification still moves at the end.
+    pub(super) fn with_settling(self, settling: Settling) -> Self {
+        Self { settling: Some(settling), ..self }
+    }
+
+    /// What still moves at the end.
+    pub(super) fn end_settling(&mut self, sim: &Sim) -> Option<Moving> {
+        self.settling.take()?.end(sim)
     }
 
     /// Somebody looks on.
@@ -108,6 +124,7 @@ impl<'a> Watch<'a> {
             let mut series = self.series.take();
             let part = series.as_ref().map_or(until, |series| until.min(series.next()));
             let part = self.stage.as_ref().map_or(part, |stage| part.min(stage.next()));
+            let part = self.settling.as_ref().map_or(part, |settling| part.min(settling.next()));
             let begin = self.stage.is_some().then(Instant::now);
             let ended = actors.run_part(part, |step| {
                 let block = bytes(step);
@@ -121,6 +138,9 @@ impl<'a> Watch<'a> {
                 series.look(sim)?;
             }
             self.series = series;
+            if let Some(settling) = &mut self.settling {
+                settling.look(sim);
+            }
             if let Some(begin) = begin {
                 let (took, done) = (begin.elapsed(), self.tell_share(sim.now()));
                 if let Some(stage) = &mut self.stage {
@@ -139,6 +159,9 @@ impl<'a> Watch<'a> {
     /// Phase number `phase` of so many begins.
     pub fn phase(&mut self, phase: u32, of: u32) {
         (self.phase, self.phases) = (phase.into(), of.into());
+        if let Some(settling) = &mut self.settling {
+            settling.forget();
+        }
     }
 
     /// Actors with these goals, and bytes of a logical block, begin now.
