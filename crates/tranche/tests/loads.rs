@@ -145,7 +145,7 @@ fn a_trace_of_which_nothing_counts_fails() {
     assert_eq!((&one["trace"]["requests"], &one["trace"]["unknown"]), (&200.into(), &1.into()));
     let warnings = one["simulation"]["warnings"].to_string();
     assert!(
-        warnings.contains("1 lines make no sense and were left out, the first is line 201"),
+        warnings.contains("lines that make no sense and were left out: 1, the first is line 201"),
         "{warnings}"
     );
 }

@@ -161,7 +161,7 @@ pub fn of_recording(path: &Path, control: &Control) -> Result<Rates> {
         }
     }
     if let (count @ 1.., Some(first)) = reader.unknown() {
-        tracing::warn!("{name}: {count} lines make no sense and were left out, the first is {first}");
+        tracing::warn!("{name}: lines that make no sense and were left out: {count}, the first is {first}");
     }
     if let Some(line) = reader.cut() {
         tracing::warn!("{name}: the trace ends in the middle of line {line}, which was left out");

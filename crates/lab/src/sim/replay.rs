@@ -168,7 +168,7 @@ impl Trace {
             doubts.push(format!("{}: {doubt}: perhaps more of it is missing", self.name));
         }
         if let (count @ 1.., Some(first)) = reader.unknown() {
-            let doubt = format!("{count} lines make no sense and were left out, the first is {first}");
+            let doubt = format!("lines that make no sense and were left out: {count}, the first is {first}");
             notes.push(doubt.clone());
             doubts.push(format!("{}: {doubt}", self.name));
         }
@@ -180,13 +180,13 @@ impl Trace {
             notes.push(format!("the latest request was {} us late", replay.late() / 1000));
         }
         for (count, what) in [
-            (reader.reordered(), "lines have a time before an earlier one's"),
-            (reader.ignored(), "lines are no I/O that counts"),
-            (replay.left_out(), "I/Os are of devices that were not asked for"),
-            (replay.folded(), "requests were moved or shortened to fit their namespace"),
+            (reader.reordered(), "lines with a time before an earlier one's"),
+            (reader.ignored(), "lines that are no I/O that counts"),
+            (replay.left_out(), "I/Os of devices that were not asked for"),
+            (replay.folded(), "requests that were moved or shortened to fit their namespace"),
         ] {
             if count > 0 {
-                notes.push(format!("{count} {what}"));
+                notes.push(format!("{what}: {count}"));
             }
         }
         let traffic = tally.moved(sim.now());
@@ -209,11 +209,12 @@ impl Trace {
         });
         let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
         let text = format!(
-            "{}: {} requests of {} devices\n{}{agreement}{notes}",
+            "{}: requests: {}, devices: {}\n{}{}{agreement}{notes}",
             self.name,
             replay.events(),
             reader.devices().len(),
-            tally::text(&traffic)
+            tally::text(&traffic),
+            tally.flushes()
         );
         Ok(LoadResult {
             document,

@@ -16,6 +16,7 @@ const NAMES: [&str; 3] = ["read", "write", "trim"];
 /// Latencies of reads, writes and trims.
 pub(super) struct Tally {
     latencies: [Histogram<u64>; 3],
+    flushes: Histogram<u64>,
     bytes: [u64; 3],
     /// Bytes of a logical block of each of the load's namespaces.
     blocks: Vec<u64>,
@@ -25,7 +26,7 @@ pub(super) struct Tally {
 impl Tally {
     pub fn new(blocks: Vec<u64>, start: Nanos) -> Result<Self> {
         let one = || Histogram::new_with_bounds(1, 1 << 42, 3);
-        Ok(Self { latencies: [one()?, one()?, one()?], bytes: [0; 3], blocks, start })
+        Ok(Self { latencies: [one()?, one()?, one()?], flushes: one()?, bytes: [0; 3], blocks, start })
     }
 
     /// A request has ended. Returns the bytes of a logical block of its namespace.
@@ -36,6 +37,12 @@ impl Tally {
             Verb::Read => 0,
             Verb::Write => 1,
             Verb::Trim => 2,
+            Verb::Flush => {
+                if step.status.is_success() {
+                    self.flushes.saturating_record(step.latency.0);
+                }
+                return block;
+            }
             // A copy moves nothing between host and drive.
             _ => return block,
         };
@@ -44,6 +51,22 @@ impl Tally {
             self.bytes[index] += u64::from(step.request.blocks) * block;
         }
         block
+    }
+
+    /// The flushes, for people; nothing if there was none.
+    pub fn flushes(&self) -> String {
+        let all = &self.flushes;
+        if all.is_empty() {
+            return String::new();
+        }
+        format!(
+            "  flush: {} I/Os; latency us: mean {}, p50 {}, p99 {}, max {}\n",
+            all.len(),
+            figure::show(all.mean() / 1e3),
+            us(all.value_at_quantile(0.5)),
+            us(all.value_at_quantile(0.99)),
+            us(all.max()),
+        )
     }
 
     /// All of it, at the end.
