@@ -11,10 +11,10 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use rustix::process::{Pid, Signal, kill_process};
+use rustix::process::{Pid, Signal, kill_process, kill_process_group};
 
 use crate::{
-    control::Cancel,
+    control::{Cancel, Interrupted},
     descendants::kill_all,
     scratch::{self, Role, Scratch},
 };
@@ -229,6 +229,64 @@ pub fn run(command: &mut Command, package: &str) -> Result<String> {
     Ok(String::from_utf8_lossy(&output.stdout).into_owned())
 }
 
+/// What a program said.
+#[derive(Debug)]
+pub(crate) struct Said {
+    /// Whether it ended well.
+    pub success: bool,
+    /// Its output.
+    pub output: String,
+    /// Its messages.
+    pub messages: String,
+}
+
+/// A program that only answers does so within a fraction of a second.
+const PATIENCE: Duration = Duration::from_secs(20);
+/// Bytes of its answer at most.
+const LONGEST_ANSWER: u64 = 8 << 20;
+
+/// Runs a program that answers and ends. Nothing comes of one that does not start, does not end, or says too much. With it end all that it
+/// has started.
+///
+/// # Errors
+/// The work is to end.
+pub(crate) fn ask(command: &mut Command, cancel: &Cancel) -> Result<Option<Said>, Interrupted> {
+    let (Ok(mut output), Ok(mut messages)) = (tempfile::tempfile(), tempfile::tempfile()) else {
+        return Ok(None);
+    };
+    let (Ok(stdout), Ok(stderr)) = (output.try_clone(), messages.try_clone()) else { return Ok(None) };
+    // Messages are looked through for English words.
+    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0).env("LC_ALL", "C");
+    let Ok(mut child) = command.spawn() else { return Ok(None) };
+    let deadline = Instant::now() + PATIENCE;
+    let is_long = |file: &File| file.metadata().is_ok_and(|about| about.len() > LONGEST_ANSWER);
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None)
+                if !cancel.is_cancelled()
+                    && Instant::now() < deadline
+                    && !is_long(&output)
+                    && !is_long(&messages) =>
+            {
+                thread::sleep(Duration::from_millis(2));
+            }
+            _ => break None,
+        }
+    };
+    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    let _ = child.wait();
+    cancel.check()?;
+    let Some(status) = ended.filter(|_| !is_long(&output) && !is_long(&messages)) else { return Ok(None) };
+    let text = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.take(LONGEST_ANSWER).read_to_end(&mut bytes)).ok()?;
+        Some(String::from_utf8_lossy(&bytes).into_owned())
+    };
+    let (Some(output), Some(messages)) = (text(&mut output), text(&mut messages)) else { return Ok(None) };
+    Ok(Some(Said { success: status.success(), output, messages }))
+}
+
 /// Why a program of this package cannot be run: it is not where [`run`] looks. `None` if it is.
 pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
     let path = std::env::var_os("PATH").unwrap_or_default();
@@ -239,6 +297,26 @@ pub(crate) fn missing(program: &str, package: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn what_a_program_says_is_told_and_one_that_does_not_end_is_ended_with_its_children() {
+        let cancel = Cancel::default();
+        let shell = |script: &str, cancel: &Cancel| ask(Command::new("sh").args(["-c", script]), cancel);
+        let said = shell("echo list; echo message >&2; exit 3", &cancel).unwrap().unwrap();
+        assert_eq!((&*said.output, &*said.messages, said.success), ("list\n", "message\n", false));
+        assert!(ask(&mut Command::new("/nonexistent/server"), &cancel).unwrap().is_none());
+        assert!(shell("yes", &cancel).unwrap().is_none(), "it says too much");
+        // Its number is left behind, and its child is not.
+        let said = shell("sleep 1000 & echo $!", &cancel).unwrap().unwrap();
+        let child = PathBuf::from(format!("/proc/{}", said.output.trim()));
+        let deadline = Instant::now() + Duration::from_secs(60);
+        while fs::read_to_string(child.join("cmdline")).is_ok_and(|line| line.contains("sleep")) {
+            assert!(Instant::now() < deadline, "{} lives", child.display());
+            thread::sleep(Duration::from_millis(5));
+        }
+        cancel.cancel();
+        assert!(shell("exec sleep 1000", &cancel).is_err());
+    }
 
     #[test]
     fn a_process_that_dies_is_reported_with_the_end_of_its_log() {

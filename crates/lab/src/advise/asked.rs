@@ -1,65 +1,19 @@
 //! Installed servers: what they make of a configuration is the truth, and what is read of its files is second to it.
 //!
-//! A server is started for a list of its settings only. It opens no data, no socket, and no library that a configuration names.
+//! A server is started for a list of its settings only, as a user with few rights. It gets the settings that matter, and no others: it opens no
+//! data, no socket, and no library that a configuration names.
 
-use std::{
-    io::{Read, Seek},
-    os::unix::process::CommandExt,
-    process::{Command, Stdio},
-    time::{Duration, Instant},
-};
+use crate::advise::settings::Setting;
 
-use crate::control::{Cancel, Interrupted};
-
-/// A server lists its settings within a fraction of a second.
-const PATIENCE: Duration = Duration::from_secs(20);
-
-/// What a server said.
-#[derive(Debug)]
-pub struct Said {
-    /// Whether it ended well.
-    pub success: bool,
-    /// Its list.
-    pub list: String,
-    /// Its messages.
-    pub messages: String,
+/// Whether a server may be given a setting. A line break in a value could forge a line of its answer.
+pub fn is_plain(setting: &Setting) -> bool {
+    setting.value.as_deref().is_none_or(|value| !value.contains(char::is_control))
 }
 
-/// Runs a server that lists settings and ends. Nothing comes of one that does not start, or does not end.
-///
-/// # Errors
-/// The work is to end.
-pub fn run(command: &mut Command, cancel: &Cancel) -> Result<Option<Said>, Interrupted> {
-    let (Ok(mut list), Ok(mut messages)) = (tempfile::tempfile(), tempfile::tempfile()) else {
-        return Ok(None);
-    };
-    let (Ok(stdout), Ok(stderr)) = (list.try_clone(), messages.try_clone()) else { return Ok(None) };
-    // Messages are looked through for English words.
-    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0).env("LC_ALL", "C");
-    let Ok(mut child) = command.spawn() else { return Ok(None) };
-    let deadline = Instant::now() + PATIENCE;
-    let ended = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Some(status),
-            Ok(None) if !cancel.is_cancelled() && Instant::now() < deadline => {
-                std::thread::sleep(Duration::from_millis(2));
-            }
-            _ => break None,
-        }
-    };
-    let Some(status) = ended else {
-        let _ = child.kill();
-        let _ = child.wait();
-        cancel.check()?;
-        return Ok(None);
-    };
-    let text = |file: &mut std::fs::File| {
-        let mut bytes = Vec::new();
-        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).ok()?;
-        Some(String::from_utf8_lossy(&bytes).into_owned())
-    };
-    let (Some(list), Some(messages)) = (text(&mut list), text(&mut messages)) else { return Ok(None) };
-    Ok(Some(Said { success: status.success(), list, messages }))
+/// Words of a server or a file without what a terminal would obey.
+pub fn clean(text: &str) -> String {
+    let shown = |c: char| if c.is_control() { c.escape_default().to_string() } else { c.to_string() };
+    text.chars().map(shown).collect()
 }
 
 /// What the report says where nobody was asked.
@@ -76,17 +30,8 @@ pub fn by(title: &str) -> String {
 mod tests {
     use super::*;
 
-    fn shell(script: &str, cancel: &Cancel) -> Result<Option<Said>, Interrupted> {
-        run(Command::new("sh").args(["-c", script]), cancel)
-    }
-
     #[test]
-    fn what_a_program_says_is_told_and_one_that_does_not_end_is_ended() {
-        let cancel = Cancel::default();
-        let said = shell("echo list; echo message >&2; exit 3", &cancel).unwrap().unwrap();
-        assert_eq!((&*said.list, &*said.messages, said.success), ("list\n", "message\n", false));
-        assert!(run(&mut Command::new("/nonexistent/server"), &cancel).unwrap().is_none());
-        cancel.cancel();
-        assert!(shell("exec sleep 1000", &cancel).is_err());
+    fn what_a_terminal_would_obey_is_shown_as_text() {
+        assert_eq!(clean("a\u{1b}[2Jb\u{7}\nü"), "a\\u{1b}[2Jb\\u{7}\\nü");
     }
 }

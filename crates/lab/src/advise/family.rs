@@ -8,6 +8,7 @@ use serde::Serialize;
 use workload::{Actor, innodb::Volume};
 
 use super::{
+    asked::clean,
     drive::Drive,
     layouts::{Arrangement, Excluded, Layout, Plan},
     load::Load,
@@ -41,7 +42,7 @@ impl Row {
     ) -> Self {
         Self {
             name: name.to_owned(),
-            value,
+            value: clean(&value),
             from: from.map_or_else(|| format!("default of {server}"), Setting::place),
             default: from.is_none(),
             meaning: meaning.into(),

@@ -1,7 +1,7 @@
 //! Files of configurations, and directories of them.
 
 use std::{
-    fs,
+    fs, io,
     path::{Path, PathBuf},
 };
 
@@ -37,6 +37,20 @@ pub fn files(path: &Path, ending: &str) -> Result<Vec<PathBuf>> {
 /// Which line includes a file, for messages.
 pub fn at_include(path: &Path, line: u32) -> String {
     format!("included by {}", place(path, line))
+}
+
+/// Whether there is a regular file that can be read.
+///
+/// # Errors
+/// It is there and cannot be read, or is no file.
+pub fn is_there(path: &Path) -> io::Result<bool> {
+    match fs::metadata(path) {
+        // Opening a pipe would wait for who writes to it.
+        Ok(about) if !about.is_file() => Err(io::Error::other("it is no file")),
+        Ok(_) => fs::File::open(path).map(|_| true),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(false),
+        Err(error) => Err(error),
+    }
 }
 
 /// The bytes of a file.

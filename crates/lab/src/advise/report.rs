@@ -4,6 +4,7 @@ use std::fmt::Write as _;
 
 use super::{
     advice::{Advice, Loaded, Modelled, Recommendation},
+    asked::clean,
     family::Database,
     figures::{Figure, SETTLED},
     simulate::{Found, More},
@@ -147,7 +148,7 @@ pub fn uncertainty(
     if !database.waits_at_commit() {
         all.push("Commits do not wait for the log, so there is no latency of commits.".into());
     }
-    all.extend(database.left_out().iter().map(|what| format!("Left out: {what}.")));
+    all.extend(database.left_out().iter().map(|what| format!("Left out: {}.", clean(what))));
     all.push(words.not_modelled.into());
     all
 }

@@ -8,8 +8,9 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
+    control::{Cancel, Interrupted},
     database::{Account, search_path},
-    process::run,
+    process::{self, run},
 };
 
 /// Who makes the server: they differ in options.
@@ -57,7 +58,12 @@ impl Server {
                 None => format!("asking {} for its version", path.display()),
                 Some(user) => format!("asking {} for its version as user {}", path.display(), user.uid),
             })?;
-        let (vendor, version, title) = parse_version(&text)
+        Self::parse(path, account, &text)
+    }
+
+    /// The server that says so of itself.
+    fn parse(path: PathBuf, account: Account, text: &str) -> Result<Self> {
+        let (vendor, version, title) = parse_version(text)
             .with_context(|| format!("{} is no MariaDB or MySQL server: it says {text:?}", path.display()))?;
         let oldest = match vendor {
             Vendor::MariaDb => (10, 6, 0),
@@ -69,16 +75,21 @@ impl Server {
         Ok(Self { path, vendor, version, title, account })
     }
 
-    /// All servers that are installed where programs are looked for.
-    pub fn installed() -> Vec<Self> {
+    /// All servers that are installed where programs are looked for. One that does not answer is none.
+    ///
+    /// # Errors
+    /// The work is to end.
+    pub fn installed(cancel: &Cancel) -> Result<Vec<Self>, Interrupted> {
         let mut found: Vec<Self> = Vec::new();
-        for server in programs().filter_map(|path| Self::find(Some(&path)).ok()) {
+        let Ok(account) = Account::find("mysql") else { return Ok(found) };
+        for path in programs() {
+            let mut command = account.command(&path);
+            let said = process::ask(command.args(["--no-defaults", "--version"]), cancel)?;
+            let server = said.and_then(|said| Self::parse(path, account, &said.output).ok());
             // MariaDB's `mysqld` is a link to the same program.
-            if !found.iter().any(|known| known.title == server.title) {
-                found.push(server);
-            }
+            found.extend(server.filter(|server| !found.iter().any(|known| known.title == server.title)));
         }
-        found
+        Ok(found)
     }
 
     /// Whether the doublewrite buffer can be given a directory of its own (MySQL 8.0.20 and later).

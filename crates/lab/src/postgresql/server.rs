@@ -9,8 +9,9 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 use crate::{
+    control::{Cancel, Interrupted},
     database::{Account, search_path},
-    process::run,
+    process::{self, run},
 };
 
 /// What to install where something is missing.
@@ -52,7 +53,23 @@ impl Server {
         // As the user that will run it, who may lack the right to.
         let said = run(account.command(&program).arg("--version"), PACKAGE)
             .with_context(|| format!("asking {} for its version", program.display()))?;
-        let (major, title) = parse_version(&said)
+        Self::parse(&program, account, &said)
+    }
+
+    /// The server in the search path, else the newest of Debian's; none if it does not answer.
+    ///
+    /// # Errors
+    /// The work is to end.
+    pub fn installed(cancel: &Cancel) -> Result<Option<Self>, Interrupted> {
+        let program = installed().and_then(|program| program.canonicalize().ok());
+        let (Some(program), Ok(account)) = (program, Account::find("postgres")) else { return Ok(None) };
+        let said = process::ask(account.command(&program).arg("--version"), cancel)?;
+        Ok(said.and_then(|said| Self::parse(&program, account, &said.output).ok()))
+    }
+
+    /// The server that says so of itself.
+    fn parse(program: &Path, account: Account, said: &str) -> Result<Self> {
+        let (major, title) = parse_version(said)
             .with_context(|| format!("{} is no PostgreSQL server: it says {said:?}", program.display()))?;
         if major < OLDEST {
             bail!("{} is {title}; the studies need PostgreSQL {OLDEST} or later", program.display());

@@ -33,10 +33,10 @@ use crate::{control::Cancel, mariadb};
 /// It cannot be read, makes no sense, or has nothing for a server; a value that matters cannot be read, with its place; the installed
 /// server does not start with it.
 pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result<Configuration> {
-    let installed = if ask.is_some() { mariadb::Server::installed() } else { Vec::new() };
+    let installed = ask.map(mariadb::Server::installed).transpose()?.unwrap_or_default();
     let mut read = groups::read(path, server, &installed)?;
     if read.server.kind == Kind::MySql {
-        persisted::add(&mut read.settings)?;
+        persisted::add(&mut read.settings, path)?;
     }
     let same = installed.iter().find(|installed| groups::server_of(installed) == read.server);
     let values_by = match (ask, same) {
@@ -47,7 +47,7 @@ pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result
                 read.settings = settings;
                 asked::by(&installed.title)
             }
-            None => asked::alone(&format!("{} gives no list", installed.title)),
+            None => asked::alone(&format!("{} could not be asked", installed.title)),
         },
     };
     let database = Database::read(&read.settings, read.server)?;

@@ -7,7 +7,7 @@ use anyhow::{Context, Result};
 use serde_json::Value;
 
 use crate::advise::{
-    listing::content,
+    listing::{self, content},
     settings::{Setting, Settings},
 };
 
@@ -16,19 +16,22 @@ const DATADIR: &str = "/var/lib/mysql";
 /// The file's name.
 const NAME: &str = "mysqld-auto.cnf";
 
-/// Adds the persisted settings to those of the option files, if there are any.
+/// Adds the persisted settings to those of the option files, if there are any. Files that name no data directory have the usual one only
+/// if they are those of this machine, below `/etc`.
 ///
 /// # Errors
 /// The file makes no sense: the server does not start with it.
-pub fn add(settings: &mut Settings) -> Result<()> {
+pub fn add(settings: &mut Settings, of: &Path) -> Result<()> {
     if settings.switch("persisted_globals_load")?.is_some_and(|(on, _)| !on) {
         return Ok(());
     }
     let said = settings.get("datadir").and_then(|setting| setting.value.as_deref());
-    let file = Path::new(said.filter(|said| !said.is_empty()).unwrap_or(DATADIR)).join(NAME);
-    match std::fs::File::open(&file) {
-        Ok(_) => {}
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => return Ok(()),
+    let said = said.filter(|said| !said.is_empty());
+    let Some(directory) = said.or_else(|| of.starts_with("/etc").then_some(DATADIR)) else { return Ok(()) };
+    let file = Path::new(directory).join(NAME);
+    match listing::is_there(&file) {
+        Ok(true) => {}
+        Ok(false) => return Ok(()),
         Err(error) => {
             let unread = format!("what SET PERSIST has set: {} cannot be read ({error})", file.display());
             settings.ignored.push(unread);
@@ -53,7 +56,8 @@ fn gather(of: &Value, file: &Path, found: &mut Vec<Setting>) {
                 name: name.to_ascii_lowercase(),
                 value: Some(value.to_owned()),
                 switched: None,
-                loose: false,
+                // The server starts with names that it does not know here.
+                loose: true,
                 file: PathBuf::from(file),
                 line: 1,
             }),
@@ -88,7 +92,7 @@ mod tests {
             line: 1,
         });
         let mut settings = Settings { all: all.collect(), ..Settings::default() };
-        add(&mut settings)?;
+        add(&mut settings, Path::new("my.cnf"))?;
         Ok(settings)
     }
 

@@ -3,70 +3,79 @@
 //!
 //! The server gets the settings of InnoDB and of the binary log, and none of other parts: `plugin_load` would run a library.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use anyhow::{Result, bail};
 
 use crate::{
     advise::{
-        asked::{self, Said},
+        asked::{clean, is_plain},
         settings::{Setting, Settings},
     },
-    control::Cancel,
+    control::{Cancel, Interrupted},
     mariadb::{Server, Vendor},
+    process::{self, Said},
 };
 
-/// Messages of a server that are looked at.
+/// Messages of a server that are looked at: so many errors, and so many warnings.
 const LINES: usize = 1000;
-/// Names that a server does not list which are told.
-const NAMES: usize = 20;
+/// Names and warnings that are told.
+const TOLD: usize = 20;
 /// What a setting without a value has in the list.
 const NO_VALUE: &str = "(No default value)";
+
+/// What a server knows.
+struct Known {
+    /// Its variables with their values.
+    values: BTreeMap<String, String>,
+    /// Options: the variables, and others.
+    options: BTreeSet<String>,
+    /// Whether it takes names that are cut short.
+    takes_short: bool,
+}
 
 /// The settings as a server takes them; none if it cannot say.
 ///
 /// # Errors
 /// It does not start with them; the work is to end.
 pub fn settings(server: &Server, settings: &Settings, cancel: &Cancel) -> Result<Option<Settings>> {
-    let asked: Vec<&Setting> = settings.all.iter().filter(|setting| is_asked(setting)).collect();
-    let Some(said) = ask(server, &asked, cancel)? else { return Ok(None) };
-    let names: BTreeMap<&str, &Setting> =
-        asked.iter().map(|setting| (setting.name.as_str(), *setting)).collect();
-    let named = |line: &str| {
-        // The longest name is the one that is meant: others may be a part of it.
-        let line = line.replace('-', "_");
-        let found = names.iter().filter(|(name, _)| line.contains(**name));
-        found.max_by_key(|(name, _)| name.len()).map(|(_, setting)| *setting)
-    };
-    let errors = said.messages.lines().take(LINES).filter_map(|line| line.split_once("[ERROR] "));
-    if let Some((setting, error)) = errors.filter_map(|(_, error)| Some((named(error)?, error))).next() {
-        bail!(
-            "{}: {} does not start with it: {error} (--no-ask asks no server)",
-            setting.place(),
-            server.title
-        );
-    }
-    let values = values(&said.list);
-    if values.is_empty() {
+    let Some(known) = ask(server, &[], cancel)?.and_then(|said| Known::of(server, &said.output)) else {
         return Ok(None);
-    }
+    };
     let mut settings = settings.clone();
-    for setting in settings.all.iter_mut().filter(|setting| is_asked(setting)) {
-        take(setting, &values);
-    }
-    for (_, warning) in said.messages.lines().take(LINES).filter_map(|line| line.split_once("[Warning] ")) {
-        if named(warning).is_some() {
-            settings.ignored.push(format!("{}: {warning}", server.title));
+    for setting in &mut settings.all {
+        if let Some((name, _)) = known.whole(&setting.name) {
+            setting.name.clone_from(name);
         }
     }
-    settings.ignored.extend(unlisted(&settings, &values).map(|names| {
+    let asked: Vec<&Setting> = settings.all.iter().filter(|setting| is_asked(setting)).collect();
+    let Some(said) = ask(server, &asked, cancel)? else { return Ok(None) };
+    if let Some((setting, error)) = first_error(&said.messages, &asked) {
+        bail!(
+            "{}: {} does not start with it: {} (--no-ask asks no server)",
+            setting.place(),
+            server.title,
+            clean(error)
+        );
+    }
+    let Some(known) = Known::of(server, &said.output) else { return Ok(None) };
+    let warnings = warnings(&said.messages, &asked);
+    for setting in settings.all.iter_mut().filter(|setting| is_asked(setting)) {
+        if let (Some(value), Some(_)) = (known.values.get(&setting.name), &setting.value)
+            && value != NO_VALUE
+        {
+            setting.value = Some(value.clone());
+        }
+    }
+    settings.ignored.extend(warnings.into_iter().map(|warning| format!("{}: {warning}", server.title)));
+    settings.ignored.extend(known.unlisted(&settings).map(|names| {
         format!("{} lists no setting of these names, and may not start with them: {names}", server.title)
     }));
     Ok(Some(settings))
 }
 
 /// A server's list with these settings, and what it says of them.
-fn ask(server: &Server, settings: &[&Setting], cancel: &Cancel) -> Result<Option<Said>> {
+fn ask(server: &Server, settings: &[&Setting], cancel: &Cancel) -> Result<Option<Said>, Interrupted> {
     // Both servers try out in the data directory whether names are the same in either case.
     let Ok(data) = tempfile::tempdir() else { return Ok(None) };
     if let Some(user) = server.account.user()
@@ -77,11 +86,11 @@ fn ask(server: &Server, settings: &[&Setting], cancel: &Cancel) -> Result<Option
     let run = |options: &[&str]| {
         let mut command = server.account.command(&server.path);
         command.arg("--no-defaults").arg("--datadir").arg(data.path()).args(options);
-        asked::run(command.args(settings.iter().map(|setting| option(setting))), cancel)
+        process::ask(command.args(settings.iter().map(|setting| option(setting))), cancel)
     };
     let Some(mut said) = run(&["--verbose", "--help"])? else { return Ok(None) };
     // MySQL lists values without a word about what it does not take.
-    if server.vendor == Vendor::MySql {
+    if server.vendor == Vendor::MySql && !settings.is_empty() {
         let quiet = ["--secure-file-priv=NULL", "--log-error-verbosity=2", "--validate-config"];
         let Some(checked) = run(&quiet)? else { return Ok(None) };
         said.messages = checked.messages;
@@ -91,10 +100,10 @@ fn ask(server: &Server, settings: &[&Setting], cancel: &Cancel) -> Result<Option
 
 /// Whether the server is asked about a setting: whether it is one of InnoDB, or of the binary log.
 fn is_asked(setting: &Setting) -> bool {
-    setting.name.starts_with("innodb_")
-        || setting.name == "sync_binlog"
-        // A value names the log. Only a prefix turns it off, and the server then lists no value.
-        || (setting.name == "log_bin" && setting.switched.is_none())
+    let is_of_storage = setting.name.starts_with("innodb_") || setting.name == "sync_binlog";
+    // A value names the log. Only a prefix turns it off, and the server then lists no value.
+    let names_log = setting.name == "log_bin" && setting.switched.is_none() && setting.value.is_some();
+    (is_of_storage || names_log) && is_plain(setting)
 }
 
 /// A setting on the server's command line.
@@ -106,48 +115,86 @@ fn option(setting: &Setting) -> String {
     }
 }
 
-/// Names with underscores, and values, of a server's list. It begins behind a line of dashes.
-fn values(list: &str) -> BTreeMap<String, String> {
-    let lines = list.lines().skip_while(|line| !line.starts_with("-----")).skip(1);
-    lines
-        .map_while(|line| line.split_once(char::is_whitespace))
-        .map(|(name, value)| (name.replace('-', "_"), value.trim().to_owned()))
-        .collect()
+/// The setting that a message is about. Of several it has the longest name, because others may be a part of it, and then the value that is
+/// said.
+fn subject<'a>(message: &str, settings: &[&'a Setting]) -> Option<&'a Setting> {
+    let line = message.replace('-', "_");
+    let is_value = |setting: &Setting| setting.value.as_deref().is_some_and(|value| message.contains(value));
+    let named = settings.iter().filter(|setting| line.contains(&setting.name));
+    named.max_by_key(|setting| (setting.name.len(), is_value(setting))).copied()
 }
 
-/// The setting of the list that a name is, which may be cut short.
-fn whole<'a>(name: &str, values: &'a BTreeMap<String, String>) -> Option<(&'a String, &'a String)> {
-    let mut longer = values.range(name.to_owned()..).take_while(|(listed, _)| listed.starts_with(name));
-    let first = longer.next()?;
-    (first.0 == name || longer.next().is_none()).then_some(first)
+/// The first error that is about a setting.
+fn first_error<'a, 'b>(messages: &'b str, settings: &[&'a Setting]) -> Option<(&'a Setting, &'b str)> {
+    let errors = messages.lines().filter_map(|line| Some(line.split_once("[ERROR] ")?.1)).take(LINES);
+    errors.filter_map(|error| Some((subject(error, settings)?, error))).next()
 }
 
-/// Gives a setting the name and the value that the server has for it.
-fn take(setting: &mut Setting, values: &BTreeMap<String, String>) {
-    let Some((name, value)) = whole(&setting.name, values) else { return };
-    if value != NO_VALUE && setting.value.is_some() {
-        setting.value = Some(value.clone());
+/// The first warnings that are about settings, and how many more there are.
+fn warnings(messages: &str, settings: &[&Setting]) -> Vec<String> {
+    let all = messages.lines().filter_map(|line| Some(line.split_once("[Warning] ")?.1)).take(LINES);
+    let all: Vec<&str> = all.filter(|warning| subject(warning, settings).is_some()).collect();
+    let told = all.iter().take(TOLD).map(|warning| clean(warning.trim_end_matches('.')));
+    told.chain((all.len() > TOLD).then(|| format!("{} warnings more", all.len() - TOLD))).collect()
+}
+
+impl Known {
+    /// What `--verbose --help` says. The values begin behind a line of dashes.
+    fn of(server: &Server, list: &str) -> Option<Self> {
+        let plain = |name: &str| name.replace('-', "_");
+        let lines = list.lines().skip_while(|line| !line.starts_with("-----")).skip(1);
+        let values: BTreeMap<String, String> = lines
+            .map_while(|line| line.split_once(char::is_whitespace))
+            .map(|(name, value)| (plain(name), value.trim().to_owned()))
+            .collect();
+        let options = list.lines().map(str::trim_start).filter(|line| line.starts_with('-'));
+        let options = options.filter_map(|line| line.split_once("--")).map(|(_, option)| {
+            plain(option.split(|c: char| !c.is_ascii_alphanumeric() && c != '-').next().unwrap_or(""))
+        });
+        let options = options.filter(|option| !option.is_empty()).chain(values.keys().cloned()).collect();
+        (!values.is_empty()).then(|| Self { values, options, takes_short: server.vendor == Vendor::MariaDb })
     }
-    setting.name.clone_from(name);
-}
 
-/// Names that the list does not have. A plugin that the configuration loads has settings of its own.
-fn unlisted(settings: &Settings, values: &BTreeMap<String, String>) -> Option<String> {
-    let plugins = |setting: &Setting| setting.name.starts_with("plugin_load") || setting.name == "plugin_dir";
-    if settings.all.iter().any(plugins) {
-        return None;
+    /// The variable that a name is.
+    fn whole(&self, name: &str) -> Option<(&String, &String)> {
+        if self.options.contains(name) || self.values.contains_key(name) {
+            return self.values.get_key_value(name);
+        }
+        let mut longer = self.options.range(name.to_owned()..).take_while(|option| option.starts_with(name));
+        let first = longer.next().filter(|_| self.takes_short)?;
+        self.values.get_key_value(first).filter(|_| longer.next().is_none())
     }
-    let all = settings.that_count();
-    let unlisted = |setting: &&Setting| {
-        !setting.loose && !setting.name.is_empty() && whole(&setting.name, values).is_none()
-    };
-    let names = all.values().copied().filter(unlisted).take(NAMES).map(|setting| {
-        let near = units::nearest(&setting.name, values.keys().map(String::as_str));
-        let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
-        format!("{}{near}, {}", setting.name, setting.place())
-    });
-    let names: Vec<String> = names.collect();
-    (!names.is_empty()).then(|| names.join("; "))
+
+    /// Whether the server has an option of this name.
+    fn has(&self, setting: &Setting) -> bool {
+        let name = setting.name.strip_prefix("maximum_").unwrap_or(&setting.name);
+        let has = |name: &str| self.whole(name).is_some() || self.options.contains(name);
+        // What a prefix turns off may be known by its whole name only.
+        has(name)
+            || setting.switched.is_some()
+                && ["skip_", "disable_"].iter().any(|of| has(&format!("{of}{name}")))
+    }
+
+    /// Names that the server does not list. A plugin that the configuration loads has settings of its own.
+    fn unlisted(&self, settings: &Settings) -> Option<String> {
+        let plugins =
+            |setting: &Setting| setting.name.starts_with("plugin_load") || setting.name == "plugin_dir";
+        if settings.all.iter().any(plugins) {
+            return None;
+        }
+        let all = settings.that_count();
+        let unlisted = all.values().copied().filter(|setting| !setting.loose && !self.has(setting));
+        let names = unlisted.take(TOLD + 1).map(|setting| {
+            let near = units::nearest(&setting.name, self.values.keys().map(String::as_str));
+            let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
+            format!("{}{near}, {}", setting.name, setting.place())
+        });
+        let mut names: Vec<String> = names.collect();
+        if names.len() > TOLD {
+            names[TOLD] = "…".to_owned();
+        }
+        (!names.is_empty()).then(|| names.join("; "))
+    }
 }
 
 #[cfg(test)]
@@ -176,7 +223,8 @@ mod tests {
             let of = server_of(server);
             server::Server::of(of.kind, of.version).is_ok()
         };
-        let servers: Vec<_> = Server::installed().into_iter().filter(known).collect();
+        let servers: Vec<_> =
+            Server::installed(&Cancel::default()).unwrap().into_iter().filter(known).collect();
         if servers.is_empty() {
             skipped("values of settings", "no server is installed");
         }
@@ -221,6 +269,41 @@ mod tests {
     }
 
     #[test]
+    fn hostile_and_plain_files_of_strangers_are_read_as_the_server_reads_them() {
+        for server in servers() {
+            // A line break forges no line of the list, and what a terminal would obey is shown as text.
+            let forged = "/x\ninnodb-io-capacity 5\ninnodb-doublewrite FALSE";
+            let of = [("innodb_io_capacity", Some("2000")), ("innodb_undo_directory", Some(forged))];
+            let told = ask(&server, &of).unwrap();
+            assert_eq!(told.number("innodb_io_capacity").unwrap().unwrap().0, 2000);
+            let error = ask(&server, &[("innodb_nonsense", Some("1")), ("innodb_io_capacity", Some("200"))]);
+            assert!(!error.unwrap_err().to_string().contains(char::is_control));
+            // Of two lines the one that is wrong is named, and an error counts behind any number of warnings.
+            let two = [("innodb_io_capacity", Some("100x")), ("innodb_io_capacity", Some("200"))];
+            assert!(ask(&server, &two).unwrap_err().to_string().starts_with("my.cnf:1: "));
+            let names: Vec<String> = (0..1100).map(|number| format!("loose_innodb_x{number}")).collect();
+            let mut many: Vec<_> = names.iter().map(|name| (name.as_str(), Some("1"))).collect();
+            let told = ask(&server, &many).unwrap();
+            assert!(told.ignored.len() <= TOLD + 1, "{}", told.ignored.len());
+            many.push(("innodb_nonsense", Some("1")));
+            assert!(ask(&server, &many).unwrap_err().to_string().starts_with("my.cnf:1101: "));
+            // What packages write is known.
+            let usual = [
+                ("user", Some("mysql")),
+                ("skip_name_resolve", None),
+                ("skip_networking", None),
+                ("binlog_do_db", Some("x")),
+                ("pid_file", Some("/run/x")),
+                ("bind_address", Some("127.0.0.1")),
+                ("character_set_server", Some("utf8mb4")),
+                ("maximum_max_connections", Some("5")),
+            ];
+            let told = ask(&server, &usual).unwrap();
+            assert!(told.ignored.is_empty(), "{}: {:?}", server.title, told.ignored);
+        }
+    }
+
+    #[test]
     fn the_value_is_that_which_the_server_takes() {
         for server in servers() {
             let is_mariadb = server.vendor == Vendor::MariaDb;
@@ -250,7 +333,8 @@ mod tests {
     #[test]
     fn defaults_are_those_of_the_server() {
         for server in servers() {
-            let values = values(&super::ask(&server, &[], &Cancel::default()).unwrap().unwrap().list);
+            let said = super::ask(&server, &[], &Cancel::default()).unwrap().unwrap();
+            let values = Known::of(&server, &said.output).unwrap().values;
             let listed: Vec<_> = values
                 .iter()
                 .filter(|(name, value)| {

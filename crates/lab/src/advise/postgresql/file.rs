@@ -197,13 +197,12 @@ pub fn read(path: &Path) -> Result<Files> {
     let said = settings.get("data_directory").and_then(|setting| setting.value.clone());
     let data = said.filter(|said| !said.is_empty()).map_or(beside.to_owned(), |said| beside.join(said));
     let auto = data.join(AUTO);
-    let unread = match std::fs::File::open(&auto) {
-        Ok(_) if auto == path => None,
-        Ok(_) => {
+    let unread = match listing::is_there(&auto) {
+        Ok(true) if auto != path => {
             follow(&auto, 0, &mut settings)?;
             None
         }
-        Err(error) if error.kind() == std::io::ErrorKind::NotFound => None,
+        Ok(_) => None,
         Err(error) => Some(format!("what ALTER SYSTEM has set: {} cannot be read ({error})", auto.display())),
     };
     Ok(Files { settings, data, unread })

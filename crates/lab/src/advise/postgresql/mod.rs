@@ -32,7 +32,7 @@ use crate::{control::Cancel, postgresql};
 /// It cannot be read, or makes no sense; a value that matters cannot be read, with its place; the installed server does not start with it.
 pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result<Configuration> {
     let mut files = file::read(path)?;
-    let installed = ask.and_then(|_| postgresql::Server::find(None).ok());
+    let installed = ask.map(postgresql::Server::installed).transpose()?.flatten();
     let (server, told_by) = match server {
         Some(server) => (server, "--server".to_owned()),
         None => detect(path, &files, installed.as_ref())?,
@@ -45,13 +45,13 @@ pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result
         (Some(cancel), Some(installed)) => {
             let said = database.rows.iter().filter(|row| !row.default);
             let names: Vec<String> = said.map(|row| row.name.clone()).collect();
-            match understood::settings(&installed, path, &files.settings, &names, cancel)? {
+            match understood::settings(&installed, &files.settings, &names, cancel)? {
                 Some(settings) => {
                     files.settings = settings;
                     database = Database::read(&files, server)?;
                     asked::by(&installed.title)
                 }
-                None => asked::alone(&format!("{} says no values", installed.title)),
+                None => asked::alone(&format!("{} could not be asked", installed.title)),
             }
         }
     };
