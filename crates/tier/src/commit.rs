@@ -61,8 +61,10 @@ impl Core {
         let goes = commit.writing.iter().any(|record| !matches!(record, Record::Insert(..)));
         let origin = commit.origin_unflushed && (all || goes && commit.written_back);
         let cache = commit.cache_unflushed && !self.health.cache_failed && (all || comes);
+        // The table goes where that of an earlier superblock is, which must not be needed any more.
+        let metadata = std::mem::take(&mut commit.metadata_unflushed);
         commit.step = Step::Data;
-        commit.left = u32::from(origin) + u32::from(cache);
+        commit.left = u32::from(origin) + u32::from(cache) + u32::from(metadata);
         if origin {
             (self.commit.origin_unflushed, self.commit.written_back) = (false, false);
             self.flush(Device::Origin);
@@ -70,6 +72,9 @@ impl Core {
         if cache {
             self.commit.cache_unflushed = false;
             self.flush(Device::Cache);
+        }
+        if metadata {
+            self.flush(Device::Metadata);
         }
         if self.commit.left == 0 {
             self.next_step(now);

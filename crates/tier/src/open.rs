@@ -81,6 +81,7 @@ impl Core {
             // A session before this one may have left some.
             origin_unflushed: true,
             cache_unflushed: true,
+            metadata_unflushed: !create,
             written_back: true,
         };
         let opening = Opening {

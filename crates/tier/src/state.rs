@@ -231,6 +231,8 @@ pub(crate) struct Commit {
     /// Whether the origin and the cache have writes that were not flushed, and whether write-backs are among the origin's.
     pub(crate) origin_unflushed: bool,
     pub(crate) cache_unflushed: bool,
+    /// A session before this one may have been killed, and what it wrote of the metadata, which this one has read, may not be durable.
+    pub(crate) metadata_unflushed: bool,
     pub(crate) written_back: bool,
 }
 

@@ -11,6 +11,7 @@ const BLOCKS: u64 = CHUNK / 512;
 const AWAY: u64 = 40 * BLOCKS;
 
 struct Failing {
+    power: Power,
     devices: [Disk; 3],
     tier: TierDevice<Disk, Disk, Disk>,
     config: Config,
@@ -30,7 +31,7 @@ impl Failing {
         let config = Config { chunk: CHUNK, mode, migration_threshold: 0, ..Config::default() };
         let start = Start::Create { seed: 1, replace: false };
         let (tier, now) = Self::open(config, start, &devices, 0).expect("a tier");
-        let mut failing = Self { devices, tier, config, now };
+        let mut failing = Self { power, devices, tier, config, now };
         for _ in 0..40 {
             assert_eq!(failing.read(3), Ok(0));
             failing.now += SECOND / 10;
@@ -314,4 +315,29 @@ fn writes_end_where_the_superblock_may_name_writeback_mode() {
         assert!(found == Ok(8) || written.is_err() && found == Ok(7), "{seed} {after}: {found:?}");
     }
     assert!(taken > 0, "before the superblock, nothing is uncertain");
+}
+
+/// A session that was killed may have written a superblock that is not durable. The next one reads it, and writes where the table of the
+/// superblock before it is: a power cut must not leave that one without its table.
+#[test]
+fn a_kill_and_then_a_power_cut_at_any_calls_of_an_opening_leave_what_opens() {
+    let mut cut = 0;
+    for (seed, killed) in (0..3).flat_map(|seed| (8..16).map(move |killed| (seed, killed))) {
+        for after in 4..16 {
+            let mut it = Failing::seeded(Mode::Writethrough, 100 * seed + killed);
+            assert_eq!(it.flush(), Ok(()));
+            it.devices.iter().for_each(|disk| disk.restart(false));
+            for (calls, power_lost) in [(killed, false), (after, true)] {
+                it.power.fails_after(calls);
+                let _ = Failing::open(it.config, Start::Open, &it.devices, it.now);
+                cut += u64::from(it.power.is_off());
+                it.power.restore();
+                it.devices.iter().for_each(|disk| disk.restart(power_lost));
+            }
+            let opened = it.reopen_after(it.config, false);
+            assert_eq!(opened, Ok(()), "seed {seed}, killed at call {killed}, power lost at call {after}");
+            assert_eq!(it.read(3), Ok(7));
+        }
+    }
+    assert!(cut > 100, "{cut}");
 }
