@@ -290,7 +290,7 @@ fn of_simulations(c: &mut Checked) {
     assert_eq!(sweep["runs"].as_array().unwrap().len(), 2);
     let written: Value = serde_json::from_slice(&std::fs::read(c.at("sweep/results.json")).unwrap()).unwrap();
     assert!(written["results"].is_null(), "a directory may move");
-    c.bad(1, &["sim", "small.fio", "--no-cache", "--set", "seed=1,2"]);
+    c.bad(1, &["sim", "small.fio", "--no-cache", "--set", "seed=1,2", "--out", "sweep"]);
     // Verification fails where the drive keeps nothing: results, and an error.
     c.file("verify.fio", "[a]\nrw=write\nsize=1m\nverify=crc32c\n");
     c.bad(1, &["sim", "verify.fio", "--no-cache"]);
@@ -323,7 +323,7 @@ fn of_advice(c: &mut Checked) {
     c.file("my.cnf", "[mysqld]\ninnodb_buffer_pool_size = 32M\n");
     c.file("t.csv", "0,W,0,16384,1000000\n0,W,16384,16384,2000000\n");
     let of = |more: &[&'static str]| {
-        let drive = ["advise", "my.cnf", "--drive", "larger.toml", "--no-cache"];
+        let drive = ["advise", "my.cnf", "--drive", "larger.toml", "--no-cache", "--no-ask"];
         [&drive[..], &["--seconds", "2s", "--warmup", "0s", "--seeds", "1"], more].concat()
     };
     assert!(c.good("advise", &of(&[]))["load"]["measured"].is_null());
