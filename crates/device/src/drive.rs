@@ -36,7 +36,7 @@ use crate::stats::snapshot::DriveSnapshot;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
 use crate::zones;
-use ftl::{CompletedIo, Ftl, Io, StorageError, WriteHistory};
+use ftl::{CompletedIo, Ftl, Io, SetStats, StorageError, WriteHistory};
 use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, FormatUnit, IoCommand, Nsid, Status, Transfer};
@@ -192,6 +192,13 @@ impl Drive {
             .sets()
             .filter_map(|(id, _)| Some((core.ftl.busy_units(id, now)?, core.set_properties(id).units)));
         of_flash.fold((0, 0), |(busy, all), (works, units)| (busy + works, all + units))
+    }
+
+    /// What the NVM Sets on flash count over their lives. It looks at no block, as a [snapshot](Drive::snapshot) does for their wear.
+    pub fn flash_stats(&self) -> Vec<SetStats> {
+        let core = &self.core;
+        let of_flash = core.sets().filter(|(id, _)| core.set_properties(*id).superblocks > 0);
+        of_flash.map(|(id, _)| core.ftl.set_stats(id)).collect()
     }
 
     /// How many bytes a command moves, and in which direction. A transport needs it to gather the data of a write

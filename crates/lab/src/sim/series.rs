@@ -93,18 +93,18 @@ impl Ended {
 
 /// What the drive's flash has counted so far.
 #[derive(Clone, Copy, Default)]
-pub(super) struct Flash {
-    pub host: u64,
-    pub programmed: u64,
+struct Flash {
+    host: u64,
+    programmed: u64,
     moved: u64,
-    pub collections: u64,
+    collections: u64,
     collected_pages: u64,
     erases: u64,
 }
 
 impl Flash {
     /// With the superblocks that are free.
-    pub fn of(sets: &[SetSnapshot]) -> (Self, u64) {
+    fn of(sets: &[SetSnapshot]) -> (Self, u64) {
         let (mut all, mut free) = (Self::default(), 0);
         for set in sets.iter().filter(|set| set.medium == "nand") {
             all.host += set.counts.host_written_bytes;

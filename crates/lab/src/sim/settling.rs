@@ -5,7 +5,6 @@
 
 use run::sim::{Nanos, Sim};
 
-use super::series::Flash;
 use crate::counters::write_amplification;
 
 /// Samples that are kept at most. Then every other one goes, and the next ones come half as often.
@@ -15,13 +14,31 @@ const STEP: u64 = 1_000_000;
 /// A change of the write amplification by more than this share is told.
 const MOVES: f64 = 0.02;
 /// Superblocks that are collected in a quarter at least: fewer say little.
-const LEAST: u64 = 50;
+const LEAST_COLLECTIONS: u64 = 50;
 
-/// Samples of what the flash has counted.
+/// What the flash has counted.
+#[derive(Clone, Copy, Default)]
+struct Sample {
+    host: u64,
+    programmed: u64,
+    collections: u64,
+}
+
+impl Sample {
+    fn of(sim: &Sim) -> Self {
+        sim.flash_stats().iter().fold(Self::default(), |all, set| Self {
+            host: all.host + set.host_written_bytes,
+            programmed: all.programmed + set.media_written_bytes,
+            collections: all.collections + set.collections,
+        })
+    }
+}
+
+/// Samples of a run.
 pub(crate) struct Settling {
     next: Nanos,
     step: u64,
-    samples: Vec<Flash>,
+    samples: Vec<Sample>,
 }
 
 /// Write amplification in the third and in the last quarter of what was written.
@@ -34,7 +51,7 @@ pub(crate) struct Moving {
 impl Settling {
     /// Begins.
     pub fn new(sim: &Sim) -> Self {
-        let samples = vec![Flash::of(&sim.snapshot().sets).0];
+        let samples = vec![Sample::of(sim)];
         Self { next: sim.now() + Nanos(STEP), step: STEP, samples }
     }
 
@@ -53,7 +70,7 @@ impl Settling {
         if sim.now() < self.next && !self.samples.is_empty() {
             return;
         }
-        self.samples.push(Flash::of(&sim.snapshot().sets).0);
+        self.samples.push(Sample::of(sim));
         if self.samples.len() >= SAMPLES {
             let mut at = 0;
             self.samples.retain(|_| {
@@ -67,19 +84,19 @@ impl Settling {
 
     /// What still moves at the end of the run.
     pub fn end(mut self, sim: &Sim) -> Option<Moving> {
-        self.samples.push(Flash::of(&sim.snapshot().sets).0);
+        self.samples.push(Sample::of(sim));
         moving(&self.samples)
     }
 }
 
 /// The write amplification of the last two quarters, if it moves.
-fn moving(samples: &[Flash]) -> Option<Moving> {
+fn moving(samples: &[Sample]) -> Option<Moving> {
     let (first, last) = (samples.first()?, samples.last()?);
     let written = last.host.saturating_sub(first.host);
     let at = |quarters: u64| samples.iter().find(|sample| sample.host - first.host >= written / 4 * quarters);
     let (half, most) = (at(2)?, at(3)?);
-    let ratio = |from: &Flash, to: &Flash| {
-        let enough = to.collections.saturating_sub(from.collections) >= LEAST;
+    let ratio = |from: &Sample, to: &Sample| {
+        let enough = to.collections.saturating_sub(from.collections) >= LEAST_COLLECTIONS;
         write_amplification(to.programmed - from.programmed, to.host - from.host).filter(|_| enough)
     };
     let found = Moving { third: ratio(half, most)?, last: ratio(most, last)? };
@@ -91,9 +108,8 @@ mod tests {
     use super::*;
 
     /// Samples of a run whose write amplification is such in each tenth.
-    fn samples(ratios: [f64; 10], collections: u64) -> Vec<Flash> {
-        let mut at = Flash::default();
-        (at.host, at.programmed) = (5000, 9000);
+    fn samples(ratios: [f64; 10], collections: u64) -> Vec<Sample> {
+        let mut at = Sample { host: 5000, programmed: 9000, collections: 0 };
         let mut all = vec![at];
         for ratio in ratios {
             at.host += 1 << 30;
@@ -113,7 +129,7 @@ mod tests {
         assert!(found.last > found.third && found.third > 2.0, "{found:?}");
         assert_eq!(moving(&samples(rising, 1)), None, "so few collections say nothing");
         assert_eq!(moving(&samples([0.0; 10], 0)), None);
-        assert_eq!(moving(&[Flash::default()]), None);
+        assert_eq!(moving(&[Sample::default()]), None);
         assert_eq!(moving(&[]), None);
     }
 }

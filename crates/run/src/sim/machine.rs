@@ -9,7 +9,7 @@ use crate::engine::Engine;
 use crate::memory::SLOT;
 use crate::store::{Store, pages};
 use device::{Config, ConfigError, Drive, DriveSnapshot};
-use ftl::WriteHistory;
+use ftl::{SetStats, WriteHistory};
 use host::{Host, Identity};
 use media::Nanos;
 use nvme::{Nqn, Nsid};
@@ -148,6 +148,11 @@ impl Sim {
     /// What the drive counts, and its state, at this moment. No command is sent. Not while something runs.
     pub fn snapshot(&self) -> DriveSnapshot {
         self.drive().snapshot(self.now())
+    }
+
+    /// What the NVM Sets on flash count over their lives. It costs little, unlike a [snapshot](Sim::snapshot). Not while something runs.
+    pub fn flash_stats(&self) -> Vec<SetStats> {
+        self.drive().flash_stats()
     }
 
     /// How many dies of flash work at this moment, and how many there are. Not while something runs.
