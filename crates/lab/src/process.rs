@@ -241,9 +241,9 @@ pub(crate) struct Said {
 }
 
 /// A program that only answers does so within a fraction of a second.
-const PATIENCE: Duration = Duration::from_secs(20);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of its answer at most.
-const LONGEST_ANSWER: u64 = 8 << 20;
+const ANSWER_BYTES: u64 = 8 << 20;
 
 /// Runs a program that answers and ends. Nothing comes of one that does not start, does not end, or says too much. With it end all that it
 /// has started.
@@ -258,8 +258,8 @@ pub(crate) fn ask(command: &mut Command, cancel: &Cancel) -> Result<Option<Said>
     // Messages are looked through for English words.
     command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0).env("LC_ALL", "C");
     let Ok(mut child) = command.spawn() else { return Ok(None) };
-    let deadline = Instant::now() + PATIENCE;
-    let is_long = |file: &File| file.metadata().is_ok_and(|about| about.len() > LONGEST_ANSWER);
+    let deadline = Instant::now() + ANSWER_TIMEOUT;
+    let is_long = |file: &File| file.metadata().is_ok_and(|about| about.len() > ANSWER_BYTES);
     let ended = loop {
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),
@@ -280,7 +280,7 @@ pub(crate) fn ask(command: &mut Command, cancel: &Cancel) -> Result<Option<Said>
     let Some(status) = ended.filter(|_| !is_long(&output) && !is_long(&messages)) else { return Ok(None) };
     let text = |file: &mut File| {
         let mut bytes = Vec::new();
-        file.rewind().and_then(|()| file.take(LONGEST_ANSWER).read_to_end(&mut bytes)).ok()?;
+        file.rewind().and_then(|()| file.take(ANSWER_BYTES).read_to_end(&mut bytes)).ok()?;
         Some(String::from_utf8_lossy(&bytes).into_owned())
     };
     let (Some(output), Some(messages)) = (text(&mut output), text(&mut messages)) else { return Ok(None) };

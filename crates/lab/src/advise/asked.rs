@@ -1,9 +1,15 @@
-//! Installed servers: what they make of a configuration is the truth, and what is read of its files is second to it.
+//! Installed servers. What they make of a configuration counts more than what is read of its files.
 //!
-//! A server is started for a list of its settings only, as a user with few rights. It gets the settings that matter, and no others: it opens no
+//! A server is started as a user with few rights, for a list of its settings only. It gets the settings that matter, and no others. It opens no
 //! data, no socket, and no library that a configuration names.
 
-use crate::advise::settings::Setting;
+use anyhow::{Result, bail};
+
+use super::{
+    server::Server,
+    settings::{Setting, Settings},
+};
+use crate::{control::Cancel, database::Account};
 
 /// Whether a server may be given a setting. A line break in a value could forge a line of its answer.
 pub fn is_plain(setting: &Setting) -> bool {
@@ -16,14 +22,49 @@ pub fn clean(text: &str) -> String {
     text.chars().map(shown).collect()
 }
 
-/// What the report says where nobody was asked.
-pub fn alone(why: &str) -> String {
-    format!("the files alone: {why}")
+/// Takes the values of the installed server of this title, if there is one and `ask`, which ends the question, is there. Returns who told
+/// the values, for the report.
+///
+/// # Errors
+/// As of the question.
+pub fn take(
+    settings: &mut Settings,
+    server: Server,
+    title: Option<&str>,
+    ask: Option<&Cancel>,
+    question: impl FnOnce(&Settings, &Cancel) -> Result<Option<Settings>>,
+) -> Result<String> {
+    let why = match (ask, title) {
+        (None, _) => "--no-ask".to_owned(),
+        (_, None) => format!("no {server} is installed here"),
+        (Some(cancel), Some(title)) => match question(settings, cancel)? {
+            Some(taken) => {
+                *settings = taken;
+                return Ok(format!("{title} of this machine"));
+            }
+            None => format!("{title} could not be asked"),
+        },
+    };
+    Ok(format!("the files alone: {why}"))
 }
 
-/// What it says of a server that was asked.
-pub fn by(title: &str) -> String {
-    format!("{title} of this machine")
+/// A directory for a server's user, which goes with the value; none if there can be none.
+pub fn directory(account: Account) -> Option<tempfile::TempDir> {
+    tempfile::tempdir().ok().filter(|made| account.give(made.path()).is_ok())
+}
+
+/// A server does not start with a setting.
+///
+/// # Errors
+/// Always.
+pub fn refuse(setting: &Setting, title: &str, why: &str) -> Result<()> {
+    bail!("{}: {title} does not start with it: {} (--no-ask asks no server)", setting.place(), clean(why))
+}
+
+/// Rounds of a campaign beside an installed server: so many, unless `TRANCHE_OPTION_FILE_ROUNDS` says otherwise.
+#[cfg(test)]
+pub fn rounds(usual: u64) -> u64 {
+    std::env::var("TRANCHE_OPTION_FILE_ROUNDS").ok().and_then(|text| text.parse().ok()).unwrap_or(usual)
 }
 
 #[cfg(test)]

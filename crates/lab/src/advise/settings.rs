@@ -8,7 +8,7 @@ use anyhow::{Result, anyhow};
 /// Names of settings that a report shows where it counts them.
 const SHOWN: usize = 8;
 /// Misspelt settings that a report shows.
-const MOST: usize = 50;
+const MISSPELT_SHOWN: usize = 50;
 
 /// A setting.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -71,7 +71,7 @@ impl Settings {
     /// told that people read them.
     pub fn misspelt(&self, unknown: fn(&str) -> Option<String>) -> Vec<(&Setting, String)> {
         let told = self.that_count().into_values();
-        told.filter_map(|setting| Some((setting, unknown(&setting.name)?))).take(MOST).collect()
+        told.filter_map(|setting| Some((setting, unknown(&setting.name)?))).take(MISSPELT_SHOWN).collect()
     }
 
     /// Of each name the setting that counts.
@@ -100,5 +100,22 @@ impl Settings {
         let Some(setting) = self.get(name) else { return Ok(None) };
         let word = setting.value.as_deref().ok_or_else(|| setting.wrong("it has no value"))?;
         Ok(Some((word, setting)))
+    }
+}
+
+#[cfg(test)]
+impl Settings {
+    /// Those of a file `my.cnf`, one on each line: the group, the name and the value.
+    pub fn of_lines<'a>(lines: impl IntoIterator<Item = (&'a str, &'a str, Option<&'a str>)>) -> Self {
+        let setting = |(line, (group, name, value)): (u32, (&str, &str, Option<&str>))| Setting {
+            group: group.into(),
+            name: name.into(),
+            value: value.map(str::to_owned),
+            switched: None,
+            loose: false,
+            file: "my.cnf".into(),
+            line,
+        };
+        Self { all: (1..).zip(lines).map(setting).collect(), ..Self::default() }
     }
 }

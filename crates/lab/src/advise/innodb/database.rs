@@ -144,7 +144,7 @@ impl Database {
 }
 
 /// Whether a setting is one of InnoDB, or of the binary log.
-fn is_of_storage(name: &str) -> bool {
+pub fn is_of_storage(name: &str) -> bool {
     name.starts_with("innodb_") || ["log_bin", "sync_binlog"].contains(&name)
 }
 

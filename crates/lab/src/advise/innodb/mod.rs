@@ -39,17 +39,12 @@ pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result
         persisted::add(&mut read.settings, path)?;
     }
     let same = installed.iter().find(|installed| groups::server_of(installed) == read.server);
-    let values_by = match (ask, same) {
-        (None, _) => asked::alone("--no-ask"),
-        (_, None) => asked::alone(&format!("no {} is installed here", read.server)),
-        (Some(cancel), Some(installed)) => match understood::settings(installed, &read.settings, cancel)? {
-            Some(settings) => {
-                read.settings = settings;
-                asked::by(&installed.title)
-            }
-            None => asked::alone(&format!("{} could not be asked", installed.title)),
-        },
-    };
+    let title = same.map(|installed| installed.title.as_str());
+    let values_by =
+        asked::take(&mut read.settings, read.server, title, ask, |settings, cancel| match same {
+            Some(installed) => understood::settings(installed, settings, cancel),
+            None => Ok(None),
+        })?;
     let database = Database::read(&read.settings, read.server)?;
     Ok(Configuration {
         server: read.server,

@@ -378,8 +378,7 @@ mod tests {
             "OFF",
             "ü",
         ];
-        let number = |name: &str| std::env::var(name).ok().and_then(|text| text.parse::<u64>().ok());
-        let rounds = number("TRANCHE_OPTION_FILE_ROUNDS").unwrap_or(300);
+        let rounds = crate::advise::asked::rounds(300);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("my.cnf");
         let mut both = 0;

@@ -16,8 +16,8 @@ const DATADIR: &str = "/var/lib/mysql";
 /// The file's name.
 const NAME: &str = "mysqld-auto.cnf";
 
-/// Adds the persisted settings to those of the option files, if there are any. Files that name no data directory have the usual one only
-/// if they are those of this machine, below `/etc`.
+/// Adds the persisted settings to those of the option files, if there are any. Files below `/etc` are those of this machine: where they name
+/// no data directory, the usual one counts.
 ///
 /// # Errors
 /// The file makes no sense: the server does not start with it.
@@ -82,16 +82,7 @@ mod tests {
         }
         let datadir = dir.path().to_str().unwrap().to_owned();
         let all = more.iter().copied().chain([("datadir", &*datadir), ("innodb_io_capacity", "200")]);
-        let all = all.map(|(name, value)| Setting {
-            group: "mysqld".into(),
-            name: name.into(),
-            value: Some(value.into()),
-            switched: None,
-            loose: false,
-            file: "my.cnf".into(),
-            line: 1,
-        });
-        let mut settings = Settings { all: all.collect(), ..Settings::default() };
+        let mut settings = Settings::of_lines(all.map(|(name, value)| ("mysqld", name, Some(value))));
         add(&mut settings, Path::new("my.cnf"))?;
         Ok(settings)
     }

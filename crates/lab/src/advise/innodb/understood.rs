@@ -5,11 +5,12 @@
 
 use std::collections::{BTreeMap, BTreeSet};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
+use super::database::is_of_storage;
 use crate::{
     advise::{
-        asked::{clean, is_plain},
+        asked::{clean, directory, is_plain, refuse},
         settings::{Setting, Settings},
     },
     control::{Cancel, Interrupted},
@@ -51,12 +52,7 @@ pub fn settings(server: &Server, settings: &Settings, cancel: &Cancel) -> Result
     let asked: Vec<&Setting> = settings.all.iter().filter(|setting| is_asked(setting)).collect();
     let Some(said) = ask(server, &asked, cancel)? else { return Ok(None) };
     if let Some((setting, error)) = first_error(&said.messages, &asked) {
-        bail!(
-            "{}: {} does not start with it: {} (--no-ask asks no server)",
-            setting.place(),
-            server.title,
-            clean(error)
-        );
+        refuse(setting, &server.title, error)?;
     }
     let Some(known) = Known::of(server, &said.output) else { return Ok(None) };
     let warnings = warnings(&said.messages, &asked);
@@ -77,12 +73,7 @@ pub fn settings(server: &Server, settings: &Settings, cancel: &Cancel) -> Result
 /// A server's list with these settings, and what it says of them.
 fn ask(server: &Server, settings: &[&Setting], cancel: &Cancel) -> Result<Option<Said>, Interrupted> {
     // Both servers try out in the data directory whether names are the same in either case.
-    let Ok(data) = tempfile::tempdir() else { return Ok(None) };
-    if let Some(user) = server.account.user()
-        && std::os::unix::fs::chown(data.path(), Some(user.uid), Some(user.gid)).is_err()
-    {
-        return Ok(None);
-    }
+    let Some(data) = directory(server.account) else { return Ok(None) };
     let run = |options: &[&str]| {
         let mut command = server.account.command(&server.path);
         command.arg("--no-defaults").arg("--datadir").arg(data.path()).args(options);
@@ -100,10 +91,9 @@ fn ask(server: &Server, settings: &[&Setting], cancel: &Cancel) -> Result<Option
 
 /// Whether the server is asked about a setting: whether it is one of InnoDB, or of the binary log.
 fn is_asked(setting: &Setting) -> bool {
-    let is_of_storage = setting.name.starts_with("innodb_") || setting.name == "sync_binlog";
     // A value names the log. Only a prefix turns it off, and the server then lists no value.
-    let names_log = setting.name == "log_bin" && setting.switched.is_none() && setting.value.is_some();
-    (is_of_storage || names_log) && is_plain(setting)
+    let names_log = setting.switched.is_none() && setting.value.is_some();
+    is_of_storage(&setting.name) && (setting.name != "log_bin" || names_log) && is_plain(setting)
 }
 
 /// A setting on the server's command line.
@@ -370,8 +360,7 @@ mod tests {
             "0", "1", "2", "90", "200", "1000", "4k", "8M", "128M", "1G", "2g", "16Kx", "4MB", "1 ", "5 ; x",
         ];
         let words = ["on", "Off", "TRUE", "0", "1", "false", "yes", ""];
-        let rounds = std::env::var("TRANCHE_OPTION_FILE_ROUNDS").ok().and_then(|text| text.parse().ok());
-        let rounds: u64 = rounds.unwrap_or(40);
+        let rounds = crate::advise::asked::rounds(40);
         for server in servers() {
             let mut agreed = 0;
             for seed in 0..rounds {

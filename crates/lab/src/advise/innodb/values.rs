@@ -84,19 +84,6 @@ pub fn number(text: &str) -> Option<u64> {
 mod tests {
     use super::*;
 
-    fn settings(all: &[(&str, &str, Option<&str>)]) -> Settings {
-        let setting = |(line, &(group, name, value)): (u32, &(&str, &str, Option<&str>))| Setting {
-            group: group.into(),
-            name: name.into(),
-            value: value.map(str::to_owned),
-            switched: None,
-            loose: false,
-            file: "my.cnf".into(),
-            line,
-        };
-        Settings { all: (1..).zip(all).map(setting).collect(), ..Settings::default() }
-    }
-
     #[test]
     fn numbers_have_suffixes_and_switches_words() {
         for (text, wanted) in [
@@ -131,7 +118,7 @@ mod tests {
 
     #[test]
     fn the_last_counts_and_prefixes_are_understood() {
-        let all = settings(&[
+        let all = Settings::of_lines([
             ("mysqld", "innodb_doublewrite", Some("ON")),
             ("client", "sync_binlog", Some("7")),
             ("mysqld", "skip_innodb_doublewrite", None),
@@ -153,7 +140,7 @@ mod tests {
 
     #[test]
     fn what_cannot_be_read_is_told_with_its_place() {
-        let all = settings(&[("mysqld", "a", Some("12 parsecs"))]);
+        let all = Settings::of_lines([("mysqld", "a", Some("12 parsecs"))]);
         let error = all.number("a").unwrap_err().to_string();
         assert!(error.starts_with("my.cnf:1: a = \"12 parsecs\": it is a whole number"), "{error}");
         assert!(all.switch("a").is_err());

@@ -39,22 +39,15 @@ pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result
     };
     let mut database = Database::read(&files, server)?;
     let same = installed.filter(|installed| (installed.major, 0) == server.version);
-    let values_by = match (ask, same) {
-        (None, _) => asked::alone("--no-ask"),
-        (_, None) => asked::alone(&format!("no {server} is installed here")),
-        (Some(cancel), Some(installed)) => {
-            let said = database.rows.iter().filter(|row| !row.default);
-            let names: Vec<String> = said.map(|row| row.name.clone()).collect();
-            match understood::settings(&installed, &files.settings, &names, cancel)? {
-                Some(settings) => {
-                    files.settings = settings;
-                    database = Database::read(&files, server)?;
-                    asked::by(&installed.title)
-                }
-                None => asked::alone(&format!("{} could not be asked", installed.title)),
-            }
-        }
-    };
+    let title = same.as_ref().map(|installed| installed.title.as_str());
+    let said = database.rows.iter().filter(|row| !row.default);
+    let names: Vec<String> = said.map(|row| row.name.clone()).collect();
+    let values_by = asked::take(&mut files.settings, server, title, ask, |settings, cancel| match &same {
+        Some(installed) => understood::settings(installed, settings, &names, cancel),
+        None => Ok(None),
+    })?;
+    // The values may be others now.
+    database = Database::read(&files, server)?;
     Ok(Configuration {
         server,
         told_by,
@@ -64,7 +57,7 @@ pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result
     })
 }
 
-/// The release series: that of the data directory, of the directory that Debian and others name after it, or of the installed server.
+/// The release series. The data directory tells it, else the name of a directory, as Debian has it, else the installed server.
 fn detect(path: &Path, files: &Files, installed: Option<&postgresql::Server>) -> Result<(Server, String)> {
     let of = |series: &str| Some((series.trim().parse::<u32>().ok()?, 0));
     let mark = files.data.join("PG_VERSION");

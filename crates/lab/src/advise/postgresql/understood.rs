@@ -5,11 +5,11 @@
 
 use std::fs;
 
-use anyhow::{Result, bail};
+use anyhow::Result;
 
 use crate::{
     advise::{
-        asked::{clean, is_plain},
+        asked::{directory, is_plain, refuse},
         settings::{Setting, Settings},
     },
     control::Cancel,
@@ -31,16 +31,10 @@ pub fn settings(
     let asked = names.iter().filter_map(|name| told.get(name.as_str()).copied());
     let asked: Vec<&Setting> = asked.filter(|setting| is_plain(setting)).collect();
     let text: String = asked.iter().map(|setting| line(setting)).collect();
-    let Ok(directory) = tempfile::tempdir() else { return Ok(None) };
+    let Some(directory) = directory(server.account) else { return Ok(None) };
     let file = directory.path().join("postgresql.conf");
-    if fs::write(&file, text).is_err() {
+    if fs::write(&file, text).is_err() || server.account.give(&file).is_err() {
         return Ok(None);
-    }
-    if let Some(user) = server.account.user() {
-        let give = |path| std::os::unix::fs::chown(path, Some(user.uid), Some(user.gid)).is_ok();
-        if !give(directory.path()) || !give(&file) {
-            return Ok(None);
-        }
     }
     let mut taken = settings.clone();
     for setting in &asked {
@@ -49,12 +43,7 @@ pub fn settings(
         let Some(said) = process::ask(&mut command, cancel)? else { return Ok(None) };
         if !said.success {
             let Some((setting, why)) = refusal(&said.messages, &asked) else { return Ok(None) };
-            bail!(
-                "{}: {} does not start with it: {} (--no-ask asks no server)",
-                setting.place(),
-                server.title,
-                clean(&why)
-            );
+            refuse(setting, &server.title, why)?;
         }
         let value = said.output.trim_end_matches('\n');
         if value.is_empty() || value.contains('\n') {
@@ -74,13 +63,12 @@ fn line(setting: &Setting) -> String {
 }
 
 /// What a server objects to, and of which setting; none if it objects to something else.
-fn refusal<'a>(messages: &str, asked: &[&'a Setting]) -> Option<(&'a Setting, String)> {
-    let said = messages.lines().filter_map(|line| line.split_once(":  ").map(|(_, said)| said.trim()));
-    said.filter_map(|said| {
+fn refusal<'a, 'b>(messages: &'b str, asked: &[&'a Setting]) -> Option<(&'a Setting, &'b str)> {
+    let mut said = messages.lines().filter_map(|line| line.split_once(":  ").map(|(_, said)| said.trim()));
+    said.find_map(|said| {
         let setting = asked.iter().find(|setting| said.contains(&format!("\"{}\"", setting.name)))?;
-        Some((*setting, said.to_owned()))
+        Some((*setting, said))
     })
-    .next()
 }
 
 #[cfg(test)]
@@ -138,8 +126,7 @@ mod tests {
             ("wal_buffers", &["-1", "16MB", "64", "'4 kB'", "0"]),
             ("bgwriter_lru_multiplier", &["2", "2.5", "0", "11"]),
         ];
-        let rounds = std::env::var("TRANCHE_OPTION_FILE_ROUNDS").ok().and_then(|text| text.parse().ok());
-        let (rounds, mut agreed): (u64, u64) = (rounds.unwrap_or(40), 0);
+        let (rounds, mut agreed) = (crate::advise::asked::rounds(40), 0);
         for seed in 0..rounds {
             let mut rng = rng::Rng::new(seed);
             let mut text = String::new();
