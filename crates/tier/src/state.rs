@@ -231,7 +231,7 @@ pub(crate) struct Commit {
     /// Whether the origin and the cache have writes that were not flushed, and whether write-backs are among the origin's.
     pub(crate) origin_unflushed: bool,
     pub(crate) cache_unflushed: bool,
-    /// A session before this one may have been killed, and what it wrote of the metadata, which this one has read, may not be durable.
+    /// Whether the metadata may have writes that are not durable: a session before this one may have been killed after it wrote them.
     pub(crate) metadata_unflushed: bool,
     pub(crate) written_back: bool,
 }
