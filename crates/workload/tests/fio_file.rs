@@ -66,7 +66,7 @@ bssplit=4k/60:64k/,8k
         jobs.notes,
         [
             "ioengine is ignored: Tranche has its own way to the drive",
-            "direct is ignored: there is no page cache on the way",
+            "direct is ignored: I/Os go past the page cache",
         ]
     );
     let mixed = &jobs.jobs[1].options;
@@ -114,6 +114,14 @@ fn wrong_files_say_where_and_what() {
         (
             "[a]\n\nsize=${X}\n",
             "line 3: size=${X}: nothing is left of the value: set the environment variable",
+        ),
+        (
+            "[a]\nnumjobs=$ncpus\n",
+            "line 2: $ncpus is not supported, because it means another load on another machine: write the number, or an environment variable",
+        ),
+        (
+            "[a]\nbssplit=(2*4k)/50:8k/50\n",
+            "line 2: bssplit: \"(2*4k)/50:8k/50\": arithmetic in parentheses is not supported: write the value",
         ),
         ("[a]\nsize=${X\n", "line 2: a variable has no closing brace: write ${NAME}"),
         (

@@ -107,6 +107,10 @@ impl JobFile {
                     &format!("{written}: a variable has {content:?} here; ; and # begin a remark"),
                 );
             }
+            if let Some(keyword) = KEYWORDS.iter().find(|keyword| content.contains(*keyword)) {
+                let problem = "another load on another machine: write the number, or an environment variable";
+                return wrong(line, &format!("{keyword} is not supported, because it means {problem}"));
+            }
             let (name, value) = match content.split_once('=') {
                 Some((name, value)) => (name.trim(), Some(value.trim().to_owned())),
                 None => (content.trim(), None),
@@ -125,6 +129,9 @@ impl JobFile {
         Ok(file)
     }
 }
+
+/// What fio replaces by facts of the machine that it runs on, wherever it stands.
+const KEYWORDS: [&str; 3] = ["$mb_memory", "$pagesize", "$ncpus"];
 
 /// Longest line after its variables have their values.
 const LINE_MAX: usize = 64 << 10;

@@ -520,6 +520,10 @@ impl Options {
 
     fn set_value(&mut self, name: &str, text: &str) -> Result<(), String> {
         let base = self.kb_base;
+        let mut numbers = text.split([',', ':', '-', '/']);
+        if name != "verify_pattern" && numbers.any(|number| number.trim_start().starts_with('(')) {
+            return Err(format!("{text:?}: arithmetic in parentheses is not supported: write the value"));
+        }
         if self.zones.set(name, text, base)? {
             return Ok(());
         }
