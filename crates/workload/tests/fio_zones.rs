@@ -39,8 +39,13 @@ fn jobs_in_order_go_zone_by_zone() {
     let (drive, jobs) = of("rw=write\nbs=8k\nsize=3z\nloops=2");
     assert_eq!((written(&jobs[0]), drive.counts.resets, jobs[0].stats().zone_resets), (6 * HOLDS, 3, 3));
     // What a zone has no room for is finished; the job goes on in the next.
-    let (drive, jobs) = of("rw=write\nbs=10k\nsize=3z");
-    assert_eq!((written(&jobs[0]), drive.counts.finishes), (3 * 4 * 10240, 3));
+    // Also the last one, whose last write ends when the job has nothing more to ask for.
+    for depth in [1, 4, 16] {
+        for end in ["", "io_size=120k", "number_ios=12"] {
+            let (drive, jobs) = of(&format!("rw=write\nbs=10k\nsize=3z\n{end}\niodepth={depth}"));
+            assert_eq!((written(&jobs[0]), drive.counts.finishes), (3 * 4 * 10240, 3), "{end} {depth}");
+        }
+    }
 }
 
 #[test]
@@ -334,6 +339,11 @@ proptest! {
             for (_, request) in &of_it {
                 prop_assert!((job.plan().start..end).contains(&(request.lba * BLOCK)) || request.verb == Verb::Flush);
             }
+            // No zone stays open whose rest holds no block.
+            let least = job.plan().options.sizes[1].least();
+            let is_rest = |zone: &&Zone| zone.active && (zone.capacity - zone.written) * BLOCK < least;
+            let its = |zone: &&Zone| (job.plan().start..end).contains(&(zone.start * BLOCK));
+            prop_assert!(!job.plan().options.rw.does[1] || drive.zones.iter().filter(its).find(is_rest).is_none());
             prop_assert!(own == 0 || jobs.len() > 1 || counts.most_open as u64 <= own + 3, "{}", counts.most_open);
         }
     }

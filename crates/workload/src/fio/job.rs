@@ -515,6 +515,11 @@ impl Job {
     }
 
     fn verify_or_end(&mut self, now: Nanos) -> Next {
+        let writes_no_more = self.to_verify > 0 || self.failed || self.stopping;
+        let finish = self.zones.as_mut().filter(|_| !writes_no_more).and_then(Zones::finish);
+        if let Some(target) = finish {
+            return self.request(Slot::new(None, target.task, now), target, 0);
+        }
         let options = &self.plan.options;
         let wanted =
             self.verifier.is_some() && options.rw.does[Direction::Write as usize] && options.do_verify;

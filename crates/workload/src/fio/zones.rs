@@ -364,6 +364,15 @@ impl Zones {
         }
     }
 
+    /// A job that ends leaves no zone open whose rest holds no block: the next of those to be finished.
+    pub fn finish(&mut self) -> Option<Target> {
+        let index = self.to_finish.pop()?;
+        match self.change(index, ZoneAction::Finish, Task::Finish(index)) {
+            Step::Change(target) => Some(target),
+            Step::Io(..) | Step::Wait | Step::End => None,
+        }
+    }
+
     /// The next I/O that verifies what is in the zones, of so many bytes at most; parts are multiples of `unit`.
     pub fn verify(&mut self, most: u64, unit: u64) -> Option<(Draw, Target)> {
         loop {
