@@ -29,7 +29,8 @@ impl Goal {
         let options = &plan.options;
         let lead = options.startdelay + options.ramp_time;
         let seconds = (options.runtime > 0).then(|| (lead + options.runtime) as f64 / 1e9);
-        let limit = options.number_ios.saturating_mul(options.smallest_block()).min(plan.total);
+        let ios = options.number_ios.saturating_mul(options.loops);
+        let limit = ios.saturating_mul(options.smallest_block()).min(plan.total);
         Self { seconds, bytes: (!options.time_based).then_some(limit as f64) }
     }
 

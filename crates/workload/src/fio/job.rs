@@ -79,6 +79,8 @@ pub struct Job {
     pending: Option<Direction>,
     writes: u64,
     flush_due: bool,
+    /// All that was written was flushed when its pass ended (`end_fsync`).
+    synced: bool,
     slots: Vec<Slot>,
     free: Vec<u32>,
     unsubmitted: Vec<u32>,
@@ -132,6 +134,7 @@ impl Job {
             pending: None,
             writes: 0,
             flush_due: false,
+            synced: false,
             slots: vec![Slot::default(); options.iodepth as usize],
             free: (0..options.iodepth).rev().collect(),
             unsubmitted: Vec::with_capacity(options.iodepth as usize),
@@ -353,10 +356,24 @@ impl Job {
             self.pending = Some(direction);
             return Next::At(due.min(self.end()));
         }
+        // A pass ends with a flush, as the job does.
+        if options.end_fsync
+            && self.writes > 0
+            && !self.synced
+            && self.source.stream.is_at_pass_end(direction)
+        {
+            self.pending = Some(direction);
+            if self.outstanding() > 0 {
+                return Next::Wait;
+            }
+            self.synced = true;
+            return self.flush(now);
+        }
         let (draw, target) = match self.draw(direction, now) {
             Ok(io) => io,
             Err(next) => return next,
         };
+        self.synced = false;
         self.drawn += 1;
         self.since_pause += 1;
         let paced = self.pace(draw);
@@ -498,6 +515,11 @@ impl Job {
         if self.outstanding() > 0 {
             return Next::Wait;
         }
+        let writes_no_more = self.to_verify > 0 || self.failed || self.stopping;
+        let finish = self.zones.as_mut().filter(|_| !writes_no_more).and_then(Zones::finish);
+        if let Some(target) = finish {
+            return self.request(Slot::new(None, target.task, now), target, 0);
+        }
         let options = &self.plan.options;
         let does = options.rw.does;
         if self.measured.is_none() {
@@ -507,7 +529,8 @@ impl Job {
         if self.to_verify == 0 {
             self.clock_out(now, self.measured.unwrap_or(now), does);
         }
-        if self.plan.options.end_fsync && self.writes > 0 && !self.failed && !self.stopping {
+        let unsynced = self.writes > 0 && !self.synced;
+        if self.plan.options.end_fsync && unsynced && !self.failed && !self.stopping {
             self.phase = Phase::Flushing;
             return self.flush(now);
         }
@@ -515,11 +538,6 @@ impl Job {
     }
 
     fn verify_or_end(&mut self, now: Nanos) -> Next {
-        let writes_no_more = self.to_verify > 0 || self.failed || self.stopping;
-        let finish = self.zones.as_mut().filter(|_| !writes_no_more).and_then(Zones::finish);
-        if let Some(target) = finish {
-            return self.request(Slot::new(None, target.task, now), target, 0);
-        }
         let options = &self.plan.options;
         let wanted =
             self.verifier.is_some() && options.rw.does[Direction::Write as usize] && options.do_verify;
@@ -583,7 +601,7 @@ impl Source {
         }
         let pairs = 1 + u64::from(plan.options.rw.does == [false, true, true]);
         !plan.options.time_based && self.bytes >= plan.total
-            || self.ios >= plan.options.number_ios.saturating_mul(pairs)
+            || self.ios >= plan.options.number_ios.saturating_mul(pairs).saturating_mul(plan.options.loops)
     }
 
     /// The next I/O, unless the job ends with the pass that has just ended: when less is left than a block takes,

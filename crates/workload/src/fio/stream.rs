@@ -109,6 +109,20 @@ impl Stream {
         self.ended
     }
 
+    /// Whether the next I/O in this direction begins another pass.
+    pub(super) fn is_at_pass_end(&self, direction: Direction) -> bool {
+        let index = direction as usize;
+        let is_drawn = || match &self.order {
+            Order::Sequential(at) => {
+                self.plan.options.sizes[index].least() > self.plan.size.saturating_sub(at[index])
+            }
+            Order::Permuted { next, .. } => *next >= self.count,
+            Order::Mapped(map) => map.free_from(0).is_none(),
+            Order::Drawn { .. } => false,
+        };
+        self.trimmed.is_none() && (self.passed >= self.pass && !self.plan.options.time_based || is_drawn())
+    }
+
     /// The direction of the next I/O.
     #[inline]
     pub(super) fn direction(&mut self) -> Direction {
