@@ -160,6 +160,61 @@ fn the_samples_are_of_the_same_events() {
 }
 
 #[test]
+fn lttng() {
+    let text = include_str!("traces/lttng.txt");
+    let (events, reader) = all(text.as_bytes(), None);
+    let at = |micros: u64| 86_399_000_000_000 + 999_000_000 + micros * 1000;
+    assert_eq!(
+        events,
+        [
+            event(at(0), 0, Verb::Write, 1 << 20, 4096),
+            // Behind midnight.
+            event(at(2000), 1, Verb::Read, 0, 131_072),
+            event(at(3000), 0, Verb::Flush, 0, 0),
+            event(at(3000), 0, Verb::WriteFua, 32_768, 4096),
+            event(at(4000), 0, Verb::Trim, 65_536, 32_768),
+            event(at(5000), 0, Verb::Flush, 0, 0),
+        ]
+    );
+    assert_eq!((reader.format(), reader.devices().join(" ")), (Format::Lttng, "8,0 259,1".to_owned()));
+    assert_eq!((reader.action(), reader.of_other_action()), (Some(Action::Issued), 1));
+    let mut queued = Reader::new(text.as_bytes(), None).unwrap().with_action(Some(Action::Queued));
+    assert_eq!(queued.next_event().unwrap(), Some(event(at(500), 0, Verb::Write, 1 << 20, 4096)));
+    assert_eq!(queued.next_event().unwrap(), None);
+    // Other clocks of babeltrace's.
+    for (clock, nanos) in
+        [("1698080324.850514000", 1_698_080_324_850_514_000), ("2026-11-29 00:00:01.5", 1_500_000_000)]
+    {
+        let line = format!(
+            "[{clock}] (+0.1) h block_rq_issue: {{ cpu_id = 1 }}, {{ dev = 1, sector = 1, nr_sector = 1, rwbs = 4 }}\n"
+        );
+        assert_eq!(all(line.as_bytes(), None).0, [event(nanos, 0, Verb::Read, 512, 512)]);
+    }
+}
+
+#[test]
+fn dftracer() {
+    let (events, reader) = all(include_str!("traces/dftracer.pfw").as_bytes(), None);
+    let at = |n: u64| 1_698_080_324_850_000_000 + n * 100_000;
+    // A hash is a name, too, and its file lies somewhere else than that of the file's name.
+    let (one, other) = (events[0].offset, events[5].offset);
+    assert_eq!(
+        events,
+        [
+            event(at(2), 0, Verb::Read, one, 131_072),
+            event(at(3), 0, Verb::Read, one + 131_072, 4096),
+            event(at(6), 0, Verb::Write, one + 512, 512),
+            event(at(7), 0, Verb::Read, one + 8192, 4096),
+            event(at(8), 0, Verb::Flush, 0, 0),
+            event(at(11), 0, Verb::Read, other, 4096),
+            event(at(13), 0, Verb::Write, other + 4096 + 1024, 512),
+        ]
+    );
+    assert!(one != other && one % 4096 == 0 && reader.devices() == ["files"]);
+    assert_eq!((reader.format(), reader.unknown().0), (Format::DfTracer, 0));
+}
+
+#[test]
 fn iologs() {
     let two = "fio version 2 iolog\n/dev/sda add\n/dev/sda open\n/dev/sda write 4096 8192\n/dev/sda wait 150 0\n\
                /dev/sda read 0 512\n/dev/sda datasync 0 0\n/dev/sda trim 512 512\n/dev/sda close\n";
@@ -280,6 +335,26 @@ fn what_is_wrong_and_where() {
     blkparse("8,0 1 1 0.5 1 Q W 99999999999999999 + 8", &["line 2", "more than there can be"]);
     blkparse("8,0 1 1 0.5", &["line 2", "process is missing"]);
     blkparse("8,0 1 1 0.5 1 Q w 0 + 8", &["line 2", "letters R, W"]);
+    let lttng = |fields: &str, what: &[&str]| {
+        let line = |at: &str, fields: &str| {
+            format!("[{at}] (+0.1) h block_rq_issue: {{ cpu_id = 1 }}, {{ {fields} }}\n")
+        };
+        wrong(
+            &(line("10:00:00.1", "dev = 1, sector = 1, nr_sector = 1, rwbs = 4")
+                + &line("10:00:00.2", fields)),
+            what,
+        );
+    };
+    lttng("dev = 1, sector = 1, nr_sector = 1", &["line 2", "no rwbs"]);
+    lttng("dev = 1, sector = -1, nr_sector = 1, rwbs = 4", &["line 2", "the sector is", "-1"]);
+    wrong("[10:00:00.1] h e: { cpu_id = 1 }\n[10:61:00.1] h e: { cpu_id = 1 }\n", &["line 2", "HH:MM:SS"]);
+    wrong("[10:00:00.1] h e: { cpu_id = 1 }\n[10:00:00.1] h\n", &["line 2", "no event"]);
+    let read = |args: &str| {
+        format!("[\n{{\"name\":\"read\",\"cat\":\"POSIX\",\"ts\":1,\"ph\":\"X\",\"args\":{{{args}}}}}\n")
+    };
+    wrong(&read(""), &["line 2", "fname or fhash"]);
+    wrong(&read("\"fname\":\"/a\",\"fd\":1"), &["line 2", "no \"ret\"", "without its arguments"]);
+    wrong(&read("\"fname\":\"/a\",\"fd\":1,\"ret\":\"x\""), &["line 2", "no number"]);
     wrong("fio version 2 iolog\na jump 0 0\n", &["line 2", "\"jump\"", "datasync"]);
     wrong("fio version 2 iolog\na sync_file_range 0 0\nb\n", &["line 3", "the action is \"\""]);
     wrong("fio version 3 iolog\n1 a wait 5\n", &["line 2", "\"wait\""]);

@@ -30,7 +30,9 @@ impl Format {
         match name.rsplit_once('.').map(|(_, ending)| ending) {
             Some("act" | "conf") if name.contains("index") => Self::ActIndex,
             Some("act" | "conf") => Self::Act,
-            Some("trace" | "rec" | "csv" | "iolog" | "blkparse" | "blktrace" | "gz" | "zst") => Self::Trace,
+            Some("trace" | "rec" | "csv" | "iolog" | "blkparse" | "blktrace" | "pfw" | "gz" | "zst") => {
+                Self::Trace
+            }
             _ if is_of_blktrace(&name) => Self::Trace,
             _ if begins_as_trace(path) => Self::Trace,
             _ => Self::Fio,

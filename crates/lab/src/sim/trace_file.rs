@@ -104,7 +104,7 @@ pub(super) fn begins_as_trace(path: &Path) -> bool {
     let text = String::from_utf8_lossy(&first);
     let line = text.trim_start_matches('\u{feff}').trim_start().lines().next().unwrap_or("");
     match Format::detect(line) {
-        Some(Format::Recording | Format::Ftrace) => true,
+        Some(Format::Recording | Format::Ftrace | Format::Lttng | Format::DfTracer) => true,
         // Sections and remarks of job files may have any number of commas.
         Some(_) => !line.starts_with(['[', ';', '#']),
         None => compressed(&first).is_some(),
@@ -259,7 +259,9 @@ mod tests {
             std::fs::write(&path, bytes).unwrap();
             begins_as_trace(&path)
         };
-        let traces: [&[u8]; 7] = [
+        let traces: [&[u8]; 9] = [
+            b"[11:04:05.123456789] (+?.?????????) host sched_switch: { cpu_id = 1 }, { }\n",
+            b"[\n{\"id\":1,\"name\":\"read\",\"cat\":\"POSIX\",\"ph\":\"X\"}\n",
             b"  8,0    1        1     0.000000000  697  Q   W 223490 + 8 [kjournald]\n",
             b"fio version 2 iolog\r\n/dev/sda add\r\n",
             b"\xEF\xBB\xBF0,R,126703661056,4096,1577808000000046",

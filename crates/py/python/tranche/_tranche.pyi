@@ -29,6 +29,8 @@ _TraceFormat: TypeAlias = Literal[
     "blktrace",
     "blkparse",
     "ftrace",
+    "lttng",
+    "dftracer",
     "msr",
     "alibaba",
     "tencent",
@@ -109,7 +111,7 @@ class Load:
             fold: Where addresses beyond the end of the namespace go: at the remainder, or each MiB at a place of its own.
             devices: Only these devices of the trace, each on its namespace; all without, on the namespaces in turn.
             action: Where an I/O makes several events, the one that counts: ``Q`` (queued), ``D`` (issued) or ``N`` (NVMe command).
-                Without, ``Q``; of ftrace the first one that comes.
+                Without, ``Q``; of ftrace and LTTng the first one that comes.
             block: Of NVMe commands, bytes of a logical block; 512 without.
             format: In which form it is written. Without, its beginning tells.
         """

@@ -23,6 +23,10 @@ pub enum Format {
     Systor,
     /// Events of the kernel's as text.
     Ftrace,
+    /// LTTng's events of the block layer, as babeltrace prints them.
+    Lttng,
+    /// DFTracer's traces of files, as of MLPerf Storage.
+    DfTracer,
     /// Twitter's traces of caches.
     Twitter,
     /// The traces of Meta's CacheLib.
@@ -37,7 +41,7 @@ pub enum Format {
 
 impl Format {
     /// All of them.
-    pub const ALL: [Format; 12] = [
+    pub const ALL: [Format; 14] = [
         Format::Blktrace,
         Format::Blkparse,
         Format::Msr,
@@ -45,6 +49,8 @@ impl Format {
         Format::Tencent,
         Format::Systor,
         Format::Ftrace,
+        Format::Lttng,
+        Format::DfTracer,
         Format::Twitter,
         Format::CacheLib,
         Format::Iolog2,
@@ -63,6 +69,8 @@ impl Format {
             Format::Tencent => "tencent",
             Format::Systor => "systor",
             Format::Ftrace => "ftrace",
+            Format::Lttng => "lttng",
+            Format::DfTracer => "dftracer",
             Format::Twitter => "twitter",
             Format::CacheLib => "cachelib",
             Format::Iolog2 => "iolog2",

@@ -2,8 +2,9 @@
 
 use super::event::{Format, event, number};
 use super::line::{Action, Line, fields, plain, seconds, sectors};
-use super::{blkparse, ftrace, keys, recording};
+use super::{blkparse, dftracer, ftrace, keys, lttng, recording};
 use crate::{Nanos, Verb};
+use std::borrow::Cow;
 
 /// First line of fio's logs.
 pub(super) const IOLOG_2: &str = "fio version 2 iolog";
@@ -19,6 +20,23 @@ pub(super) struct Shape {
     pub block_bytes: u32,
     /// Where CacheLib's columns are.
     pub columns: keys::Columns,
+    /// LTTng's clock.
+    pub clock: lttng::DayClock,
+    /// Where DFTracer's programs are in their files.
+    pub positions: dftracer::Positions,
+}
+
+impl Shape {
+    pub fn new(format: Format) -> Self {
+        Self {
+            format,
+            action: None,
+            block_bytes: 512,
+            columns: keys::Columns::default(),
+            clock: lttng::DayClock::default(),
+            positions: dftracer::Positions::default(),
+        }
+    }
 }
 
 /// Whether this line names the columns.
@@ -33,12 +51,24 @@ pub(super) fn is_head(format: Format, line: &str) -> bool {
     }
 }
 
+/// The name of a device as it is shown, where its text is another.
+pub(super) fn device(format: Format, text: &str) -> Cow<'_, str> {
+    match format {
+        // Host and disk.
+        Format::Msr => text.replace(',', ".").into(),
+        Format::Lttng => lttng::device(text).into(),
+        _ => text.into(),
+    }
+}
+
 pub(super) fn parse<'a>(shape: &mut Shape, line: &'a str) -> Result<Line<'a>, String> {
     match shape.format {
         // Its records have no lines.
         Format::Blktrace => Err("this is no record of blktrace".to_owned()),
         Format::Blkparse => blkparse::parse(shape.action.unwrap_or(Action::Queued), line),
         Format::Ftrace => ftrace::parse(&mut shape.action, shape.block_bytes, line),
+        Format::Lttng => lttng::parse(&mut shape.action, &mut shape.clock, line),
+        Format::DfTracer => dftracer::parse(&mut shape.positions, line),
         Format::Twitter => keys::twitter(line),
         Format::CacheLib => keys::cachelib(&shape.columns, line),
         Format::Msr => msr(line),

@@ -29,17 +29,21 @@ fn verb(operation: &str) -> Result<Verb, String> {
     }
 }
 
+/// The byte where something of this name lies: the same on every machine and in every version.
+pub(super) fn place(name: &str) -> u64 {
+    let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
+    hasher.write(name.as_bytes());
+    hasher.finish() % PLACES * PLACE_BYTES
+}
+
 /// A request. The value of a get that found nothing has no size.
 fn request(at: Nanos, operation: &str, key: &str, bytes: u64) -> Result<Option<Event>, String> {
-    let mut hasher = Fnv(0xCBF2_9CE4_8422_2325);
-    hasher.write(key.as_bytes());
-    let offset = hasher.finish() % PLACES * PLACE_BYTES;
-    let verb = verb(operation)?;
+    let (offset, verb) = (place(key), verb(operation)?);
     let bytes = if verb == Verb::Trim { bytes.max(PLACE_BYTES) } else { bytes };
     if bytes == 0 { Ok(None) } else { event(at, verb, offset, bytes).map(Some) }
 }
 
-/// FNV-1a: the same on every machine and in every version.
+/// FNV-1a.
 struct Fnv(u64);
 
 impl Hasher for Fnv {

@@ -13,6 +13,8 @@
 //! | `Tencent` | `1538323199,105352008,584,1,1576` | s | Tencent's block storage (SNIA IOTTA 27917): Timestamp,Offset,Size,IOType,VolumeID; sectors of 512 bytes, 0 reads and 1 writes |
 //! | `Systor` | `1456135200.013118000,0.000806,R,4,899056122368,131072` | s | LUN traces of Systor '17 (SNIA IOTTA 4928): Timestamp,Response,IOType,LUN,Offset,Size |
 //! | `Ftrace` | `fio-9 [003] ..... 12.345678: nvme_setup_cmd: nvme0: disk=nvme0n1, qid=4, …` | s | `trace_pipe`, `trace-cmd report`, `perf script`: `block_bio_queue`, `block_rq_issue` or `nvme_setup_cmd` |
+//! | `Lttng` | `[11:04:05.1] (+0.1) host block_rq_issue: { cpu_id = 1 }, { dev = 8388608, sector = 8, …` | s | `babeltrace`, `babeltrace2`: `block_bio_queue` or `block_rq_issue` |
+//! | `DfTracer` | `{"name":"read","cat":"POSIX","ts":1698080324850514,…,"args":{"fname":"/a","ret":4096,…}}` | µs | DFTracer's traces of files, as of MLPerf Storage (DLIO) |
 //! | `Twitter` | `0,nz:u:eeW511W3,17,423,12,get,0` | s | Twitter's cache traces: timestamp,key,key size,value size,client,operation,TTL |
 //! | `CacheLib` | `op_time,key,op,size,op_count` in the first line, in any order and among others | s | the traces of Meta's CacheLib |
 //! | `Iolog2` | `/dev/sda write 4096 8192` | waits, µs | fio's iolog version 2 |
@@ -24,11 +26,13 @@
 
 mod blkparse;
 mod blktrace;
+mod dftracer;
 mod event;
 mod formats;
 mod ftrace;
 mod keys;
 mod line;
+mod lttng;
 mod reader;
 pub mod recording;
 mod replay;

@@ -5,7 +5,7 @@ use super::event::{Event, Format, unreadable};
 use super::formats::{self, Shape};
 use super::line::{Action, Line, is_number};
 use super::recording::{self, Latencies};
-use super::{ftrace, keys};
+use super::{dftracer, ftrace, keys, lttng};
 use crate::{Nanos, Verb};
 use std::fmt;
 use std::io::{self, BufRead};
@@ -68,6 +68,8 @@ impl Format {
                 Some(Format::Blkparse)
             }
             _ if ftrace::is_one(first) => Some(Format::Ftrace),
+            _ if lttng::is_one(first) => Some(Format::Lttng),
+            _ if dftracer::is_one(first) => Some(Format::DfTracer),
             _ if keys::Columns::of(first).is_some() => Some(Format::CacheLib),
             _ => match fields[..] {
                 [_, _, _, "Read" | "Write" | "Type", _, _, _] => Some(Format::Msr),
@@ -168,7 +170,7 @@ impl<R: BufRead> Reader<R> {
     fn with(source: Source<R>, format: Format) -> Self {
         Reader {
             source,
-            shape: Shape { format, action: None, block_bytes: 512, columns: keys::Columns::default() },
+            shape: Shape::new(format),
             line: 0,
             buffer: Vec::with_capacity(256),
             pending: false,
@@ -204,8 +206,8 @@ impl<R: BufRead> Reader<R> {
                 Some(format) => format,
                 None => {
                     return Err(self.wrong(
-                        "this is no trace that is known: there are files of blktrace, blkparse's text, events of ftrace, the CSV of MSR Cambridge, \
-                         Alibaba, Tencent, Systor '17, Twitter and CacheLib, fio's iolog (versions 2 and 3) and recordings",
+                        "this is no trace that is known: there are files of blktrace, blkparse's text, events of ftrace and LTTng, files of DFTracer, the CSV of \
+                         MSR Cambridge, Alibaba, Tencent, Systor '17, Twitter and CacheLib, fio's iolog (versions 2 and 3) and recordings",
                     ));
                 }
             };
@@ -375,7 +377,7 @@ impl<R: BufRead> Reader<R> {
         match line {
             Line::Event { event, device, flushes, count } => {
                 let names = (&mut self.devices, &mut self.by_name);
-                let device = number_of(device, names, self.shape.format == Format::Msr);
+                let device = number_of(&formats::device(self.shape.format, device), names);
                 let device = device.map_err(|problem| self.wrong(&problem))?;
                 return Ok(Some(self.take(Event { device, ..event }, flushes, count)));
             }
@@ -480,7 +482,7 @@ impl<R: BufRead> Reader<R> {
     pub fn action(&self) -> Option<Action> {
         match self.shape.format {
             Format::Blktrace | Format::Blkparse => Some(self.shape.action.unwrap_or(Action::Queued)),
-            Format::Ftrace => self.shape.action,
+            Format::Ftrace | Format::Lttng => self.shape.action,
             _ => None,
         }
     }
@@ -498,19 +500,8 @@ impl<R: BufRead> Reader<R> {
     }
 }
 
-/// The number of a device; a new one if the name is new. `dotted`: its parts are written with a dot between.
-fn number_of(
-    name: &str,
-    (devices, by_name): (&mut Vec<String>, &mut Vec<u32>),
-    dotted: bool,
-) -> Result<u32, String> {
-    let owned;
-    let name = if dotted {
-        owned = name.replace(',', ".");
-        &owned
-    } else {
-        name
-    };
+/// The number of a device; a new one if the name is new.
+fn number_of(name: &str, (devices, by_name): (&mut Vec<String>, &mut Vec<u32>)) -> Result<u32, String> {
     if name.len() > NAME_MAX {
         return Err(format!("the device's name is longer than {NAME_MAX} bytes"));
     }

@@ -35,6 +35,19 @@ impl Rwbs {
         Ok(Self { flushes, verb })
     }
 
+    /// The bits in which LTTng writes it (`instrumentation/events/block.h` of lttng-modules).
+    pub fn of_lttng(bits: u64) -> Self {
+        let has = |bit: u32| bits >> bit & 1 == 1;
+        let verb = match () {
+            () if has(1) => Some(Verb::Trim),
+            () if has(2) => Some(Verb::Read),
+            () if has(0) && has(9) => Some(Verb::WriteFua),
+            () if has(0) => Some(Verb::Write),
+            () => None,
+        };
+        Self { flushes: has(8) || has(10), verb }
+    }
+
     /// An I/O of this kind on so many sectors. Without sectors it is at most a flush.
     pub fn line(self, at: Nanos, device: &str, sector: u64, count: u64) -> Result<Line<'_>, String> {
         let (offset, bytes) = (sectors(sector)?, sectors(count)?);

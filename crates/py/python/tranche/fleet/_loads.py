@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from .._tranche import _TraceFormat
 
 # As `tranche sim` has it (crates/lab/src/sim/load.rs).
-_TRACES = (".trace", ".rec", ".csv", ".iolog", ".blkparse", ".blktrace", ".gz", ".zst")
+_TRACES = (".trace", ".rec", ".csv", ".iolog", ".blkparse", ".blktrace", ".pfw", ".gz", ".zst")
 _ACT = (".act", ".conf")
 
 
