@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::sim::{Format, LoadFile, TraceOptions};
+use lab::sim::{Format, LoadFile, TraceForm, TraceOptions};
 use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use workload::trace::{self, Fold, Speed};
@@ -103,7 +103,7 @@ impl Load {
         opened(
             path,
             Some(Format::Trace),
-            &TraceOptions { speed, depth, fold, device, action, block_bytes, format },
+            &TraceOptions { speed, depth, fold, device, form: TraceForm { action, block_bytes, format } },
         )
     }
 

@@ -2,6 +2,7 @@
 
 use crate::progress;
 use crate::studies::ControllerName;
+use crate::trace_form::TraceForm;
 use anyhow::{Context, Result};
 use clap::Args;
 use lab::advise::{Advice, Layout, Measure, Server};
@@ -29,6 +30,9 @@ pub struct Options {
     /// Make the load as heavy as this trace or recording, of any format that tranche sim reads
     #[arg(long, value_name = "FILE")]
     recording: Option<PathBuf>,
+    /// How the trace is understood.
+    #[command(flatten)]
+    form: TraceForm,
     /// The drive: a profile or a TOML file
     #[arg(long, alias = "profile", value_name = "NAME|FILE", default_value = "pblaze5-910-3.84t")]
     drive: String,
@@ -112,6 +116,12 @@ impl Options {
     }
 
     fn measure(&self, device: Option<PathBuf>) -> Result<Measure> {
+        let form = self.form.form();
+        if self.recording.is_none() && form != lab::sim::TraceForm::default() {
+            lab::misuse!(
+                "--action, --trace-block and --trace-format are for traces: name one with --recording"
+            );
+        }
         match (self.sample, device, &self.recording) {
             (Some(seconds), Some(device), _) => {
                 Ok(Measure::Sample(device, Duration::from_secs(seconds.max(1).into())))
@@ -122,7 +132,7 @@ impl Options {
             (None, Some(device), _) => {
                 lab::misuse!("{}: say for how long it is sampled, with --sample 30s", device.display())
             }
-            (None, None, Some(file)) => Ok(Measure::Recording(file.clone())),
+            (None, None, Some(file)) => Ok(Measure::Recording(file.clone(), form)),
             (None, None, None) => Ok(Measure::None),
         }
     }

@@ -50,6 +50,7 @@ mod studies;
 mod table;
 mod tell;
 mod top;
+mod trace_form;
 mod zone;
 mod zone_change;
 mod zone_read;

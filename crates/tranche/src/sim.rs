@@ -2,13 +2,14 @@
 
 use crate::options::{Output, Overwrite};
 use crate::sim_view::{self, View};
+use crate::trace_form::TraceForm;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use lab::profile;
 use lab::sim::{LoadFile, Settings, TraceOptions, usual_cache};
 use nvme::Nsid;
 use std::path::PathBuf;
-use workload::trace::{self, Fold, Speed};
+use workload::trace::{Fold, Speed};
 
 /// Where results of sweeps and time series go.
 const OUT: &str = "out/sim";
@@ -81,7 +82,7 @@ enum Format {
     Act,
     /// A configuration of Aerospike's act_index.
     ActIndex,
-    /// A block trace: blkparse, MSR Cambridge, Alibaba, Tencent, Systor '17, fio's iolog, or a recording.
+    /// A trace, of any form that --trace-format has.
     Trace,
 }
 
@@ -121,17 +122,9 @@ struct Trace {
     /// Traces: only this device, on this namespace; several times for several devices [default: all devices, on the namespaces in turn]
     #[arg(long, alias = "device", value_name = "NAME=NSID", value_parser = device)]
     only: Vec<(String, Nsid)>,
-    /// Traces of blktrace, blkparse and ftrace: the events that count. An I/O is queued (Q), issued to the device (D) and an NVMe command (N)
-    /// [default: Q; of ftrace the first that comes]
-    #[arg(long, value_name = "Q|D|N", value_parser = action)]
-    action: Option<trace::Action>,
-    /// Traces of NVMe commands: size of a logical block [default: 512]
-    #[arg(long, value_name = "SIZE", value_parser = block_bytes)]
-    trace_block: Option<u32>,
-    /// Traces: in which form they are written: blktrace, blkparse, ftrace, msr, alibaba, tencent, systor, twitter, cachelib, iolog2, iolog3 or
-    /// recording [default: the beginning tells]
-    #[arg(long, value_name = "FORMAT", value_parser = trace_format)]
-    trace_format: Option<trace::Format>,
+    /// How their text is understood.
+    #[command(flatten)]
+    form: TraceForm,
 }
 
 /// Where addresses beyond the end lie.
@@ -163,26 +156,6 @@ fn device(text: &str) -> Result<(String, Nsid), String> {
     Ok((name.to_owned(), nsid))
 }
 
-fn action(text: &str) -> Result<trace::Action, String> {
-    let action = text.parse().ok().and_then(trace::Action::of);
-    action.ok_or_else(|| format!("{text:?} is no action: it is Q (queued), D (issued) or N (NVMe command)"))
-}
-
-fn block_bytes(text: &str) -> Result<u32, String> {
-    let bytes = units::parse_size(text).map_err(|wrong| wrong.to_string())?;
-    let fits = bytes.is_power_of_two() && (512..=65_536).contains(&bytes);
-    if fits {
-        Ok(bytes as u32)
-    } else {
-        Err("a logical block has 512 bytes to 64KiB, a power of two".to_owned())
-    }
-}
-
-fn trace_format(text: &str) -> Result<trace::Format, String> {
-    let names = || trace::Format::ALL.map(trace::Format::name).join(", ");
-    trace::Format::named(text).ok_or_else(|| format!("there is no format {text:?}: there are {}", names()))
-}
-
 impl Trace {
     fn options(&self) -> TraceOptions {
         TraceOptions {
@@ -193,9 +166,7 @@ impl Trace {
                 FoldOption::Scatter => Fold::Scatter,
             },
             device: self.only.clone(),
-            action: self.action,
-            block_bytes: self.trace_block,
-            format: self.trace_format,
+            form: self.form.form(),
         }
     }
 }
@@ -211,7 +182,7 @@ impl Options {
             Format::Trace => lab::sim::Format::Trace,
         });
         // A form of traces is one of no other load.
-        let format = format.or(self.trace.trace_format.map(|_| lab::sim::Format::Trace));
+        let format = format.or(self.trace.form.form().format.map(|_| lab::sim::Format::Trace));
         let trace = self.trace.options();
         let load = LoadFile::open(&self.load, format, &trace)?;
         if !load.is_trace() && trace != TraceOptions::default() {
@@ -273,7 +244,5 @@ mod tests {
         assert_eq!(device("8,0=3"), Ok(("8,0".to_owned(), 3)));
         assert_eq!(device("a=b=1"), Ok(("a=b".to_owned(), 1)));
         assert!(device("a").is_err() && device("a=x").is_err());
-        assert_eq!(trace_format("tencent"), Ok(trace::Format::Tencent));
-        assert!(trace_format("csv").unwrap_err().contains("msr, alibaba, tencent, systor"));
     }
 }

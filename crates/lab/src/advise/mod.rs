@@ -61,7 +61,7 @@ use crate::{
     figure::show,
     machine::Controller,
     profile,
-    sim::Cache,
+    sim::{Cache, TraceForm},
 };
 
 /// What a load is as heavy as.
@@ -71,8 +71,8 @@ pub enum Measure {
     None,
     /// What a block device of this machine does for so long.
     Sample(PathBuf, Duration),
-    /// A trace or a recording.
-    Recording(PathBuf),
+    /// A trace or a recording, and how it is understood.
+    Recording(PathBuf, TraceForm),
 }
 
 /// What is asked.
@@ -179,7 +179,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     let measured = match &options.measure {
         Measure::None => None,
         Measure::Sample(device, time) => Some(Kernel::default().sample(device, *time, control)?),
-        Measure::Recording(path) => Some(rates::of_recording(path, control)?),
+        Measure::Recording(path, form) => Some(rates::of_recording(path, *form, control)?),
     };
     let mut load = Load {
         connections: options.connections.unwrap_or(CONNECTIONS),

@@ -9,7 +9,10 @@ use anyhow::{Context, Result, anyhow, bail, ensure};
 use serde::Serialize;
 use workload::{Verb, trace::TraceError};
 
-use crate::{control::Control, sim::open_trace};
+use crate::{
+    control::Control,
+    sim::{TraceForm, open_trace},
+};
 
 /// Bytes of a sector, in which the kernel counts (Documentation/block/stat.rst).
 const SECTOR: u64 = 512;
@@ -134,10 +137,10 @@ impl Kernel {
 ///
 /// # Errors
 /// It cannot be read, or nothing is written in it.
-pub fn of_recording(path: &Path, control: &Control) -> Result<Rates> {
+pub fn of_recording(path: &Path, form: TraceForm, control: &Control) -> Result<Rates> {
     let name = path.display();
     let wrong = |error: TraceError| anyhow!("{name}:{}: {}", error.line, error.problem);
-    let mut reader = open_trace(path, None, control.cancel())?;
+    let mut reader = open_trace(path, form, control.cancel())?;
     let (mut counts, mut first, mut last, mut number) =
         (Counts { flushes: Some(0), ..Counts::default() }, None, 0, 0u64);
     while let Some(event) = reader.next_event().map_err(wrong)? {
@@ -166,7 +169,13 @@ pub fn of_recording(path: &Path, control: &Control) -> Result<Rates> {
     if let Some(line) = reader.cut() {
         tracing::warn!("{name}: the trace ends in the middle of line {line}, which was left out");
     }
-    ensure!(counts.writes > 0, "{name} has no writes");
+    match reader.of_other_action() {
+        _ if counts.writes > 0 => {}
+        0 => bail!("{name} has no writes"),
+        others => bail!(
+            "{name} has no writes with the action that counts, and {others} I/Os with another one: choose it with --action"
+        ),
+    }
     let nanos = last.saturating_sub(first.unwrap_or(0));
     ensure!(nanos >= 1_000_000, "{name} spans less than a millisecond: it says nothing of rates");
     #[expect(clippy::cast_precision_loss, reason = "for reading")]
@@ -177,6 +186,7 @@ pub fn of_recording(path: &Path, control: &Control) -> Result<Rates> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use workload::trace::{Action, Format};
 
     const BEFORE: &str = "  1000 0 8000 10 2000 5 64000 90 0 100 100 0 0 0 0 30 7\n";
 
@@ -256,21 +266,32 @@ mod tests {
     #[test]
     fn recordings_of_any_format_are_counted() {
         let dir = tempfile::tempdir().unwrap();
-        let rates = |text: &str| {
+        let understood = |text: &str, form: TraceForm| {
             let path = dir.path().join("t");
             std::fs::write(&path, text).unwrap();
-            of_recording(&path, &Control::default())
+            of_recording(&path, form, &Control::default())
         };
+        let rates = |text: &str| understood(text, TraceForm::default());
         let found = rates("0,W,0,4096,1000000\n0,W,8192,8192,1500000\n0,R,0,4096,2000000\n").unwrap();
         assert_eq!(
             (found.writes_per_second, found.reads_per_second, found.written_bytes_per_second),
             (2.0, 1.0, 12_288.0)
         );
+        // Each I/O is there as it was queued and as it was issued; in twice as many parts.
+        let kernel = "8,0 1 1 1.0 1 Q W 0 + 16 [x]\n8,0 1 1 1.1 1 D W 0 + 8 [x]\n8,0 1 1 2.1 1 D W 8 + 8 [x]\n8,0 1 1 3.0 1 Q W 0 + 16 [x]\n";
+        let issued = TraceForm { action: Some(Action::Issued), ..TraceForm::default() };
+        assert_eq!(rates(kernel).unwrap().written_bytes_per_second, 8192.0);
+        assert_eq!(understood(kernel, issued).unwrap().written_bytes_per_second, 8192.0);
+        assert_eq!(understood(kernel, issued).unwrap().writes_per_second, 2.0);
+        let queued = kernel.lines().next().unwrap();
+        assert!(understood(queued, issued).unwrap_err().to_string().contains("choose it with --action"));
+        let alibaba = TraceForm { format: Some(Format::Alibaba), ..TraceForm::default() };
+        assert!(understood("1,0,8,1,1\n", alibaba).unwrap_err().to_string().contains("opcode"));
         assert!(format!("{:#}", rates("nonsense\n").unwrap_err()).contains("t:1: "));
         assert!(rates("0,R,0,4096,1000000\n").unwrap_err().to_string().contains("no writes"));
         assert!(rates("0,W,0,4096,1000000\n").unwrap_err().to_string().contains("less than a millisecond"));
         assert!(
-            of_recording(&dir.path().join("none"), &Control::default())
+            of_recording(&dir.path().join("none"), TraceForm::default(), &Control::default())
                 .unwrap_err()
                 .to_string()
                 .contains("reading")

@@ -123,7 +123,7 @@ fn a_recording_sets_the_weight_of_the_load() {
     };
     let with = |bytes| {
         let base = options(dir.path(), CONFIGURATION);
-        let measure = Measure::Recording(trace(bytes));
+        let measure = Measure::Recording(trace(bytes), TraceForm::default());
         let (advice, _) = advise(&Options { connections: None, seeds: 1, measure, ..base });
         (advice.load.connections, advice.layouts[0].years.unwrap().median, advice)
     };

@@ -40,6 +40,7 @@ pub use self::{
     onlook::{Onlooker, Pace},
     replay::TraceOptions,
     settings::Settings,
+    trace_file::TraceForm,
 };
 pub(crate) use self::{
     cache::Cache,

@@ -7,13 +7,13 @@ use host::Host;
 use nvme::Nsid;
 use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::json;
-use workload::trace::{Action, Fold, Format, Options, Pace, Reader, Replay, Space, Speed};
+use workload::trace::{Fold, Options, Pace, Reader, Replay, Space, Speed};
 
 use super::{
     agreement::Agreement,
     jobs::LoadResult,
     tally::{self, Tally},
-    trace_file,
+    trace_file::{self, TraceForm},
     watch::Watch,
 };
 use crate::{bench::progress::Goal, control::Cancel};
@@ -32,25 +32,13 @@ pub struct TraceOptions {
     pub fold: Fold,
     /// Only these devices, each on its namespace; none: all devices, on the namespaces in turn.
     pub device: Vec<(String, Nsid)>,
-    /// Traces in which an I/O makes several events: the one that counts. `None`: as it was queued, or in the kernel's text the first one that comes.
-    pub action: Option<Action>,
-    /// Traces of NVMe commands: bytes of a logical block; `None`: 512.
-    pub block_bytes: Option<u32>,
-    /// In which form it is written; `None`: its first line tells.
-    pub format: Option<Format>,
+    /// How it is understood.
+    pub form: TraceForm,
 }
 
 impl Default for TraceOptions {
     fn default() -> Self {
-        Self {
-            speed: None,
-            depth: None,
-            fold: Fold::Wrap,
-            device: Vec::new(),
-            action: None,
-            block_bytes: None,
-            format: None,
-        }
+        Self { speed: None, depth: None, fold: Fold::Wrap, device: Vec::new(), form: TraceForm::default() }
     }
 }
 
@@ -64,8 +52,7 @@ pub(super) struct Trace {
 
 impl Trace {
     fn reader(&self, cancel: &Cancel) -> Result<Reader<Box<dyn BufRead>>> {
-        let reader = trace_file::open(&self.path, self.options.format, cancel)?;
-        Ok(reader.with_action(self.options.action).with_block_bytes(self.options.block_bytes))
+        trace_file::open(&self.path, self.options.form, cancel)
     }
 
     /// Whether it begins as a trace does.

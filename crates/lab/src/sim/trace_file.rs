@@ -12,9 +12,20 @@ use ruzstd::decoding::{
     BlockDecodingStrategy, FrameDecoder,
     errors::{FrameDecoderError, ReadFrameHeaderError::SkipFrame},
 };
-use workload::trace::{Format, Reader, begins_as_blktrace};
+use workload::trace::{Action, Format, Reader, begins_as_blktrace};
 
 use crate::{control::Cancel, input::Input};
+
+/// How a trace is understood.
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
+pub struct TraceForm {
+    /// Traces in which an I/O makes several events: the one that counts. `None`: as it was queued, or in the kernel's text the first one that comes.
+    pub action: Option<Action>,
+    /// Traces of NVMe commands: bytes of a logical block; `None`: 512.
+    pub block_bytes: Option<u32>,
+    /// In which form it is written; `None`: its first line tells.
+    pub format: Option<Format>,
+}
 
 /// What comes before the processor's number in the names of blktrace's files.
 const PROCESSOR: &str = ".blktrace.";
@@ -174,7 +185,8 @@ fn processors(path: &Path) -> Result<Vec<PathBuf>> {
 }
 
 /// Opens a trace. Of blktrace's files it takes those of all processors, whichever is named.
-pub(crate) fn open(path: &Path, format: Option<Format>, cancel: &Cancel) -> Result<Reader<Box<dyn BufRead>>> {
+pub(crate) fn open(path: &Path, form: TraceForm, cancel: &Cancel) -> Result<Reader<Box<dyn BufRead>>> {
+    let format = form.format;
     let name = if path == Path::new("-") { "standard input".into() } else { path.to_string_lossy() };
     let paths = match format {
         None | Some(Format::Blktrace) => processors(path)?,
@@ -185,7 +197,8 @@ pub(crate) fn open(path: &Path, format: Option<Format>, cancel: &Cancel) -> Resu
         1 => Reader::new(inputs.remove(0), format),
         _ => Reader::of_processors(inputs),
     };
-    reader.map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))
+    let reader = reader.map_err(|error| anyhow!("{name}:{}: {}", error.line, error.problem))?;
+    Ok(reader.with_action(form.action).with_block_bytes(form.block_bytes))
 }
 
 #[cfg(test)]
@@ -214,7 +227,7 @@ mod tests {
         let count = |name: &str, bytes: &[u8]| {
             let path = dir.path().join(name);
             std::fs::write(&path, bytes).unwrap();
-            let mut reader = open(&path, None, &Cancel::default())?;
+            let mut reader = open(&path, TraceForm::default(), &Cancel::default())?;
             let mut events = 0;
             while reader.next_event()?.is_some() {
                 events += 1;
@@ -308,7 +321,7 @@ mod tests {
             std::fs::write(dir.path().join(name), bytes).unwrap();
         }
         let offsets = |name: &str| {
-            let mut reader = open(&dir.path().join(name), None, &Cancel::default()).unwrap();
+            let mut reader = open(&dir.path().join(name), TraceForm::default(), &Cancel::default()).unwrap();
             let mut offsets = Vec::new();
             while let Some(event) = reader.next_event().unwrap() {
                 offsets.push(event.offset / 4096);
@@ -320,8 +333,9 @@ mod tests {
         }
         assert_eq!(offsets("sdb.blktrace.0"), [2, 3]);
         assert!(is_of_blktrace("sda.blktrace.7") && !is_of_blktrace("sda.blktrace"));
-        let missing =
-            open(&dir.path().join("sda.blktrace.5"), None, &Cancel::default()).map(drop).unwrap_err();
+        let missing = open(&dir.path().join("sda.blktrace.5"), TraceForm::default(), &Cancel::default())
+            .map(drop)
+            .unwrap_err();
         assert!(format!("{missing:#}").contains("sda.blktrace.5"), "{missing:#}");
     }
 }
