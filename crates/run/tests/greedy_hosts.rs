@@ -141,3 +141,60 @@ fn a_tenant_has_a_limited_number_of_controllers() {
     held.pop();
     eventually("the tenant gets a controller again", || connect(&running, &tcp, "tenant").is_ok());
 }
+
+#[test]
+fn while_two_hosts_have_commands_waiting_each_has_its_turn() {
+    /// Commands of the greedy host, on queues whose commands cost little.
+    const QUEUES: usize = 8;
+    const DEPTH: u16 = 256;
+    /// Commands of the other host. Each costs more than a turn.
+    const LARGE_COMMANDS: u64 = 16;
+    const LARGE_BLOCKS: u32 = 64;
+    /// What the greedy host may do in one turn: 128 KiB at 4 KiB a read, and the one with which the turn ends.
+    const TURN_COMMANDS: usize = 32;
+
+    let temp = tempfile::tempdir().unwrap();
+    let path = temp.path().join("recording");
+    let options = Options {
+        tcp: vec!["127.0.0.1:0".into()],
+        unix: Some(temp.path().join("socket")),
+        record: Some(path.clone()),
+        ..Options::default()
+    };
+    let running = run::start(Some(shape()), &options, &mut |_| ()).unwrap();
+    let mut greedy = connect(&running, &format!("tcp://{}", running.tcp().unwrap()), "greedy").unwrap();
+    let near = format!("unix://{}", temp.path().join("socket").display());
+    let mut other = connect(&running, &near, "other").unwrap();
+    let mut queues: Vec<_> = (0..QUEUES).map(|_| greedy.io_queue(DEPTH).unwrap().into_raw()).collect();
+    let mut large = other.io_queue(32).unwrap().into_raw();
+    for queue in &mut queues {
+        for _ in 1..DEPTH {
+            queue.submit(Command::read(1, 0, 1), Data::room(4096)).unwrap();
+        }
+        queue.flush().unwrap();
+    }
+    for n in 0..LARGE_COMMANDS {
+        let lba = n * u64::from(LARGE_BLOCKS) + 1;
+        large.submit(Command::read(1, lba, LARGE_BLOCKS), Data::room(LARGE_BLOCKS as usize * 4096)).unwrap();
+    }
+    large.flush().unwrap();
+    for queue in queues.iter_mut().chain([&mut large]) {
+        while queue.outstanding() > 0 {
+            assert!(queue.next(Some(TIMEOUT)).unwrap().unwrap().completion.status().is_success());
+        }
+    }
+    drop((queues, large, greedy, other));
+    running.stop();
+    let recording = std::fs::read(&path).unwrap();
+    let mut reader = workload::trace::Reader::new(&recording[..], None).unwrap();
+    let mut is_small = Vec::new();
+    while let Some(event) = reader.next_event().unwrap() {
+        is_small.push(event.offset == 0);
+    }
+    let runs = is_small.split(|small| !small);
+    let between: Vec<usize> = runs.map(<[bool]>::len).collect();
+    assert_eq!(between.len() as u64, LARGE_COMMANDS + 1);
+    // Before the first and after the last, the greedy host may have been alone.
+    let inner = &between[1..between.len() - 1];
+    assert!(inner.iter().all(|commands| *commands <= TURN_COMMANDS), "{between:?}");
+}

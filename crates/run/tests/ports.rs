@@ -12,9 +12,11 @@ use nvme::log::{AnaState, DiscoveryEntry, DiscoveryHeader, LogId, SubsystemType}
 use nvme::property::{Cc, PropertyOffset};
 use nvme::zerocopy::{FromBytes, FromZeros, IntoBytes};
 use nvme::{AdminCommand, CNTLID_DYNAMIC, Command, Nqn, SglDescriptor, Status, U16};
+use run::access::{Access, Rule};
 use run::{Limits, Options, Running, TcpPort};
 use std::io::{Read, Write};
 use std::net::TcpStream;
+use std::sync::Arc;
 use std::time::{Duration, Instant};
 
 const PATIENCE: Duration = Duration::from_secs(60);
@@ -180,6 +182,24 @@ fn discovery_lists_the_ports_and_tells_of_changes() {
     fault(temp.path(), &running, FaultKind::CLEAR, 0, 0);
     assert_eq!(queue.next(Some(PATIENCE)).unwrap().expect("an event").tag, request);
     assert_eq!(discovery_log(&mut queue).1.len(), 3);
+}
+
+#[test]
+fn a_stranger_learns_of_no_port_whatever_changes() {
+    let temp = tempfile::tempdir().unwrap();
+    let listed = Rule::named("nqn.2026-11.test:listed".parse().unwrap());
+    let options = Options {
+        tcp: vec!["127.0.0.1:0".into(), "[::1]:0".into()],
+        unix: Some(temp.path().join("s")),
+        access: Some(Arc::new(Access::new(vec![listed]))),
+        ..Options::default()
+    };
+    let running = run::start(Some(shape_with("")), &options, &mut |_| ()).unwrap();
+    let mut stranger = connected(&running, Nqn::DISCOVERY, 60_000);
+    let before = discovery_log(&mut stranger);
+    assert!(before.1.is_empty());
+    fault(temp.path(), &running, FaultKind::PORT_DOWN, 2, 3_600_000);
+    assert_eq!(discovery_log(&mut stranger), before);
 }
 
 #[test]

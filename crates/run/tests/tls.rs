@@ -3,12 +3,13 @@
 mod common;
 
 use common::shape;
-use fabric::auth::{ChapKey, ChapKeys, TlsPsk};
-use host::{Error, Host, Identity, SocketTransport};
+use fabric::auth::{ChapKey, ChapKeys, IdentityVersion, Parties, TlsPsk};
+use host::{Data, Error, Host, Identity, Queue, SocketQueue, SocketTransport, Transport};
 use nvme::auth::HashId;
+use nvme::fabrics::{Connect, ConnectData, FabricsCommand};
 use nvme::log::{DiscoveryEntry, LogId};
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{Nqn, Status};
+use nvme::{CNTLID_DYNAMIC, Nqn, Status};
 use run::access::{Access, Rule};
 use run::{Limits, Options, Running};
 use std::io::Read;
@@ -62,6 +63,24 @@ fn use_it(mut host: Host<SocketTransport>) {
     host.shutdown().unwrap();
 }
 
+/// A TLS session under a host's key, before its Connect.
+fn session(running: &Running, name: &str, subsystem: Nqn, psk: &TlsPsk) -> SocketQueue {
+    let parties = Parties { host: nqn(name), subsystem };
+    let key = psk.tls_key(&parties, IdentityVersion::V0).unwrap().unwrap();
+    let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
+    SocketQueue::over_tls(stream, &tls::Connector::new(key).unwrap(), Default::default(), PATIENCE).unwrap()
+}
+
+/// Sends a Connect command in a host's name; its status.
+fn connect_over(queue: &mut SocketQueue, name: &str, subsystem: Nqn) -> Result<Status, Error> {
+    let connect = Connect { recfmt: 0, qid: 0, sqsize_z: 31, cattr: Default::default(), kato: 0 };
+    let mut data =
+        ConnectData { subnqn: subsystem.to_field(), hostnqn: nqn(name).to_field(), ..Default::default() };
+    data.cntlid.set(CNTLID_DYNAMIC);
+    queue.submit(FabricsCommand::Connect(connect).into(), Data::Out(data.as_bytes().to_vec()))?;
+    Ok(queue.next(Some(PATIENCE))?.expect("an answer").completion.status())
+}
+
 #[test]
 fn hosts_with_keys_of_either_hash() {
     let keys = [("plain", None), ("sha256", Some(HashId::SHA256)), ("sha384", Some(HashId::SHA384))]
@@ -90,10 +109,10 @@ fn hosts_with_keys_of_either_hash() {
     who.subnqn = Some(Nqn::new(Nqn::DISCOVERY).unwrap());
     let addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
     let mut transport = SocketTransport::new(addr, PATIENCE);
-    let mut admin = host::Transport::connect(&mut transport, &who).unwrap().admin;
+    let mut admin = transport.connect(&who).unwrap().admin;
     let log = nvme::Command::get_log_page(LogId::DISCOVERY, 0, 0, 1024, 1024);
-    host::Queue::submit(&mut admin, log, host::Data::room(1024)).unwrap();
-    let done = host::Queue::next(&mut admin, Some(PATIENCE)).unwrap().unwrap();
+    admin.submit(log, Data::room(1024)).unwrap();
+    let done = admin.next(Some(PATIENCE)).unwrap().unwrap();
     let entry = DiscoveryEntry::read_from_bytes(&done.data.into_buffer()).unwrap();
     assert_eq!((entry.treq & 3, entry.tsas[0]), (1, 2));
 }
@@ -108,37 +127,37 @@ fn a_key_is_good_for_its_host_only() {
         let error = connect(&running, &identity(name, key)).map(|_| ()).unwrap_err();
         assert!(matches!(error, Error::Transport(_)), "{error}");
     }
-    // The right key, and another's name afterwards.
+    // The right key, and another's name afterwards. Over TLS the discovery service refuses strangers, too.
     let subsystem: Nqn = running.handle().subsystem_nqn().parse().unwrap();
-    let parties = fabric::auth::Parties { host: nqn("a"), subsystem };
-    let key = a.tls_key(&parties, fabric::auth::IdentityVersion::V0).unwrap().unwrap();
-    let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
-    let connector = tls::Connector::new(key).unwrap();
-    let mut queue = host::SocketQueue::over_tls(stream, &connector, Default::default(), PATIENCE).unwrap();
-    let connect_b =
-        nvme::fabrics::Connect { recfmt: 0, qid: 0, sqsize_z: 31, cattr: Default::default(), kato: 0 };
-    let mut data = nvme::fabrics::ConnectData {
-        subnqn: subsystem.to_field(),
-        hostnqn: nqn("b").to_field(),
-        ..Default::default()
-    };
-    data.cntlid.set(nvme::CNTLID_DYNAMIC);
-    let data = data.as_bytes().to_vec();
-    let command = nvme::fabrics::FabricsCommand::Connect(connect_b).into();
-    host::Queue::submit(&mut queue, command, host::Data::Out(data)).unwrap();
-    let done = host::Queue::next(&mut queue, Some(PATIENCE)).unwrap().unwrap();
-    assert!(done.completion.status().is(Status::CONNECT_INVALID_HOST));
+    for (subsystem, name) in [(subsystem, "b"), (Nqn::new(Nqn::DISCOVERY).unwrap(), "d")] {
+        let mut queue = session(&running, "a", subsystem, &a);
+        let status = connect_over(&mut queue, name, subsystem).unwrap();
+        assert!(status.is(Status::CONNECT_INVALID_HOST), "{name}: {status}");
+    }
     use_it(connect(&running, &identity("a", Some(&a))).unwrap());
-    // Five did not shake hands, and one came with another's key.
+    // Five did not shake hands, one came with another's key, and one with a name that is not listed.
     let begun = std::time::Instant::now();
     loop {
         let failures = running.handle().snapshot().unwrap().authentication_failures;
-        if (failures.tls_handshake, failures.tls_key) == (5, 1) {
+        if (failures.tls_handshake, failures.tls_key, failures.unknown_host) == (5, 1, 1) {
             break;
         }
         assert!(begun.elapsed() < PATIENCE, "{failures:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
+}
+
+#[test]
+fn a_session_under_a_key_that_is_no_more_lets_nobody_in() {
+    let (old, new) = (psk(Some(HashId::SHA256)), psk(Some(HashId::SHA256)));
+    let list = |key: &TlsPsk| Access::new(vec![Rule { tls: Some(key.clone()), ..Rule::named(nqn("a")) }]);
+    let running = start(list(&old), true);
+    let subsystem: Nqn = running.handle().subsystem_nqn().parse().unwrap();
+    let mut before = session(&running, "a", subsystem, &old);
+    running.set_access(list(&new)).unwrap();
+    let answer = connect_over(&mut before, "a", subsystem);
+    assert!(answer.is_err(), "{answer:?}");
+    use_it(connect(&running, &identity("a", Some(&new))).unwrap());
 }
 
 #[test]

@@ -8,7 +8,7 @@ use rustix::fd::{AsFd, BorrowedFd};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType, sockopt};
 use std::fs::Permissions;
 use std::io::{self, ErrorKind, IoSlice, Read, Write};
-use std::net::{SocketAddr, TcpListener, TcpStream};
+use std::net::{IpAddr, SocketAddr, TcpListener, TcpStream};
 use std::os::unix::fs::{FileTypeExt, PermissionsExt};
 use std::os::unix::net::{UnixListener, UnixStream};
 use std::path::{Path, PathBuf};
@@ -136,8 +136,7 @@ impl Stream {
 
     /// Whether the other end is on this machine.
     pub(super) fn is_near(&self) -> bool {
-        matches!(self, Stream::Unix(_))
-            || self.address().is_some_and(|at| at.ip().to_canonical().is_loopback())
+        matches!(self, Stream::Unix(_)) || self.address().is_some_and(|at| is_this_machine(at.ip()))
     }
 
     /// Who is at the other end, for people.
@@ -149,6 +148,11 @@ impl Stream {
             Stream::Unix(_) => "a host on the Unix socket".to_owned(),
         }
     }
+}
+
+/// Whether a peer with this address is on this machine: it came over loopback.
+fn is_this_machine(address: IpAddr) -> bool {
+    address.to_canonical().is_loopback()
 }
 
 /// Listens on a Unix socket that only its owner can open. It is so before the first connection can be made.
@@ -260,6 +264,14 @@ impl Drop for Listener {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn only_loopback_is_this_machine() {
+        let near = ["127.0.0.1", "127.9.8.7", "::1", "::ffff:127.0.0.1"];
+        let far = ["10.0.0.1", "0.0.0.0", "::", "fe80::1", "::ffff:10.0.0.1", "128.0.0.1"];
+        assert!(near.iter().all(|address| is_this_machine(address.parse().unwrap())));
+        assert!(!far.iter().any(|address| is_this_machine(address.parse().unwrap())));
+    }
 
     #[test]
     fn only_its_owner_can_open_a_socket_that_nobody_can_exchange() {
