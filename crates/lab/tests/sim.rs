@@ -17,6 +17,7 @@ fn settings(job: &str, set: &[&str]) -> Settings {
         contents: Contents::None,
         seed: 1,
         set: set.iter().map(|set| (*set).to_owned()).collect(),
+        until_steady: false,
         interval: None,
         policies: Default::default(),
         out: None,

@@ -83,6 +83,7 @@ fn simulate(job: &str) -> Result<(Value, Option<String>), String> {
         contents: Contents::Memory,
         seed: 1,
         set: Vec::new(),
+        until_steady: false,
         interval: None,
         policies: Default::default(),
         out: None,

@@ -85,6 +85,7 @@ pub fn settings(
         seed,
         set,
         out: None,
+        until_steady: false,
         interval: None,
         overwrite: lab::results::Overwrite::default(),
         cache: None,

@@ -35,6 +35,9 @@ pub struct Options {
     /// steady
     #[arg(long, value_name = "none|fill|steady", default_value = "none", hide_possible_values = true)]
     precondition: Precondition,
+    /// Repeat the load, before it is measured, until write amplification no longer changes: at most 100 times
+    #[arg(long)]
+    until_steady: bool,
     /// Whether the drive keeps what is written to it, so that jobs may verify: no, or in this machine's memory
     #[arg(long, value_name = "none|memory", default_value = "none", hide_possible_values = true)]
     contents: Contents,
@@ -201,6 +204,7 @@ impl Options {
                 Precondition::Fill => lab::sim::Precondition::Fill,
                 Precondition::Steady => lab::sim::Precondition::Steady,
             },
+            until_steady: self.until_steady,
             contents: match self.contents {
                 Contents::None => lab::sim::Contents::None,
                 Contents::Memory => lab::sim::Contents::Memory,

@@ -76,6 +76,7 @@ mod tests {
             out: None,
             overwrite: crate::results::Overwrite::default(),
             cache: Some(dir.path().to_owned()),
+            until_steady: false,
             interval: None,
             policies: Default::default(),
             parallel: Some(1),

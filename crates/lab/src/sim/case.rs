@@ -17,14 +17,15 @@ use rustix::time::{ClockId, clock_gettime};
 use super::{
     act,
     cache::Cache,
-    jobs::{self, LoadResult},
+    jobs::{self, LoadResult, Seed},
     load::{LoadFile, LoadForm, without_contents},
     onlook::{Onlooker, Stage},
     series::Series,
-    settling::{Moving, Settling},
+    settling::{Moving, Rounds, Settling},
     watch::{WHOLE, Watch},
 };
 use crate::{
+    bench,
     control::Cancel,
     counters::{Counters, NamespaceCounts, flash_bytes_written, total_on_flash, write_amplification},
     figure::show_size,
@@ -49,6 +50,8 @@ pub(super) struct Case {
     pub precondition: Precondition,
     pub contents: Contents,
     pub seed: u64,
+    /// Whether the load is repeated, before it is measured, until write amplification no longer changes.
+    pub until_steady: bool,
     /// Nanoseconds of the intervals of its time series, if it has one.
     pub interval: Option<u64>,
 }
@@ -74,6 +77,19 @@ pub(super) struct RunResult {
     pub series: Vec<Vec<Column>>,
     /// Write amplification, if it still moves at the end.
     pub moving: Option<Moving>,
+    /// The rounds that went before, if there were any.
+    pub settled: Option<Settled>,
+}
+
+/// Rounds of the load before the one that was measured.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub(super) struct Settled {
+    /// How many.
+    pub rounds: u64,
+    /// Whether write amplification no longer changed at their end.
+    pub is_steady: bool,
+    /// Their simulated time.
+    pub simulated: Duration,
 }
 
 impl RunResult {
@@ -89,6 +105,9 @@ impl RunResult {
         (self.cpu.as_millis() > 0).then(|| self.played.requests as f64 / self.cpu.as_secs_f64())
     }
 }
+
+/// Most rounds of a load before it is measured.
+pub(super) const MAX_ROUNDS: u64 = 100;
 
 /// The share of a run's progress that preconditioning is thought to take.
 const PREPARATION: u32 = WHOLE / 2;
@@ -185,6 +204,8 @@ impl Case {
         let (sim, kept) = made?;
         let preparation = start.elapsed();
         let mut host = sim.host(NQN).context("connecting to the drive")?;
+        let settled = self.settle(&sim, &mut host, share, prepares, cancel)?;
+        let round = settled.map_or(0, |settled| settled.rounds);
         let before = self.sample(&mut host)?;
         let (time, start, cpu) = (sim.now(), Instant::now(), cpu_time());
         let series = self.interval.map(|interval| Series::new(interval, &sim)).transpose()?;
@@ -193,14 +214,7 @@ impl Case {
             .with_series(series)
             .with_settling(Settling::new(&sim))
             .with_stage(stage);
-        let played = match &self.load.form {
-            LoadForm::Act(config) => act::play(config, &sim, &mut host, self.nsid, self.seed, &mut watch)?,
-            LoadForm::Trace(trace) => trace.play(&sim, &mut host, self.nsid, &mut watch)?,
-            LoadForm::Fio { .. } => {
-                let (name, jobs) = self.load.jobs()?.context("a job file")?;
-                jobs::play(name, &jobs, &sim, &mut host, self.nsid, self.seed, &mut watch)?
-            }
-        };
+        let played = self.play(&sim, &mut host, round, &mut watch)?;
         let (wall, cpu) = (start.elapsed(), cpu_time().saturating_sub(cpu));
         let simulated = Duration::from_nanos(sim.now().since(time).0);
         let series = watch.end_series(&sim)?;
@@ -234,7 +248,68 @@ impl Case {
             namespaces,
             series,
             moving,
+            settled,
         })
+    }
+
+    /// Runs the load once. Rounds before it were others by their number.
+    fn play(
+        &self,
+        sim: &Sim,
+        host: &mut Host<SimTransport>,
+        round: u64,
+        watch: &mut Watch<'_>,
+    ) -> Result<LoadResult> {
+        match &self.load.form {
+            LoadForm::Act(config) => {
+                act::play(config, sim, host, self.nsid, self.seed.wrapping_add(round), watch)
+            }
+            LoadForm::Trace(trace) => trace.play(sim, host, self.nsid, watch),
+            LoadForm::Fio { .. } => {
+                let (name, jobs) = self.load.jobs()?.context("a job file")?;
+                let seed = Seed { seed: self.seed, round };
+                jobs::play(name, &jobs, sim, host, self.nsid, seed, watch)
+            }
+        }
+    }
+
+    /// Repeats the load until write amplification no longer changes, if that is asked for.
+    ///
+    /// # Errors
+    /// The load does not fit the drive, something goes wrong with its requests, or it was cancelled.
+    fn settle(
+        &self,
+        sim: &Sim,
+        host: &mut Host<SimTransport>,
+        share: &AtomicU32,
+        prepared: u32,
+        cancel: &Cancel,
+    ) -> Result<Option<Settled>> {
+        if !self.until_steady {
+            return Ok(None);
+        }
+        let began = sim.now();
+        let mut rounds = Rounds::new(sim, self.config.flash_space().map(|space| space.allocated).sum());
+        let mut settled = Settled { rounds: 0, is_steady: false, simulated: Duration::ZERO };
+        while settled.rounds < MAX_ROUNDS && !settled.is_steady {
+            let mut watch = Watch::new(share, prepared, cancel);
+            let played = self.play(sim, host, settled.rounds, &mut watch)?;
+            let rounds_before = settled.rounds;
+            cancel.check().with_context(|| {
+                format!("the load was repeated {rounds_before} times until write amplification no longer changes, and not measured")
+            })?;
+            if !played.problems.is_empty() {
+                bail!(
+                    "round {} before the measured one: {}",
+                    rounds_before + 1,
+                    bench::lines(played.problems)
+                );
+            }
+            settled.rounds += 1;
+            settled.is_steady = rounds.end_round(sim);
+        }
+        settled.simulated = Duration::from_nanos(sim.now().since(began).0);
+        Ok(Some(settled))
     }
 
     fn sample(&self, host: &mut Host<SimTransport>) -> Result<Sample> {

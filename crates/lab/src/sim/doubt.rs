@@ -3,7 +3,7 @@
 use run::{FlashSpace, Precondition};
 
 use super::{
-    case::{Case, RunResult},
+    case::{Case, RunResult, Settled},
     settling::Moving,
 };
 use crate::{counters::total_on_flash, figure::show_size};
@@ -79,7 +79,9 @@ impl Case {
                 ));
             }
         }
+        let is_settled = written > 0 && ran.settled.is_some_and(|settled| settled.is_steady);
         match self.precondition {
+            _ if is_settled => {}
             Precondition::None if written + read > 0 => doubts.push(
                 "the drive was new: reads of what was never written cost the media nothing, and there is little to collect \
                  (--precondition fill or steady)"
@@ -106,10 +108,13 @@ impl Case {
             }
             _ => {}
         }
+        if let Some(Settled { rounds, .. }) = ran.settled.filter(|settled| !settled.is_steady) {
+            doubts.push(format!("write amplification still changed after {rounds} rounds of the load"));
+        }
         if let Some(Moving { third, last }) = ran.moving {
             doubts.push(format!(
                 "write amplification still moves: {third:.2} in the third quarter of what was written, {last:.2} in the last (a longer \
-                 load; docs/sim.md has --interval, which shows when it settles)"
+                 load, or --until-steady)"
             ));
         }
         if let Some(ratio) = ran.write_amplification().filter(|ratio| *ratio < 0.9995) {
@@ -146,6 +151,7 @@ mod tests {
             precondition,
             contents: Contents::None,
             seed: 1,
+            until_steady: false,
             interval: None,
         }
     }
@@ -203,6 +209,10 @@ mod tests {
         case.load = LoadFile::fio("x", skewed).unwrap();
         assert!(case.doubts(&ran(GIB, GIB))[0].contains("uniform writes"));
         assert!(case.doubts(&ran(9 * GIB, 9 * GIB)).is_empty());
+        let settled = |is_steady| Some(Settled { rounds: 9, is_steady, simulated: Default::default() });
+        assert!(case.doubts(&RunResult { settled: settled(true), ..ran(GIB, 3 * GIB) }).is_empty());
+        let restless = case.doubts(&RunResult { settled: settled(false), ..ran(9 * GIB, 27 * GIB) });
+        assert!(restless[0].contains("after 9 rounds"), "{restless:?}");
         let moving = RunResult { moving: Some(Moving { third: 3.0, last: 3.5 }), ..ran(9 * GIB, 27 * GIB) };
         assert!(case.doubts(&moving)[0].contains("still moves: 3.00 in the third quarter"));
     }

@@ -50,6 +50,7 @@ pub(super) fn columns(case: &Case, ran: &RunResult) -> Vec<Column> {
     let mut columns: Vec<Column> = vec![
         ("seed", Cell::whole(case.seed)),
         ("precondition", Cell::text(case.precondition.name().to_owned())),
+        ("settling_rounds", Cell::whole(ran.settled.map(|settled| settled.rounds))),
         ("simulated_seconds", Cell::real(ran.simulated.as_secs_f64())),
         ("requests", Cell::whole(ran.played.requests)),
     ];

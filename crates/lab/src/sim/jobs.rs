@@ -76,6 +76,22 @@ pub(crate) fn play_text(
     Ok(played.traffic)
 }
 
+/// What a load draws its random numbers from.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Seed {
+    /// What is drawn at all.
+    pub seed: u64,
+    /// Which repetition of the load it is: the same places are hot in each.
+    pub round: u64,
+}
+
+impl From<u64> for Seed {
+    /// Of a load that is run once.
+    fn from(seed: u64) -> Self {
+        Self { seed, round: 0 }
+    }
+}
+
 /// Jobs on a drive, before they begin.
 struct Laid {
     /// Where each job is.
@@ -136,12 +152,14 @@ pub(crate) fn play(
     sim: &Sim,
     host: &mut Host<SimTransport>,
     nsid: Option<Nsid>,
-    seed: u64,
+    seed: impl Into<Seed>,
     watch: &mut Watch<'_>,
 ) -> Result<LoadResult> {
     let keeps = sim.keeps_contents();
+    let Seed { seed, round } = seed.into();
     let Laid { places, mut plans } = lay(name, jobs, host, nsid, seed, keeps)?;
     for (_, plan) in &mut plans {
+        plan.round = round;
         // The first seed does what `bench` does.
         if plan.options.randseed.is_none() && plan.options.randrepeat {
             plan.seed = plan.seed.wrapping_add(seed.wrapping_sub(1).wrapping_mul(0xD6E8_FEB8_6659_FD93));

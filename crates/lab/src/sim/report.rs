@@ -5,7 +5,7 @@ use std::fmt::Write as _;
 use serde_json::{Value, json};
 
 use super::{
-    case::{Case, RunResult},
+    case::{Case, RunResult, Settled},
     figures,
 };
 use crate::{
@@ -73,6 +73,15 @@ fn drive(out: &mut String, case: &Case, ran: &RunResult) -> std::fmt::Result {
             figure::show(ran.preparation.as_secs_f64()),
             if ran.kept { ", from the cache" } else { "" }
         )?;
+    }
+    if let Some(Settled { rounds, is_steady, simulated }) = ran.settled {
+        let end = if is_steady {
+            "until write amplification no longer changed"
+        } else {
+            "and write amplification still changed"
+        };
+        let seconds = figure::show(simulated.as_secs_f64());
+        writeln!(out, "  rounds       : the load {rounds} times before ({seconds} s simulated), {end}")?;
     }
     for space in case.space() {
         writeln!(out, "  space        : {space}")?;

@@ -26,6 +26,8 @@ pub struct Settings {
     pub nsid: Option<Nsid>,
     /// What the drive goes through first.
     pub precondition: Precondition,
+    /// Whether the load is repeated, before it is measured, until write amplification no longer changes; at most 100 times.
+    pub until_steady: bool,
     /// Whether the drive keeps what is written to it, so that jobs may verify.
     pub contents: Contents,
     /// Seed of everything random, where `set` names none. Seed 1 does the I/Os that the load generator does.
@@ -84,6 +86,7 @@ pub(super) fn cases(options: &Settings) -> Result<Vec<Case>> {
             precondition: variable.precondition,
             contents: variable.contents,
             seed: variable.seed,
+            until_steady: options.until_steady,
             interval: options.interval,
             parameters: parameters.clone(),
         };

@@ -1,4 +1,4 @@
-//! Whether the drive's write amplification still moves when a run ends.
+//! Whether the drive's write amplification still moves when a run ends, and rounds of the load until it does not.
 //!
 //! A drive that was preconditioned with one load needs time to settle on another: what lies where, and how full the blocks are that garbage
 //! collection finds, changes with the load. Figures from before that time depend on how long the run was.
@@ -89,6 +89,55 @@ impl Settling {
     }
 }
 
+/// Write amplification of this many spans, one after the other, differs by no more than [`MOVES`] on a steady drive.
+const STEADY_SPANS: usize = 3;
+/// A drive has nothing to collect that is so many times written over without a collection.
+const LEAST_PASSES: u64 = 2;
+
+/// Rounds of a load that go before the one that is measured. A span is as many rounds as it takes to collect [`LEAST_COLLECTIONS`].
+pub(crate) struct Rounds {
+    first: Sample,
+    last_round: Sample,
+    last_span: Sample,
+    capacity_bytes: u64,
+    ratios: Vec<f64>,
+}
+
+impl Rounds {
+    /// Begins. The load's namespaces on flash have so many bytes.
+    pub fn new(sim: &Sim, capacity_bytes: u64) -> Self {
+        Self::from(Sample::of(sim), capacity_bytes)
+    }
+
+    fn from(first: Sample, capacity_bytes: u64) -> Self {
+        Self { first, last_round: first, last_span: first, capacity_bytes, ratios: Vec::new() }
+    }
+
+    /// A round has ended. Whether the drive is steady.
+    pub fn end_round(&mut self, sim: &Sim) -> bool {
+        self.is_steady_at(Sample::of(sim))
+    }
+
+    fn is_steady_at(&mut self, now: Sample) -> bool {
+        if now.host == self.last_round.host {
+            // The load writes nothing to flash.
+            return true;
+        }
+        self.last_round = now;
+        if now.collections - self.last_span.collections < LEAST_COLLECTIONS {
+            let written = now.host - self.first.host;
+            return now.collections == self.first.collections && written / LEAST_PASSES > self.capacity_bytes;
+        }
+        let (programmed, host) = (now.programmed - self.last_span.programmed, now.host - self.last_span.host);
+        self.ratios.extend(write_amplification(programmed, host));
+        self.last_span = now;
+        let Some(spans) = self.ratios.last_chunk::<STEADY_SPANS>() else { return false };
+        let (least, most) =
+            spans.iter().fold((f64::MAX, 0.0_f64), |(least, most), span| (least.min(*span), most.max(*span)));
+        most <= least * (1.0 + MOVES)
+    }
+}
+
 /// The write amplification of the last two quarters, if it moves.
 fn moving(samples: &[Sample]) -> Option<Moving> {
     let (first, last) = (samples.first()?, samples.last()?);
@@ -118,6 +167,36 @@ mod tests {
             all.push(at);
         }
         all
+    }
+
+    /// After how many rounds of such write amplification and collections a drive is steady.
+    fn rounds(ratios: &[f64], collections: u64) -> Option<usize> {
+        let mut at = Sample { host: 5000, programmed: 9000, collections: 3 };
+        let mut rounds = Rounds::from(at, 2 << 30);
+        ratios.iter().position(|ratio| {
+            at.host += 1 << 30;
+            at.programmed += (ratio * f64::from(1 << 30)) as u64;
+            at.collections += collections;
+            rounds.is_steady_at(at)
+        })
+    }
+
+    #[test]
+    fn rounds_end_when_three_spans_agree() {
+        assert_eq!(rounds(&[5.0, 4.0, 3.0, 3.01, 3.02, 3.0], 100), Some(4));
+        assert_eq!(rounds(&[5.0, 4.0, 3.0, 3.01, 3.2, 3.0], 100), None, "it moves");
+        // A drive that rises slowly is not steady because two rounds resemble each other.
+        assert_eq!(rounds(&[1.0, 1.015, 1.03, 1.045, 1.06, 1.075], 100), None);
+        // Rounds that collect little are taken together.
+        assert_eq!(rounds(&[3.0; 12], 25), Some(5));
+        // Nothing is ever collected: writes in order of a zoned drive.
+        assert_eq!(rounds(&[1.0; 12], 0), Some(4));
+    }
+
+    #[test]
+    fn a_load_that_writes_nothing_is_steady_at_once() {
+        let at = Sample { host: 1 << 30, programmed: 1 << 30, collections: 1 };
+        assert!(Rounds::from(at, 1 << 30).is_steady_at(at));
     }
 
     #[test]

@@ -54,6 +54,8 @@ pub struct Plan {
     pub zones: Option<ZoneGeometry>,
     /// Seed of everything that is random.
     pub seed: u64,
+    /// Which repetition of the load this is, from 0: the same places are hot in each, and the draws are others.
+    pub round: u64,
 }
 
 /// The seed when the job names none.
@@ -164,6 +166,7 @@ impl Plan {
             block_bytes,
             zones,
             seed: seed.wrapping_add(u64::from(thread).wrapping_mul(0x9E37_79B9_7F4A_7C15)),
+            round: 0,
         })
     }
 

@@ -41,6 +41,9 @@ impl Order {
     }
 }
 
+/// Makes another seed of each round (a multiplier of SplitMix64).
+const ROUND_FACTOR: u64 = 0xBF58_476D_1CE4_E5B9;
+
 /// An endless stream of I/Os.
 #[derive(Clone, Debug)]
 pub struct Stream {
@@ -69,6 +72,14 @@ impl Stream {
         let mut places = Rng::new(plan.seed);
         let unit = options.smallest_block();
         let places_len = (plan.size / unit).max(1);
+        let skew = match options.distribution {
+            Distribution::Random => Skew::Uniform,
+            ref skewed => Skew::new(skewed, places_len, unit, &mut places),
+        };
+        let seed = plan.seed ^ plan.round.wrapping_mul(ROUND_FACTOR);
+        if plan.round > 0 {
+            places = Rng::new(seed);
+        }
         let order = if !options.rw.random {
             Order::Sequential([0; 3])
         } else if Plan::needs_map(options) {
@@ -76,10 +87,6 @@ impl Stream {
         } else if Plan::covers(options) {
             Order::permuted(places_len, &mut places)
         } else {
-            let skew = match options.distribution {
-                Distribution::Random => Skew::Uniform,
-                ref skewed => Skew::new(skewed, places_len, unit, &mut places),
-            };
             Order::drawn(skew, places_len, &mut places)
         };
         let trims = 1 + u64::from(options.rw.does == [false, true, true]);
@@ -90,8 +97,8 @@ impl Stream {
         };
         Self {
             places,
-            sizes: Rng::new(plan.seed ^ 0x5349_5a45),
-            mix: Rng::new(plan.seed ^ 0x004D_4958),
+            sizes: Rng::new(seed ^ 0x5349_5a45),
+            mix: Rng::new(seed ^ 0x004D_4958),
             order,
             passed: 0,
             pass: pass.saturating_mul(trims),
