@@ -53,6 +53,32 @@ struct Display {
     /// The bars of all works that go on at the same time, one below the other; none without a terminal.
     all: Option<MultiProgress>,
     bars: Mutex<BTreeMap<WorkId, Bar>>,
+    /// Without a terminal: when the works that go on are told of next.
+    paces: Mutex<BTreeMap<WorkId, Pace>>,
+}
+
+/// When a piece of work is told of where there is no terminal: after 5 s, then ever less often, and each minute at last.
+struct Pace {
+    began: Instant,
+    next: Duration,
+}
+
+impl Pace {
+    const FIRST: Duration = Duration::from_secs(5);
+    const LONGEST: Duration = Duration::from_secs(60);
+
+    fn begin() -> Self {
+        Self { began: Instant::now(), next: Self::FIRST }
+    }
+
+    /// Whether it is time to tell, so long after the beginning.
+    fn is_due(&mut self, elapsed: Duration) -> bool {
+        let due = elapsed >= self.next;
+        if due {
+            self.next = elapsed + elapsed.min(Self::LONGEST);
+        }
+        due
+    }
 }
 
 /// The bar of a piece of work.
@@ -67,12 +93,15 @@ const WHOLE: f64 = 1e6;
 impl Display {
     fn new() -> Self {
         let all = has_terminal().then(|| MultiProgress::with_draw_target(ProgressDrawTarget::stderr()));
-        Self { all, bars: Mutex::default() }
+        Self { all, bars: Mutex::default(), paces: Mutex::default() }
     }
 
     /// A bar for work of these parts.
     fn begin(&self, work: WorkId, parts: Parts) {
-        let Some(all) = &self.all else { return };
+        let Some(all) = &self.all else {
+            self.paces.lock().unwrap_or_else(PoisonError::into_inner).insert(work, Pace::begin());
+            return;
+        };
         let (length, template) = match parts {
             Parts::Steps(steps) => (Some(steps), "{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}"),
             Parts::Runs(_) => (Some(WHOLE as u64), "{elapsed_precise} [{bar:30}] {percent:>3}% {wide_msg}"),
@@ -89,10 +118,21 @@ impl Display {
     }
 
     fn end(&self, work: WorkId) {
+        self.paces.lock().unwrap_or_else(PoisonError::into_inner).remove(&work);
         let bar = self.bars.lock().unwrap_or_else(PoisonError::into_inner).remove(&work);
         if let (Some(all), Some(Bar { bar, .. })) = (&self.all, bar) {
             bar.finish_and_clear();
             all.remove(&bar);
+        }
+    }
+
+    /// Without a terminal, says a line about a piece of work when it is time for one.
+    fn say_at_times(&self, work: WorkId, line: impl FnOnce(Duration) -> String) {
+        let mut paces = self.paces.lock().unwrap_or_else(PoisonError::into_inner);
+        let Some(pace) = paces.get_mut(&work) else { return };
+        let elapsed = pace.began.elapsed();
+        if pace.is_due(elapsed) {
+            say(&line(elapsed));
         }
     }
 
@@ -119,7 +159,10 @@ impl Observer for Display {
                 }
             }
             Event::Detail { work, step, detail } => {
-                self.with(work, |bar| bar.bar.set_message(format!("{step}: {detail}")));
+                let line = || format!("{step}: {detail}");
+                if self.with(work, |bar| bar.bar.set_message(line())).is_none() {
+                    self.say_at_times(work, |_| format!("      {}", line()));
+                }
             }
             Event::StepEnded { work, step, result } => {
                 let shown = self.with(work, |bar| {
@@ -133,14 +176,17 @@ impl Observer for Display {
                 }
             }
             Event::Share { work, done, ended, of } => {
-                self.with(work, |bar| {
+                let line = |elapsed| match of {
+                    1 => left(elapsed, done),
+                    of => format!("{ended} of {of} runs, {}", left(elapsed, done)),
+                };
+                let shown = self.with(work, |bar| {
                     bar.bar.set_position((done * WHOLE) as u64);
-                    let eta = left(bar.began.elapsed(), done);
-                    bar.bar.set_message(match of {
-                        1 => eta,
-                        of => format!("{ended} of {of} runs, {eta}"),
-                    });
+                    bar.bar.set_message(line(bar.began.elapsed()));
                 });
+                if shown.is_none() {
+                    self.say_at_times(work, |elapsed| format!("{:.0} %, {}", done * 100.0, line(elapsed)));
+                }
             }
             Event::RunEnded { ended, of, settings, .. } => {
                 if of > 1 && !stderr().is_terminal() {
@@ -148,7 +194,9 @@ impl Observer for Display {
                 }
             }
             Event::Status(work, line) => {
-                self.with(work, |bar| bar.bar.set_message(line.to_owned()));
+                if self.with(work, |bar| bar.bar.set_message(line.to_owned())).is_none() {
+                    self.say_at_times(work, |_| line.to_owned());
+                }
             }
         }
     }
@@ -161,4 +209,16 @@ fn left(elapsed: Duration, done: f64) -> String {
     }
     let left = (elapsed.as_secs_f64() * (1.0 - done) / done).clamp(0.0, 1e9) as u64;
     format!("{:02}m:{:02}s left", left / 60, left % 60)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn without_a_terminal_long_work_is_told_of_ever_less_often() {
+        let mut pace = Pace::begin();
+        let told: Vec<u64> = (0..=400).filter(|second| pace.is_due(Duration::from_secs(*second))).collect();
+        assert_eq!(told, [5, 10, 20, 40, 80, 140, 200, 260, 320, 380]);
+    }
 }
