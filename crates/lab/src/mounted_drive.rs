@@ -26,7 +26,7 @@ use crate::{
     drive::{Drive, Program, Start},
     figure::show_size,
     layout::{Filesystem, Layout, Namespace, Precondition},
-    process::{Process, run},
+    process::{Process, run, run_long},
     scratch::{self, Scratch},
     tpcc::Rng,
 };
@@ -286,7 +286,7 @@ impl BaseImage {
                     .with_context(|| format!("preconditioning namespace {}", namespace.name))
                     .map_err(|error| no_room(error, &mounted.directory))?;
             }
-            make_filesystem(&device, namespace.filesystem, &namespace.mkfs)?;
+            make_filesystem(&device, namespace.filesystem, &namespace.mkfs, scratch.cancel())?;
         }
         mounted.mount(scratch, layout)?;
         setup(&mut mounted, progress)?;
@@ -329,7 +329,7 @@ impl BaseImage {
         let image = directory.join("image");
         let mut copy = Command::new("cp");
         copy.args(["--recursive", "--sparse=always", "--reflink=auto"]).arg(&self.image).arg(&image);
-        run(&mut copy, "coreutils")
+        run_long(&mut copy, "coreutils", scratch.cancel())
             .context("copying the prepared drive; if the disk is full, name another with --scratch")?;
         Ok(directory)
     }
@@ -461,7 +461,7 @@ fn device(drive: &mut Drive, namespace: &Namespace, nsid: u32) -> Result<PathBuf
     if namespace.filesystem == Filesystem::Store { drive.zones(nsid) } else { drive.device(nsid) }
 }
 
-fn make_filesystem(device: &Path, filesystem: Filesystem, options: &[String]) -> Result<()> {
+fn make_filesystem(device: &Path, filesystem: Filesystem, options: &[String], cancel: &Cancel) -> Result<()> {
     // Without discard: a preconditioned drive is to stay so.
     let mut command = match filesystem {
         Filesystem::Raw | Filesystem::Store => return Ok(()),
@@ -477,7 +477,7 @@ fn make_filesystem(device: &Path, filesystem: Filesystem, options: &[String]) ->
         }
     };
     let package = if filesystem == Filesystem::Xfs { "xfsprogs" } else { "e2fsprogs" };
-    run(command.args(options).arg(device), package)?;
+    run_long(command.args(options).arg(device), package, cancel)?;
     Ok(())
 }
 

@@ -214,19 +214,72 @@ fn shortened(line: &str) -> String {
 /// When it is missing (named with the package to install) or fails (with what it said).
 pub fn run(command: &mut Command, package: &str) -> Result<String> {
     let program = command.get_program().to_string_lossy().into_owned();
-    let output = command.stdin(Stdio::null()).output().map_err(|error| {
-        if error.kind() == std::io::ErrorKind::NotFound {
+    let output =
+        command.stdin(Stdio::null()).output().map_err(|error| unstarted(&program, package, &error))?;
+    succeeded(&program, output.status, &output.stdout, &output.stderr)
+}
+
+/// Runs a tool that may take long. When the work is to end, the tool is killed, with all that it has started.
+///
+/// # Errors
+/// As of [`run`]; the work is to end.
+pub(crate) fn run_long(command: &mut Command, package: &str, cancel: &Cancel) -> Result<String> {
+    let program = command.get_program().to_string_lossy().into_owned();
+    let ended = watch(command, cancel, |_, _| false);
+    let (status, mut output, mut messages) = ended.map_err(|error| unstarted(&program, package, &error))?;
+    cancel.check()?;
+    let read = |file: &mut File| {
+        let mut bytes = Vec::new();
+        file.rewind().and_then(|()| file.read_to_end(&mut bytes)).map(|_| bytes)
+    };
+    let (output, messages) = (read(&mut output)?, read(&mut messages)?);
+    succeeded(&program, status.context("the tool was not waited for")?, &output, &messages)
+}
+
+fn unstarted(program: &str, package: &str, error: &std::io::Error) -> anyhow::Error {
+    match error.kind() {
+        std::io::ErrorKind::NotFound => {
             anyhow::anyhow!("{program} is not installed; on Debian: apt-get install {package}")
-        } else {
-            anyhow::anyhow!("running {program}: {error}")
         }
-    })?;
-    if !output.status.success() {
-        let said = String::from_utf8_lossy(&output.stderr);
-        let said = if said.trim().is_empty() { String::from_utf8_lossy(&output.stdout) } else { said };
-        anyhow::bail!("{program} failed with {}: {}", output.status, said.trim());
+        _ => anyhow::anyhow!("running {program}: {error}"),
     }
-    Ok(String::from_utf8_lossy(&output.stdout).into_owned())
+}
+
+/// What a tool printed, or why it failed.
+fn succeeded(program: &str, status: ExitStatus, output: &[u8], messages: &[u8]) -> Result<String> {
+    if !status.success() {
+        let said = String::from_utf8_lossy(messages);
+        let said = if said.trim().is_empty() { String::from_utf8_lossy(output) } else { said };
+        anyhow::bail!("{program} failed with {status}: {}", said.trim());
+    }
+    Ok(String::from_utf8_lossy(output).into_owned())
+}
+
+/// Runs a program in a process group of its own until it ends, it is enough, or the work is to end. All that it has started ends with it. Its
+/// status if it ended by itself, its output and its messages. `is_enough` sees these two files.
+fn watch(
+    command: &mut Command,
+    cancel: &Cancel,
+    is_enough: impl Fn(&File, &File) -> bool,
+) -> std::io::Result<(Option<ExitStatus>, File, File)> {
+    let (output, messages) = (tempfile::tempfile()?, tempfile::tempfile()?);
+    command.stdin(Stdio::null()).stdout(output.try_clone()?).stderr(messages.try_clone()?).process_group(0);
+    let mut child = command.spawn()?;
+    let began = Instant::now();
+    let ended = loop {
+        match child.try_wait() {
+            Ok(Some(status)) => break Some(status),
+            Ok(None) if !cancel.is_cancelled() && !is_enough(&output, &messages) => {
+                // Short programs are not waited for, and long ones not disturbed.
+                let pause = if began.elapsed() < SHORT { 2 } else { 20 };
+                thread::sleep(Duration::from_millis(pause));
+            }
+            _ => break None,
+        }
+    };
+    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
+    let _ = child.wait();
+    Ok((ended, output, messages))
 }
 
 /// What a program said.
@@ -240,6 +293,8 @@ pub(crate) struct Said {
     pub messages: String,
 }
 
+/// A program is short that ends within this time.
+const SHORT: Duration = Duration::from_millis(200);
 /// A program that only answers does so within a fraction of a second.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of its answer at most.
@@ -251,31 +306,13 @@ const ANSWER_BYTES: u64 = 8 << 20;
 /// # Errors
 /// The work is to end.
 pub(crate) fn ask(command: &mut Command, cancel: &Cancel) -> Result<Option<Said>, Interrupted> {
-    let (Ok(mut output), Ok(mut messages)) = (tempfile::tempfile(), tempfile::tempfile()) else {
-        return Ok(None);
-    };
-    let (Ok(stdout), Ok(stderr)) = (output.try_clone(), messages.try_clone()) else { return Ok(None) };
-    // Messages are looked through for English words.
-    command.stdin(Stdio::null()).stdout(stdout).stderr(stderr).process_group(0).env("LC_ALL", "C");
-    let Ok(mut child) = command.spawn() else { return Ok(None) };
     let deadline = Instant::now() + ANSWER_TIMEOUT;
     let is_long = |file: &File| file.metadata().is_ok_and(|about| about.len() > ANSWER_BYTES);
-    let ended = loop {
-        match child.try_wait() {
-            Ok(Some(status)) => break Some(status),
-            Ok(None)
-                if !cancel.is_cancelled()
-                    && Instant::now() < deadline
-                    && !is_long(&output)
-                    && !is_long(&messages) =>
-            {
-                thread::sleep(Duration::from_millis(2));
-            }
-            _ => break None,
-        }
-    };
-    let _ = kill_process_group(Pid::from_child(&child), Signal::KILL);
-    let _ = child.wait();
+    let is_enough =
+        |output: &File, messages: &File| Instant::now() >= deadline || is_long(output) || is_long(messages);
+    // Messages are looked through for English words.
+    let watched = watch(command.env("LC_ALL", "C"), cancel, is_enough);
+    let Ok((ended, mut output, mut messages)) = watched else { return Ok(None) };
     cancel.check()?;
     let Some(status) = ended.filter(|_| !is_long(&output) && !is_long(&messages)) else { return Ok(None) };
     let text = |file: &mut File| {
@@ -316,6 +353,14 @@ mod tests {
         }
         cancel.cancel();
         assert!(shell("exec sleep 1000", &cancel).is_err());
+        let long =
+            |script: &str, cancel: &Cancel| run_long(Command::new("sh").args(["-c", script]), "dash", cancel);
+        assert!(long("exec sleep 1000", &cancel).unwrap_err().is::<Interrupted>());
+        let other = Cancel::default();
+        assert_eq!(long("yes | head -c 9000000", &other).unwrap().len(), 9_000_000);
+        assert!(long("echo why >&2; exit 3", &other).unwrap_err().to_string().ends_with("3: why"));
+        let missing = run_long(&mut Command::new("/nonexistent/tool"), "some-package", &other).unwrap_err();
+        assert!(missing.to_string().contains("apt-get install some-package"), "{missing}");
     }
 
     #[test]

@@ -4,7 +4,7 @@ use std::{path::Path, process::Command, time::Duration};
 
 use anyhow::{Context, Result};
 
-use crate::{mariadb, percentiles::Percentiles, process::run};
+use crate::{control::Cancel, mariadb, percentiles::Percentiles, process::run_long};
 
 /// Package that has it.
 pub(crate) const PACKAGE: &str = "sysbench";
@@ -25,6 +25,8 @@ pub(crate) struct Sysbench<'a> {
     pub(crate) seed: u64,
     /// How rows are drawn: sysbench's `--rand-type`.
     pub(crate) rows_drawn: &'static str,
+    /// What ends it early.
+    pub(crate) cancel: &'a Cancel,
 }
 
 /// What a run measured.
@@ -66,7 +68,11 @@ impl Sysbench<'_> {
         let mut connection = mariadb::connect(self.socket, "")?;
         connection.query_drop(format!("CREATE DATABASE {DATABASE}"))?;
         drop(connection);
-        run(self.command("oltp_read_write", LOADERS.min(self.tables)).arg("prepare"), PACKAGE)?;
+        run_long(
+            self.command("oltp_read_write", LOADERS.min(self.tables)).arg("prepare"),
+            PACKAGE,
+            self.cancel,
+        )?;
         Ok(())
     }
 
@@ -74,7 +80,7 @@ impl Sysbench<'_> {
     pub(crate) fn run(&self, script: &str, threads: u32, time: Duration) -> Result<Measured> {
         let mut command = self.command(script, threads);
         command.args([format!("--time={}", time.as_secs().max(1)), "--events=0".into()]).arg("run");
-        let said = run(&mut command, PACKAGE)?;
+        let said = run_long(&mut command, PACKAGE, self.cancel)?;
         parse(&said).with_context(|| format!("sysbench said something else than expected:\n{said}"))
     }
 }

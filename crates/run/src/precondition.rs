@@ -84,6 +84,8 @@ impl From<Status> for PreconditionError {
     }
 }
 
+/// Per mille of preconditioning to the steady state that putting the state in place is thought to take. Random writes take the rest.
+const AGED: u32 = 400;
 /// Completions between two reports.
 const REPORT: u64 = 4096;
 
@@ -129,9 +131,13 @@ pub(crate) fn condition(
     };
     let spaces = Space::all(sim)?;
     let nsids: Vec<u32> = spaces.iter().map(|s| s.nsid).collect();
-    let mut asked = false;
+    let superblocks: u64 = spaces.iter().filter_map(Space::superblocks).sum();
+    let (mut asked, mut written) = (false, 0);
     let aged = sim.precondition(&nsids, history, &mut || {
-        asked |= !progress(0);
+        // Spare superblocks have state, too.
+        let share = (u64::from(AGED) * written / superblocks.max(1)) as u32;
+        written += 1;
+        asked |= !progress(share.min(AGED));
         !asked
     });
     if asked {
@@ -173,6 +179,11 @@ impl Space {
             spaces.push(Space { nsid, blocks: space.blocks, lba_bytes: space.block_size, superblock });
         }
         Ok(spaces)
+    }
+
+    /// Superblocks that its pages fill, if it is on NAND.
+    fn superblocks(&self) -> Option<u64> {
+        self.superblock.map(|pages| self.pages().div_ceil(pages))
     }
 
     /// Its pages of 4 KiB.
@@ -239,7 +250,8 @@ fn settle(
                 if written.is_multiple_of(REPORT) {
                     // Mostly the least number of windows is enough.
                     let done = (1000 * n + 1000 * written / whole).min(1000 * LEAST);
-                    asked = !progress((done / (LEAST + 1)) as u32);
+                    let left = u64::from(1000 - AGED);
+                    asked = !progress(AGED + (done * left / (1000 * (LEAST + 1))) as u32);
                 }
                 asked
             });

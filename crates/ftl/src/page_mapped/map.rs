@@ -3,6 +3,7 @@
 use crate::lost::LOST;
 use media::Slot;
 use media::tables::{Table, prefetch};
+use std::ops::Range;
 
 /// Map entry of a page that holds nothing.
 pub(super) const UNMAPPED: u32 = u32::MAX;
@@ -51,6 +52,13 @@ impl PageMap {
     #[inline]
     pub fn set(&mut self, page: u32, at: u32) {
         self.complements[page as usize] = !at;
+    }
+
+    /// How many of these pages hold something.
+    pub fn mapped_among(&self, pages: Range<u32>) -> u64 {
+        // Entries side by side, without a look at the bounds of each: large drives have a thousand million.
+        let entries = &self.complements[pages.start as usize..pages.end as usize];
+        entries.iter().filter(|complement| **complement != !UNMAPPED).count() as u64
     }
 
     /// Begins to bring the entry of a page into the host's cache. There need be no such page.

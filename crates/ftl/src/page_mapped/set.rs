@@ -25,7 +25,7 @@ impl PageMappedSet {
 
     /// How many of these pages hold something.
     pub fn mapped_among(&self, pages: Range<u32>) -> u64 {
-        pages.filter(|&p| self.map.at(p) != UNMAPPED).count() as u64
+        self.map.mapped_among(pages)
     }
 
     /// Whether something waits for slots, and no event will tell when there is one.

@@ -199,7 +199,7 @@ impl Bed {
         cancel: &Cancel,
     ) -> Result<Measured> {
         ensure!(!arrangement.memory || self.ground.nsids.len() > 1, "the drive has no DRAM namespace");
-        let mut model = database.model(load, arrangement, self.volumes, seed)?;
+        let mut model = database.model(load, arrangement, self.volumes, seed, cancel)?;
         if let Some((_, layout)) = self.ground.zones {
             let block = u64::from(self.volumes[1].block_bytes);
             let streams = database.streams(load, arrangement, self.volumes)?;

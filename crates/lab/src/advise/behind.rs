@@ -129,7 +129,7 @@ impl DiskBed {
         let Self { drives, device, tier } = self;
         let geometry = BlockDevice::geometry(&*device);
         let data = Volume { blocks: geometry.blocks, block_bytes: geometry.block_size };
-        let model = database.model(load, arrangement, [data; 2], seed)?;
+        let model = database.model(load, arrangement, [data; 2], seed, cancel)?;
         // As on the drive alone, where requests take no time of processors.
         let mut layer = BlockLayer::new(drives.machine(), Processors::NONE);
         let number = layer.add_device(device, false);

@@ -15,6 +15,7 @@ use super::{
     server::Server,
     settings::Setting,
 };
+use crate::control::Cancel;
 
 /// A setting that matters, as the report shows it.
 #[derive(Clone, PartialEq, Eq, Debug, Serialize)]
@@ -109,13 +110,14 @@ pub trait Database: Sync {
     /// The model with its pool filled, on the namespaces of the data, and of the memory or the logs.
     ///
     /// # Errors
-    /// The namespaces are too small.
+    /// The namespaces are too small; an interruption.
     fn model(
         &self,
         load: &Load,
         arrangement: Arrangement,
         volumes: [Volume; 2],
         seed: u64,
+        cancel: &Cancel,
     ) -> Result<Box<dyn Model>>;
 
     /// What the report says of the family.

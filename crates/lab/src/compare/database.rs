@@ -9,7 +9,7 @@ use crate::{
     layout::{Database, Layout},
     mounted_drive::MountedDrive,
     postgresql::{self, Files, SUPERUSER, Server, Tuning, WalCounts, client_environment, count_wal},
-    process::run,
+    process::run_long,
     scratch::Scratch,
     tpcc,
 };
@@ -41,7 +41,7 @@ pub(super) fn prepare(
 ) -> Result<()> {
     let (files, tuning) = (files(mounted, database)?, database.tuning()?);
     progress("installing the database");
-    postgresql::install(server, &files, &tuning)?;
+    postgresql::install(server, &files, &tuning, scratch.cancel())?;
     if database.pgbench_scale == 0 && database.tpcc_warehouses == 0 {
         return Ok(());
     }
@@ -53,7 +53,7 @@ pub(super) fn prepare(
         let mut fill = Command::new("pgbench");
         client_environment(&mut fill, server, instance.socket(), SUPERUSER);
         fill.args(["--initialize", "--quiet", "--scale", &database.pgbench_scale.to_string()]);
-        run(&mut fill, "postgresql").context("filling the tables of pgbench")?;
+        run_long(&mut fill, "postgresql", scratch.cancel()).context("filling the tables of pgbench")?;
     }
     if database.tpcc_warehouses > 0 {
         progress(&format!("loading {} warehouses", database.tpcc_warehouses));

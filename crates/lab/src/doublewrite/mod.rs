@@ -388,7 +388,7 @@ impl<'a> Study<'a> {
                 ..Tuning::default()
             };
             progress("installing the database");
-            mariadb::install(&self.server, &files, &tuning)?;
+            mariadb::install(&self.server, &files, &tuning, self.scratch.cancel())?;
             let instance = self.start(&files, &tuning)?;
             let rows = Arc::new(AtomicU64::new(0));
             let total = tpcc::rows(options.warehouses);

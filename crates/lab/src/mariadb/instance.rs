@@ -14,8 +14,9 @@ use rustix::process::Signal;
 
 use super::server::{Server, Vendor};
 use crate::{
+    control::Cancel,
     database::{Instance, Launch},
-    process::run,
+    process::{run, run_long},
     scratch::Scratch,
 };
 
@@ -177,8 +178,8 @@ fn storage_options(server: &Server, files: &Files, tuning: &Tuning) -> Vec<Strin
 /// (see [`Files::place_system_tablespace`]).
 ///
 /// # Errors
-/// When the directories cannot be made or the server's installation fails.
-pub fn install(server: &Server, files: &Files, tuning: &Tuning) -> Result<()> {
+/// When the directories cannot be made, the server's installation fails, or the work is to end.
+pub fn install(server: &Server, files: &Files, tuning: &Tuning, cancel: &Cancel) -> Result<()> {
     for name in ["tables", "redo", "undo", "binlog", "tmp"] {
         server.make_dir(&files.part(name))?;
     }
@@ -203,7 +204,7 @@ pub fn install(server: &Server, files: &Files, tuning: &Tuning) -> Result<()> {
             command
         }
     };
-    run(command.args(options), "mariadb-server-core mariadb-client-core")
+    run_long(command.args(options), "mariadb-server-core mariadb-client-core", cancel)
         .with_context(|| format!("installing a database of {} in {}", server.title, files.data.display()))?;
     Ok(())
 }

@@ -167,7 +167,8 @@ pub(super) fn run(options: &Options, tables: &DriveTables, piece: &Piece, contro
         if !piece.setup.cold {
             // Some 25 pages of a transaction; most of them are hot.
             let pages = options.pool / PAGE;
-            database.warm(pages * 2, 1_000_000);
+            database.warm(pages * 2, 1_000_000, || !control.is_cancelled());
+            control.check()?;
         }
         anyhow::Ok(database)
     };

@@ -17,8 +17,9 @@ use super::{
     server::{PACKAGE, Server, path_with},
 };
 use crate::{
+    control::Cancel,
     database::{Instance, Launch, SharedMemory},
-    process::run,
+    process::{run, run_long},
     scratch::Scratch,
 };
 
@@ -110,8 +111,8 @@ impl Default for Tuning {
 /// Makes a fresh database with the superuser [`SUPERUSER`], and the log where `files` wants it.
 ///
 /// # Errors
-/// When the directories cannot be made, `initdb` fails, or the server is not built with pages of 8 KiB.
-pub fn install(server: &Server, files: &Files, tuning: &Tuning) -> Result<()> {
+/// When the directories cannot be made, `initdb` fails, the server is not built with pages of 8 KiB, or the work is to end.
+pub fn install(server: &Server, files: &Files, tuning: &Tuning, cancel: &Cancel) -> Result<()> {
     server.account.make_dir(&files.data)?;
     let mut command = server.command("initdb");
     command.args(["--no-locale", "--encoding=UTF8", "--auth=trust", "--no-sync", "--no-instructions"]);
@@ -126,7 +127,7 @@ pub fn install(server: &Server, files: &Files, tuning: &Tuning) -> Result<()> {
         server.account.make_dir(wal)?;
         command.arg("--waldir").arg(wal);
     }
-    run(command.arg("--pgdata").arg(&files.data), PACKAGE)
+    run_long(command.arg("--pgdata").arg(&files.data), PACKAGE, cancel)
         .with_context(|| format!("installing a database of {} in {}", server.title, files.data.display()))?;
     let mut ask = server.command("postgres");
     let page = run(ask.arg("-D").arg(&files.data).args(["-C", "block_size"]), PACKAGE)?;

@@ -112,7 +112,7 @@ impl Database for MariaDb<'_> {
         let doublewrite = self.server.prepares_doublewrite();
         let tuning = Tuning { buffer_pool_mib: 64, binlog: false, doublewrite, ..self.engine.tuning() };
         progress("installing the database");
-        mariadb::install(self.server, &files, &tuning)?;
+        mariadb::install(self.server, &files, &tuning, scratch.cancel())?;
         let instance = self.start(scratch, &files, &tuning)?;
         progress("filling the tables");
         create(instance.socket(), self.engine.name(), connections, scratch.cancel())?;

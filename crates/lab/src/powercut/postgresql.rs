@@ -132,7 +132,7 @@ impl Database for PostgreSql<'_> {
         let files = files(mounted)?;
         let tuning = Tuning { shared_buffers_mib: 64, ..self.tuning() };
         progress("installing the database");
-        postgresql::install(self.server, &files, &tuning)?;
+        postgresql::install(self.server, &files, &tuning, scratch.cancel())?;
         let instance = self.start(scratch, &files, &tuning)?;
         progress("filling the tables");
         let mut client = connect(instance.socket(), SUPERUSER)?;

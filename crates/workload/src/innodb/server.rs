@@ -201,8 +201,9 @@ impl Innodb {
     }
 
     /// Fills the pool by running so many transactions without a drive, each `interval` after the one before: pages are there at once.
-    /// A dirty page that would have been written is clean. To be called before it begins.
-    pub fn warm(&mut self, transactions: u64, interval: Nanos) {
+    /// A dirty page that would have been written is clean. To be called before it begins. `go_on` is asked after each second; when it says no,
+    /// the rest is left out.
+    pub fn warm(&mut self, transactions: u64, interval: Nanos, mut go_on: impl FnMut() -> bool) {
         let mut work = TransactionPlan::default();
         let mut batch = Vec::new();
         let mut second = self.warmed + SECOND;
@@ -211,6 +212,9 @@ impl Innodb {
             self.warmed += interval;
             while second <= self.warmed {
                 second += SECOND;
+                if !go_on() {
+                    return;
+                }
                 let quota = self.quota();
                 for instance in 0..self.pool.instances() {
                     self.pool.oldest_dirty(instance, quota, &mut batch);

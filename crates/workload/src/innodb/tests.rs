@@ -63,7 +63,7 @@ fn a_page_is_written_after_its_copy_was_flushed_and_its_log_was() {
     let together = Config { copies: None, logs: Some(logs), ..elsewhere(config(8)) };
     for config in [config(8), elsewhere(config(8)), together] {
         let mut model = Innodb::new(config).unwrap();
-        model.warm(2000, 1_000_000);
+        model.warm(2000, 1_000_000, || true);
         let areas = *model.areas();
         let (redo, data, copies) = (areas.redo, areas.data, areas.copies.unwrap());
         let inside = |area: &Area, request: &Request| {
@@ -111,7 +111,7 @@ fn a_page_is_written_after_its_copy_was_flushed_and_its_log_was() {
 #[test]
 fn without_a_doublewrite_buffer_there_are_no_copies() {
     let mut model = Innodb::new(Config { doublewrite: None, ..config(8) }).unwrap();
-    model.warm(2000, 1_000_000);
+    model.warm(2000, 1_000_000, || true);
     let data = model.areas().data;
     let logs = model.areas().journal;
     let mut pages = 0;
@@ -130,7 +130,7 @@ fn without_a_doublewrite_buffer_there_are_no_copies() {
 fn commits_of_many_connections_share_groups() {
     let of = |connections| {
         let mut model = Innodb::new(config(connections)).unwrap();
-        model.warm(2000, 1_000_000);
+        model.warm(2000, 1_000_000, || true);
         run(&mut model, 2_000_000_000, |_, _, _| {});
         let counts = model.counts();
         (counts.commits as f64 / counts.groups as f64, counts)
@@ -190,7 +190,7 @@ fn page_cleaners_take_turns_with_the_instances() {
 fn times_of_files_cost_commits_of_the_journal() {
     let of = |journal_times| {
         let mut model = Innodb::new(Config { journal_times, ..config(1) }).unwrap();
-        model.warm(2000, 1_000_000);
+        model.warm(2000, 1_000_000, || true);
         let journal = model.areas().journal;
         let mut blocks = 0;
         run(&mut model, 2_000_000_000, |_, done, request| {
@@ -213,7 +213,7 @@ fn times_of_files_cost_commits_of_the_journal() {
 fn the_doublewrite_file_has_the_journal_of_its_file_system() {
     let of = |config: Config| {
         let mut model = Innodb::new(config).unwrap();
-        model.warm(2000, 1_000_000);
+        model.warm(2000, 1_000_000, || true);
         let areas = *model.areas();
         let elsewhere = areas.second_journal;
         let at = |request: &Request, area: Area| {
@@ -250,7 +250,7 @@ fn the_doublewrite_file_has_the_journal_of_its_file_system() {
 fn equal_seeds_give_equal_requests() {
     let of = |seed| {
         let mut model = Innodb::new(Config { seed, ..config(8) }).unwrap();
-        model.warm(500, 1_000_000);
+        model.warm(500, 1_000_000, || true);
         let mut all = Vec::new();
         run(&mut model, 200_000_000, |now, done, request| all.push((now, done, *request)));
         all

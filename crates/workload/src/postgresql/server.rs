@@ -212,10 +212,15 @@ impl Postgresql {
     }
 
     /// Fills the pool by running so many transactions without a drive: pages are there at once, and a dirty one whose place is needed is clean. To be called
-    /// before it begins.
-    pub fn warm(&mut self, transactions: u64) {
+    /// before it begins. `go_on` is asked again and again; when it says no, the rest is left out.
+    pub fn warm(&mut self, transactions: u64, mut go_on: impl FnMut() -> bool) {
+        /// Transactions between two questions.
+        const ASKED: u64 = 1 << 10;
         let mut work = TransactionPlan::default();
-        for _ in 0..transactions {
+        for number in 0..transactions {
+            if number.is_multiple_of(ASKED) && !go_on() {
+                break;
+            }
             self.terminals.draw(&mut work);
             for one in &work.uses {
                 for page in [one.path.inner, one.path.leaf] {

@@ -53,7 +53,7 @@ fn run(model: &mut Postgresql, until: Nanos, mut look: impl FnMut(Nanos, &Postgr
 
 fn ran(config: Config, until: Nanos) -> Counts {
     let mut model = Postgresql::new(config).unwrap();
-    model.warm(5000);
+    model.warm(5000, || true);
     run(&mut model, until, |_, _, _, _| {});
     model.counts()
 }
@@ -67,7 +67,7 @@ fn is_in(area: Area, request: &Request) -> bool {
 fn images_are_most_of_the_log_after_a_checkpoint_and_fade() {
     let small = Config { warehouses: 2, checkpoint_timeout: 4 * SECOND, max_wal_size: 1 << 30, ..config(8) };
     let mut model = Postgresql::new(small).unwrap();
-    model.warm(5000);
+    model.warm(5000, || true);
     // The number of checkpoints and all counts, after each two hundred commits.
     let mut marks: Vec<(u64, Counts)> = Vec::new();
     run(&mut model, 12 * SECOND, |_, model, _, _| {
@@ -107,7 +107,7 @@ fn without_full_page_writes_there_is_less_log() {
 fn all_pages_of_a_checkpoint_reach_the_drive_before_it_ends() {
     for connections in [1, 32] {
         let mut model = Postgresql::new(config(connections)).unwrap();
-        model.warm(5000);
+        model.warm(5000, || true);
         let area = model.data();
         let (mut begun, mut ended, mut flushed) = (0, 0, false);
         let mut owed: BTreeSet<u64> = BTreeSet::new();
@@ -144,7 +144,7 @@ fn checkpoints_are_spread_over_their_target() {
         let config =
             Config { completion_target, checkpoint_timeout: 4 * SECOND, max_wal_size: 1 << 40, ..config(2) };
         let mut model = Postgresql::new(config).unwrap();
-        model.warm(5000);
+        model.warm(5000, || true);
         let mut seen = Vec::new();
         run(&mut model, 9 * SECOND, |now, model, _, _| {
             let counts = model.counts();
@@ -193,7 +193,7 @@ fn commits_share_flushes() {
 #[test]
 fn no_page_is_written_before_its_log() {
     let mut model = Postgresql::new(Config { pool_pages: 2048, ..config(16) }).unwrap();
-    model.warm(5000);
+    model.warm(5000, || true);
     let (data, log) = (model.data(), model.log());
     let (mut pages, mut logs) = (0, 0);
     run(&mut model, 3 * SECOND, |_, _, done, request| {
@@ -215,7 +215,7 @@ fn no_page_is_written_before_its_log() {
 fn the_log_may_have_a_namespace_of_its_own_and_new_segments() {
     let volume = Volume { blocks: 1 << 16, block_bytes: 512 };
     let mut model = Postgresql::new(Config { wal: Some(volume), ..config(8) }).unwrap();
-    model.warm(2000);
+    model.warm(2000, || true);
     let mut writes = [0u64; 2];
     run(&mut model, 2 * SECOND, |_, _, done, request| {
         if request.verb == Verb::Write && done {
@@ -237,7 +237,7 @@ fn the_log_may_have_a_namespace_of_its_own_and_new_segments() {
 fn equal_seeds_give_equal_requests() {
     let of = |seed| {
         let mut model = Postgresql::new(Config { seed, ..config(8) }).unwrap();
-        model.warm(500);
+        model.warm(500, || true);
         let mut all = Vec::new();
         run(&mut model, SECOND / 5, |_, _, done, request| all.push((done, *request)));
         all

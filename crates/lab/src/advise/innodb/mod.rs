@@ -115,8 +115,9 @@ impl family::Database for Database {
         arrangement: Arrangement,
         volumes: [Volume; 2],
         seed: u64,
+        cancel: &Cancel,
     ) -> Result<Box<dyn Model>> {
-        model::new(self, load, arrangement, volumes, seed)
+        model::new(self, load, arrangement, volumes, seed, cancel)
     }
 
     fn words(&self) -> Words {

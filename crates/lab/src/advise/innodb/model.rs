@@ -11,6 +11,7 @@ use crate::{
         layouts::Arrangement,
         load::{Load, warehouses},
     },
+    control::Cancel,
     doublewrite::sim::fitted,
 };
 
@@ -99,19 +100,23 @@ pub fn streams(
 /// The model with its pool filled.
 ///
 /// # Errors
-/// The namespaces are too small.
+/// The namespaces are too small; an interruption.
 pub fn new(
     database: &Database,
     load: &Load,
     arrangement: Arrangement,
     volumes: [Volume; 2],
     seed: u64,
+    cancel: &Cancel,
 ) -> Result<Box<dyn Model>> {
     let config = config(database, load, arrangement, volumes, seed)?;
     let pages = u64::from(config.pool_pages);
     let mut model =
         Innodb::new(config).context("the drive has no room for the logs and the doublewrite buffer")?;
-    model.warm(pages / fitted::PAGES_PER_TRANSACTION * 4, fitted::interval(load.connections));
+    model.warm(pages / fitted::PAGES_PER_TRANSACTION * 4, fitted::interval(load.connections), || {
+        !cancel.is_cancelled()
+    });
+    cancel.check()?;
     Ok(Box::new(model))
 }
 

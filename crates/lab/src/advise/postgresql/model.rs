@@ -8,10 +8,13 @@ use workload::{
 };
 
 use super::database::Database;
-use crate::advise::{
-    family::{Done, Model},
-    layouts::Arrangement,
-    load::{Load, warehouses},
+use crate::{
+    advise::{
+        family::{Done, Model},
+        layouts::Arrangement,
+        load::{Load, warehouses},
+    },
+    control::Cancel,
 };
 
 /// The most pages of the pool. A larger one, its database, its log and its time between checkpoints are made smaller together: each page
@@ -109,18 +112,20 @@ pub fn streams(
 /// The model with its pool filled.
 ///
 /// # Errors
-/// The namespaces are too small.
+/// The namespaces are too small; an interruption.
 pub fn new(
     database: &Database,
     load: &Load,
     arrangement: Arrangement,
     volumes: [Volume; 2],
     seed: u64,
+    cancel: &Cancel,
 ) -> Result<Box<dyn Model>> {
     let config = config(database, load, arrangement, volumes, seed)?;
     let pages = u64::from(config.pool_pages);
     let mut model = Postgresql::new(config).context("the drive has no room for the log and the data")?;
-    model.warm(pages / PAGES_PER_TRANSACTION * 4);
+    model.warm(pages / PAGES_PER_TRANSACTION * 4, || !cancel.is_cancelled());
+    cancel.check()?;
     Ok(Box::new(model))
 }
 

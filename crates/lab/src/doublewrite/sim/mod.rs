@@ -325,7 +325,11 @@ impl<'a> VariantDrive<'a> {
         let mut model = self.model(threads)?;
         let pages = u64::from(self.config(threads).pool_pages);
         // Until every frame has been used several times; at a pace near that which will be found.
-        model.warm(pages / fitted::PAGES_PER_TRANSACTION * 4, fitted::interval(threads));
+        let cancel = self.cancel;
+        model.warm(pages / fitted::PAGES_PER_TRANSACTION * 4, fitted::interval(threads), || {
+            !cancel.is_cancelled()
+        });
+        cancel.check()?;
         let mut actors: Actors<Innodb> = self.sim.actors();
         let at = actors.add_over(&mut self.host, self.volumes.nsids(), model)?;
         let begin = self.sim.now();

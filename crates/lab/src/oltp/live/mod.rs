@@ -34,7 +34,7 @@ use crate::{
     mariadb::{self, Files, Server, SystemTablespace, Tuning},
     mounted_drive::{self, BaseImage, MountedDrive, discard},
     parallel,
-    process::{missing, run as run_tool},
+    process::{missing, run_long},
     profile,
     report::publish,
     results::{self, Comparison, Host, Point, Published, Results, Run, Variant, compare, seed_of},
@@ -168,7 +168,7 @@ impl Study<'_> {
             self.server.make_dir(&files.data)?;
             let tuning = self.tuning(false, self.sizes.pool_mib.max(128));
             progress("installing the database");
-            mariadb::install(&self.server, &files, &tuning)?;
+            mariadb::install(&self.server, &files, &tuning, self.scratch.cancel())?;
             let instance = self.start(&files, &tuning)?;
             progress(&format!("filling the table with {} rows", self.sizes.rows));
             self.sysbench(instance.socket(), 0).prepare()?;
@@ -177,7 +177,7 @@ impl Study<'_> {
             progress("copying it to the disk");
             let target = mount(mounted, setup::DISK)?;
             let mut copy = Command::new("cp");
-            run_tool(copy.arg("--archive").arg(&files.data).arg(&target), "coreutils")
+            run_long(copy.arg("--archive").arg(&files.data).arg(&target), "coreutils", self.scratch.cancel())
                 .context("copying the database to the disk: with a larger --scale it has fewer rows")?;
             Ok(())
         })
@@ -209,9 +209,10 @@ impl Study<'_> {
         mariadb::start(&self.scratch, &self.server, files, tuning, "db", PATIENCE)
     }
 
-    fn sysbench<'s>(&self, socket: &'s Path, repetition: u32) -> Sysbench<'s> {
+    fn sysbench<'s>(&'s self, socket: &'s Path, repetition: u32) -> Sysbench<'s> {
         let seed = seed_of(self.options.seed, repetition) & u64::from(u32::MAX >> 1);
-        Sysbench { socket, engine: "innodb", tables: 1, rows: self.sizes.rows, seed, rows_drawn: ROWS_DRAWN }
+        let (rows, cancel) = (self.sizes.rows, self.scratch.cancel());
+        Sysbench { socket, engine: "innodb", tables: 1, rows, seed, rows_drawn: ROWS_DRAWN, cancel }
     }
 
     /// A variant on a fresh copy of the prepared drive.

@@ -273,11 +273,17 @@ impl Study<'_> {
         }
     }
 
-    fn sysbench<'s>(&self, socket: &'s std::path::Path, variant: Variant, repetition: u32) -> Sysbench<'s> {
+    fn sysbench<'s>(
+        &'s self,
+        socket: &'s std::path::Path,
+        variant: Variant,
+        repetition: u32,
+    ) -> Sysbench<'s> {
         let options = self.options;
         let seed = options.seed.wrapping_add(u64::from(repetition));
         let (tables, rows) = (options.tables, options.rows);
-        Sysbench { socket, engine: variant.engine(), tables, rows, seed, rows_drawn: "uniform" }
+        let (engine, cancel) = (variant.engine(), self.scratch.cancel());
+        Sysbench { socket, engine, tables, rows, seed, rows_drawn: "uniform", cancel }
     }
 
     /// Makes the drive of a variant with the filled tables on it.
@@ -293,7 +299,7 @@ impl Study<'_> {
             self.server()?.make_dir(&files.data)?;
             let tuning = Tuning { buffer_pool_mib: 64, ..self.tuning(variant) };
             progress("installing the database");
-            mariadb::install(self.server()?, &files, &tuning)?;
+            mariadb::install(self.server()?, &files, &tuning, self.scratch.cancel())?;
             let instance = self.start(&files, &tuning)?;
             progress("filling the tables");
             self.sysbench(instance.socket(), variant, 0).prepare()?;
