@@ -22,7 +22,7 @@ impl DayClock {
     fn at(&mut self, time: Nanos) -> Nanos {
         self.days += u64::from(time + DAY / 2 < self.last);
         self.last = time;
-        self.days * DAY + time
+        self.days.saturating_mul(DAY).saturating_add(time)
     }
 }
 
