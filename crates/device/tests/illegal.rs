@@ -120,6 +120,13 @@ fn io_commands() {
             dsm(&[DsmRange::new(0, 1), DsmRange::new(1024, 1)]),
             Status::LBA_OUT_OF_RANGE,
         ),
+        ("an empty range at the end", Command::deallocate(1, 1), dsm(&[DsmRange::new(1024, 0)]), SUCCESS),
+        (
+            "an empty range behind the end",
+            Command::deallocate(1, 1),
+            dsm(&[DsmRange::new(1025, 0)]),
+            Status::LBA_OUT_OF_RANGE,
+        ),
         (
             "too little data",
             Command::deallocate(1, 2),

@@ -326,6 +326,26 @@ fn paths_of_a_host_share_its_registration_and_outlive_it() {
     assert_eq!(read(&mut b, owner), SUCCESS);
 }
 
+/// Two machines that were copied from one image: they have one NQN, and perhaps one Host Identifier.
+#[test]
+fn one_name_with_two_host_identifiers_is_two_hosts_and_with_one_is_one() {
+    let (mut b, hosts) = with_hosts(1, &[]);
+    let [other, same] = [9, 1].map(|id| b.connect_as("host1", host(id), Origin::Network));
+    join(&mut b, hosts[0], 1);
+    let exclusive = ReservationType::EXCLUSIVE_ACCESS;
+    assert_eq!(acquire(&mut b, hosts[0], AcquireAction::ACQUIRE, exclusive, 1, 0), SUCCESS);
+    let read = |b: &mut Bench, id| b.on(id, 1, &Command::read(1, 0, 1), &[]).0.status();
+    assert_eq!(read(&mut b, same), SUCCESS);
+    assert!(read(&mut b, other).is(CONFLICT));
+    join(&mut b, other, 2);
+    let (header, entries) = report(&mut b, hosts[0]);
+    assert_eq!(header.registrants.get(), 2);
+    let mut ids: Vec<_> = entries.iter().map(|entry| entry.hostid).collect();
+    ids.sort_unstable();
+    assert_eq!(ids, [host(1), host(9)]);
+    assert!(read(&mut b, other).is(CONFLICT), "a registrant that does not hold it");
+}
+
 #[test]
 fn what_persists_through_power_losses() {
     for (persistent, by_feature, energy) in [

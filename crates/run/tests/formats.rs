@@ -51,7 +51,10 @@ fn bench(shape: Option<Shape>, image: Option<&Path>) -> Bench {
     let options = Options { image: image.map(Path::to_owned), tcp, ..Options::default() };
     let running = run::start(shape, &options, &mut |_| ()).unwrap();
     let addr = format!("tcp://{}", running.tcp().unwrap());
+    // Digests cover the metadata, which is in each block's data.
+    let digests = image.is_none();
     let transport = SocketTransport::new(addr.parse().unwrap(), Duration::from_secs(20));
+    let transport = transport.with_digests(digests, digests);
     let mut identity = Identity::new("nqn.2026-11.test:formats".parse().unwrap());
     identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
     let mut host = Host::connect(transport, &identity).unwrap();
