@@ -73,7 +73,7 @@ fn tpcc_is_consistent_also_after_the_server_was_killed(server: &Server) {
     let beside = Files { data, system: SystemTablespace::BesideData };
     // As the studies prepare it.
     let preparing = Tuning { doublewrite: server.prepares_doublewrite(), ..tuning() };
-    install(server, &beside, &preparing).unwrap();
+    install(server, &beside, &preparing, &Cancel::default()).unwrap();
     let instance =
         mariadb::start(&scratch, server, &beside, &preparing, "db", Duration::from_secs(120)).unwrap();
     let rows = Arc::new(AtomicU64::new(0));

@@ -35,7 +35,7 @@ fn installed(scratch: &Scratch, server: &Server) -> Files {
     let data = scratch.dir("data").unwrap();
     server.account.give(&data).unwrap();
     let files = Files { data: data.join("pgdata"), wal: None };
-    install(server, &files, &tuning()).unwrap();
+    install(server, &files, &tuning(), &Cancel::default()).unwrap();
     files
 }
 
@@ -56,7 +56,7 @@ fn it_keeps_its_log_elsewhere_recovers_when_killed_and_torn_pages_are_found() {
         directory
     };
     let files = Files { data: place("data").join("pgdata"), wal: Some(place("log").join("pg_wal")) };
-    install(&server, &files, &tuning()).unwrap();
+    install(&server, &files, &tuning(), &Cancel::default()).unwrap();
     assert!(files.wal.as_ref().unwrap().join("archive_status").exists());
 
     // Both directories are elsewhere now, as on another mount.
