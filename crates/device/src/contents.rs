@@ -5,6 +5,15 @@ use crate::keys::wrapped::{DriveKeyId, WrappedKey};
 use ftl::{Io, NoContents, Storage, StorageError};
 use media::Slot;
 
+/// An injected fault of the host's disk.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct HostDiskFault {
+    /// The disk is full, rather than failing.
+    pub full: bool,
+    /// Operations that it strikes until it ends; 0 until it is cleared.
+    pub remaining: u32,
+}
+
 /// Storage that knows what a controller does with contents on their way between host and medium. The drive decides, and
 /// never touches a byte itself.
 ///
@@ -44,6 +53,11 @@ pub trait Contents: Storage {
     /// The block that made the storage fail a command with a transform, if a block did. Asked once.
     fn block_error(&mut self, io: Io) -> Option<BlockError> {
         let _ = io;
+        None
+    }
+
+    /// The injected fault of the host's disk that is active, if one is.
+    fn host_disk_fault(&self) -> Option<HostDiskFault> {
         None
     }
 

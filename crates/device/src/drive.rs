@@ -16,7 +16,7 @@ use crate::core::{
     CommandKind, CommandStage, ComponentRequests, ControllerId, Core, Cx, Direction, Failure, InFlight,
     MAX_IO, Namespaces, Output, PersistentState, PortId, StartDecision, TimedEvent, is_fused,
 };
-use crate::fault_injection::{FaultPlans, PlannedPowerCut};
+use crate::fault_injection::PlannedPowerCut;
 use crate::fdp;
 use crate::firmware;
 use crate::health::{self, Health};
@@ -55,7 +55,6 @@ pub struct Drive {
     pub(crate) reservations: ReservationCommands,
     pub(crate) shutdowns: Shutdowns,
     pub(crate) copies: ReadingCopies,
-    pub(crate) faults: FaultPlans,
     pub(crate) windows: PredictableLatency,
     pub(crate) ports: Ports,
     /// Blocks that are potentially unrecoverable.
@@ -71,7 +70,6 @@ impl From<Core> for Drive {
     /// A drive whose components have no state yet.
     fn from(core: Core) -> Drive {
         Drive {
-            faults: FaultPlans::new(core.ftl.set_count()),
             core,
             health: Health::default(),
             cut: None,

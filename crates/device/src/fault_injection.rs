@@ -5,10 +5,11 @@ use crate::core::{ControllerId, Core, Cx, Failure, Origin, Output};
 use ftl::SetId;
 use media::{FaultPlan, Nanos};
 use nvme::admin::{FaultInjection, FaultKind, PowerCut};
-use nvme::{NSID_ALL, Status};
+use nvme::log::InjectedFault;
+use nvme::{NSID_ALL, Status, U16, U32, U64};
 
 /// Probabilities of [`FaultPlan`] are in billionths.
-const ALWAYS: u32 = 1_000_000_000;
+pub(crate) const ALWAYS: u32 = InjectedFault::ALWAYS;
 
 /// Hosts on the network may not harm the drive unless its configuration lets them.
 pub(crate) fn check_origin(core: &Core, id: ControllerId) -> Result<(), Failure> {
@@ -29,108 +30,87 @@ pub(crate) struct PlannedPowerCut {
     pub off: Nanos,
 }
 
-/// Faults planned for each NVM Set.
-pub(crate) struct FaultPlans(Vec<FaultPlan>);
+/// All NVM Sets. The medium of each has its plan of faults, which counts down there.
+fn sets(core: &Core) -> impl Iterator<Item = SetId> + use<> {
+    (0..core.ftl.set_count()).map(|set| SetId(set as u8))
+}
 
-impl FaultPlans {
-    /// None, for so many sets.
-    pub fn new(sets: usize) -> FaultPlans {
-        FaultPlans(vec![FaultPlan::default(); sets])
+/// Plans a power cut, for which the media may have to count down.
+///
+/// # Errors
+/// If the host may not harm the drive.
+pub(crate) fn plan_cut(core: &mut Core, id: ControllerId, c: &PowerCut) -> Result<PlannedPowerCut, Failure> {
+    check_origin(core, id)?;
+    let at_once = c.after_media_ops == 0;
+    if !at_once {
+        count_down(core, c);
     }
+    Ok(PlannedPowerCut { at_once, energy: !c.no_plp, off: Nanos(u64::from(c.off_ms) * 1_000_000) })
+}
 
-    /// Power was lost: no cut is planned any more.
-    pub fn power_lost(&mut self) {
-        for plan in &mut self.0 {
-            plan.cut_after = None;
+/// The media are to count down to a power cut.
+fn count_down(core: &mut Core, c: &PowerCut) {
+    for set in sets(core) {
+        let Some(mut plan) = core.ftl.faults(set).cloned() else { continue };
+        plan.cut_after = Some(c.after_media_ops.into());
+        if c.seed != 0 {
+            plan.seed = c.seed.into();
         }
-    }
-
-    /// Plans a power cut, for which the media may have to count down.
-    ///
-    /// # Errors
-    /// If the host may not harm the drive.
-    pub fn plan_cut(
-        &mut self,
-        core: &mut Core,
-        id: ControllerId,
-        c: &PowerCut,
-    ) -> Result<PlannedPowerCut, Failure> {
-        check_origin(core, id)?;
-        let at_once = c.after_media_ops == 0;
-        if !at_once {
-            self.count_down(core, c);
-        }
-        Ok(PlannedPowerCut { at_once, energy: !c.no_plp, off: Nanos(u64::from(c.off_ms) * 1_000_000) })
-    }
-
-    /// The media are to count down to a power cut.
-    fn count_down(&mut self, core: &mut Core, c: &PowerCut) {
-        for (set, plan) in (0..).zip(&mut self.0) {
-            plan.cut_after = Some(c.after_media_ops.into());
-            if c.seed != 0 {
-                plan.seed = c.seed.into();
-            }
-            core.ftl.set_faults(SetId(set), plan.clone());
-        }
-    }
-
-    /// Plans a fault of the media or of the host's disk, or ends them all. Faults of ports are not for here.
-    pub fn inject<S: Contents>(
-        &mut self,
-        core: &mut Core,
-        c: &FaultInjection,
-        cx: &mut Cx<'_, S>,
-    ) -> Result<(), Failure> {
-        let sets = self.0.len();
-        let chosen = match usize::from(c.nvmsetid) {
-            0 => 0..sets,
-            set if set <= sets => set - 1..set,
-            _ => return Err(Failure::field(42)),
-        };
-        if c.kind == FaultKind::CLEAR {
-            for set in chosen {
-                // What is weak or lost already stays so: the medium was damaged.
-                self.0[set] = FaultPlan { seed: self.0[set].seed, ..FaultPlan::default() };
-                core.ftl.set_faults(SetId(set as u8), self.0[set].clone());
-            }
-            return Ok(());
-        }
-        if [FaultKind::HOST_DISK_FULL, FaultKind::HOST_DISK_ERROR].contains(&c.kind) {
-            let full = c.kind == FaultKind::HOST_DISK_FULL;
-            cx.out.push(Output::HostDiskFault { full, count: c.count });
-            return Ok(());
-        }
-        if c.nsid != 0 && c.nsid != NSID_ALL {
-            // Faults belong to media, not to logical blocks.
-            return Err(Failure::field(4));
-        }
-        if c.lba.is_some() {
-            return Err(Failure::field(56));
-        }
-        let mut plans = Vec::new();
-        for set in chosen {
-            let mut plan = self.0[set].clone();
-            plan_fault(core, set, c, &mut plan)?;
-            plans.push((set, plan));
-        }
-        for (set, plan) in plans {
-            self.0[set] = plan.clone();
-            core.ftl.set_faults(SetId(set as u8), plan);
-        }
-        Ok(())
+        core.ftl.set_faults(set, plan);
     }
 }
 
-/// Adds a fault to the plan of a set.
-fn plan_fault(core: &Core, set: usize, c: &FaultInjection, plan: &mut FaultPlan) -> Result<(), Failure> {
-    let counted = [FaultKind::UNCORRECTABLE, FaultKind::PROGRAM_FAILURE, FaultKind::ERASE_FAILURE];
-    if c.count != 0 && (c.one_in > 1 || !counted.contains(&c.kind)) {
+/// Plans a fault of the media or of the host's disk, or ends them all. Faults of ports are not for here.
+pub(crate) fn inject<S: Contents>(
+    core: &mut Core,
+    c: &FaultInjection,
+    cx: &mut Cx<'_, S>,
+) -> Result<(), Failure> {
+    let count = core.ftl.set_count();
+    let chosen = match usize::from(c.nvmsetid) {
+        0 => 0..count,
+        set if set <= count => set - 1..set,
+        _ => return Err(Failure::field(42)),
+    };
+    if c.one_in > ALWAYS {
+        // Plans have no smaller chance.
+        return Err(Failure::field(48));
+    }
+    if c.kind.is_of_host_disk() {
+        let full = c.kind == FaultKind::HOST_DISK_FULL;
+        cx.out.push(Output::HostDiskFault { full, count: c.count });
+        return Ok(());
+    }
+    if c.kind != FaultKind::CLEAR && c.nsid != 0 && c.nsid != NSID_ALL {
+        // Faults belong to media, not to logical blocks.
+        return Err(Failure::field(4));
+    }
+    if c.kind != FaultKind::CLEAR && c.lba.is_some() {
+        return Err(Failure::field(56));
+    }
+    let mut plans = Vec::new();
+    for set in chosen.map(|set| SetId(set as u8)) {
+        let Some(plan) = core.ftl.faults(set) else { continue };
+        plans.push((set, planned(core, set, c, plan)?));
+    }
+    for (set, plan) in plans {
+        core.ftl.set_faults(set, plan);
+    }
+    Ok(())
+}
+
+/// The plan of a set with one fault more, or without any. Faults and a planned power cut that are there go on counting down.
+fn planned(core: &Core, set: SetId, c: &FaultInjection, plan: &FaultPlan) -> Result<FaultPlan, Failure> {
+    if c.kind == FaultKind::CLEAR {
+        // What is weak or lost already stays so: the medium was damaged.
+        return Ok(plan.cleared());
+    }
+    if c.count != 0 && (c.one_in > 1 || !c.kind.is_counted()) {
         // A number of faults is had from the next operations in a row, and only of these kinds.
         return Err(Failure::field(44));
     }
     let chance = ALWAYS / c.one_in.max(1);
-    // Counts that have run down are not to be started again by another fault.
-    (plan.fail_reads, plan.fail_programs, plan.fail_erases) = (0, 0, 0);
+    let mut plan = plan.clone();
     match (c.kind, c.count) {
         (FaultKind::BIT_ERRORS, _) => plan.corrected_reads = chance,
         (FaultKind::UNCORRECTABLE, 0) => plan.uncorrectable_reads = chance,
@@ -140,7 +120,7 @@ fn plan_fault(core: &Core, set: usize, c: &FaultInjection, plan: &mut FaultPlan)
         (FaultKind::ERASE_FAILURE, 0) => plan.erase_failures = chance,
         (FaultKind::ERASE_FAILURE, count) => plan.fail_erases = count,
         (FaultKind::STUCK_DIE, _) => {
-            let units = core.set_properties(SetId(set as u8)).units;
+            let units = core.set_properties(set).units;
             if c.param >= units {
                 return Err(Failure::field(52));
             }
@@ -160,7 +140,59 @@ fn plan_fault(core: &Core, set: usize, c: &FaultInjection, plan: &mut FaultPlan)
         }
         _ => return Err(Failure::field(40)),
     }
-    Ok(())
+    Ok(plan)
+}
+
+/// The faults of the media that are active, in the order of the sets, and last a planned power cut.
+pub(crate) fn active(core: &Core) -> Vec<InjectedFault> {
+    let plans = || sets(core).filter_map(|set| Some((u16::from(set.0) + 1, core.ftl.faults(set)?)));
+    let mut all: Vec<InjectedFault> = plans().flat_map(|(set, plan)| of_plan(set, plan)).collect();
+    // The set that gets there first cuts the power of all.
+    if let Some(left) = plans().filter_map(|(_, plan)| plan.cut_after).min() {
+        all.push(InjectedFault {
+            remaining: U64::new(left.max(1)),
+            ..entry(FaultKind::POWER_CUT, 0, ALWAYS)
+        });
+    }
+    all
+}
+
+fn of_plan(set: u16, plan: &FaultPlan) -> Vec<InjectedFault> {
+    let by_chance = [
+        (FaultKind::BIT_ERRORS, plan.corrected_reads),
+        (FaultKind::UNCORRECTABLE, plan.uncorrectable_reads),
+        (FaultKind::PROGRAM_FAILURE, plan.program_failures),
+        (FaultKind::ERASE_FAILURE, plan.erase_failures),
+        (FaultKind::LOST_WRITE, plan.lost_writes),
+        (FaultKind::MISDIRECTED_WRITE, plan.misdirected_writes),
+        (FaultKind::WEAK_PAGE, plan.weak_pages),
+    ];
+    let counted = [
+        (FaultKind::UNCORRECTABLE, plan.fail_reads),
+        (FaultKind::PROGRAM_FAILURE, plan.fail_programs),
+        (FaultKind::ERASE_FAILURE, plan.fail_erases),
+    ];
+    let with =
+        |kind, chance, param: u32| InjectedFault { param: U32::new(param), ..entry(kind, set, chance) };
+    let left = |(kind, left): (FaultKind, u32)| InjectedFault {
+        remaining: U64::new(left.into()),
+        ..entry(kind, set, ALWAYS)
+    };
+    by_chance
+        .into_iter()
+        .filter(|(_, chance)| *chance > 0)
+        .map(|(kind, chance)| entry(kind, set, chance))
+        .chain(counted.into_iter().filter(|(_, left)| *left > 0).map(left))
+        .chain(plan.stuck_dies.iter().map(|die| with(FaultKind::STUCK_DIE, ALWAYS, *die)))
+        .chain(
+            (plan.slow_operations > 0).then(|| with(FaultKind::SLOW, plan.slow_operations, plan.slow_factor)),
+        )
+        .collect()
+}
+
+/// A fault of a set or a port in the log, without a parameter, until it is cleared.
+pub(crate) fn entry(kind: FaultKind, nvmsetid: u16, chance: u32) -> InjectedFault {
+    InjectedFault { kind, nvmsetid: U16::new(nvmsetid), chance: U32::new(chance), ..InjectedFault::default() }
 }
 
 #[cfg(test)]
@@ -173,41 +205,84 @@ mod tests {
         FaultInjection { nsid: 0, kind, nvmsetid: 0, count: 0, one_in: 2, param: 0, lba: None }
     }
 
-    fn inject(plans: &mut FaultPlans, core: &mut Core, c: FaultInjection) -> Result<(), Failure> {
+    fn ordered(core: &mut Core, c: FaultInjection) -> Result<(), Failure> {
         let mut out = Vec::new();
-        plans.inject(core, &c, &mut Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out })
+        inject(core, &c, &mut Cx { now: Nanos::ZERO, storage: &mut NoContents, out: &mut out })
+    }
+
+    fn listed(core: &Core) -> Vec<(FaultKind, u16, u32, u32, u64)> {
+        let all = active(core).into_iter();
+        all.map(|f| (f.kind, f.nvmsetid.get(), f.chance.get(), f.param.get(), f.remaining.get())).collect()
     }
 
     #[test]
     fn faults_belong_to_sets() {
         let mut core = Drive::new(Config::default_drive()).unwrap().core;
         let sets = core.ftl.set_count();
-        let mut plans = FaultPlans::new(sets);
         let lost = fault(FaultKind::LOST_WRITE);
         for (field, wrong) in [
             (42, FaultInjection { nvmsetid: sets as u16 + 1, ..lost }),
             (4, FaultInjection { nsid: 1, ..lost }),
             (56, FaultInjection { lba: Some(0), ..lost }),
             (44, FaultInjection { count: 1, ..lost }),
+            (48, FaultInjection { one_in: ALWAYS + 1, ..lost }),
             (52, FaultInjection { param: u32::MAX, ..fault(FaultKind::STUCK_DIE) }),
+            (40, fault(FaultKind::POWER_CUT)),
         ] {
-            assert_eq!(inject(&mut plans, &mut core, wrong), Err(Failure::field(field)));
+            assert_eq!(ordered(&mut core, wrong), Err(Failure::field(field)));
         }
+        assert_eq!(listed(&core), []);
         let second = FaultInjection { nvmsetid: 2, ..lost };
-        assert_eq!(inject(&mut plans, &mut core, second), Ok(()));
-        assert_eq!((plans.0[0].lost_writes, plans.0[1].lost_writes), (0, ALWAYS / 2));
-        assert_eq!(inject(&mut plans, &mut core, fault(FaultKind::CLEAR)), Ok(()));
-        assert_eq!(plans.0[1].lost_writes, 0);
+        assert_eq!(ordered(&mut core, second), Ok(()));
+        assert_eq!(listed(&core), [(FaultKind::LOST_WRITE, 2, ALWAYS / 2, 0, 0)]);
+        assert_eq!(ordered(&mut core, fault(FaultKind::CLEAR)), Ok(()));
+        assert_eq!(listed(&core), []);
+    }
+
+    #[test]
+    fn every_fault_of_media_is_listed_until_it_is_cleared() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let made_with = core.ftl.faults(SetId(0)).cloned();
+        let mut expected = Vec::new();
+        let media = FaultKind::NAMES.into_iter().map(|(_, kind)| kind).filter(|kind| {
+            let others = [FaultKind::CLEAR, FaultKind::POWER_CUT];
+            !others.contains(kind) && !kind.is_of_port() && !kind.is_of_host_disk()
+        });
+        for kind in media {
+            let param = if [FaultKind::STUCK_DIE, FaultKind::SLOW].contains(&kind) { 3 } else { 0 };
+            let one = FaultInjection { nvmsetid: 1, param, ..fault(kind) };
+            let chance = if kind == FaultKind::STUCK_DIE { ALWAYS } else { ALWAYS / 2 };
+            let counted = FaultInjection { count: 7, one_in: 0, ..one };
+            assert_eq!(ordered(&mut core, one), Ok(()), "{kind}");
+            expected.push((kind, 1, chance, param, 0));
+            assert_eq!(ordered(&mut core, counted).is_ok(), kind.is_counted(), "{kind}");
+            if kind.is_counted() {
+                expected.push((kind, 1, ALWAYS, 0, 7));
+            }
+        }
+        let cut = PowerCut { after_media_ops: 9, ..PowerCut::default() };
+        count_down(&mut core, &cut);
+        expected.push((FaultKind::POWER_CUT, 0, ALWAYS, 0, 9));
+        let mut found = listed(&core);
+        found.sort();
+        expected.sort();
+        assert_eq!(found, expected);
+        assert_eq!(ordered(&mut core, fault(FaultKind::CLEAR)), Ok(()));
+        assert_eq!(listed(&core), []);
+        assert_eq!(
+            core.ftl.faults(SetId(0)).cloned(),
+            made_with,
+            "bad blocks and wear-out are no injected faults"
+        );
     }
 
     #[test]
     fn a_loss_of_power_ends_the_count_down_to_another() {
         let mut core = Drive::new(Config::default_drive()).unwrap().core;
-        let mut plans = FaultPlans::new(core.ftl.set_count());
         let cut = PowerCut { after_media_ops: 7, off_ms: 0, seed: 0, no_plp: false };
-        plans.count_down(&mut core, &cut);
-        assert!(plans.0.iter().all(|plan| plan.cut_after == Some(7)));
-        plans.power_lost();
-        assert!(plans.0.iter().all(|plan| plan.cut_after.is_none()));
+        count_down(&mut core, &cut);
+        assert_eq!(listed(&core), [(FaultKind::POWER_CUT, 0, ALWAYS, 0, 7)]);
+        core.power_lost(Nanos::ZERO, true, &mut NoContents);
+        assert_eq!(listed(&core), []);
     }
 }

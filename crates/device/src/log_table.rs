@@ -95,6 +95,7 @@ pub(crate) const LOGS: &[LogInfo] = &[
     private(LogId::CONTROLLERS),
     private(LogId::SET_MAP),
     private(LogId::DIE_TIMES),
+    private(LogId::INJECTED_FAULTS),
 ];
 
 /// The row of a log; `None` for one that no drive has.

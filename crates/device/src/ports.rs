@@ -8,9 +8,10 @@ use crate::contents::Contents;
 use crate::core::{
     ANA_GROUP, AdminResult, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Output, PortId, Reply,
 };
+use crate::fault_injection::{ALWAYS, entry};
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
-use nvme::log::{AnaGroup, AnaHeader, AnaState};
+use nvme::log::{AnaGroup, AnaHeader, AnaState, InjectedFault};
 use nvme::zerocopy::IntoBytes;
 use nvme::{U16, U32, U64};
 
@@ -23,6 +24,8 @@ struct Port {
     /// The state that it had at first.
     initial: AnaState,
     state: AnaState,
+    /// It takes no connections before this time.
+    down_until: Nanos,
 }
 
 /// Ports that the runner has told of; a handful.
@@ -32,12 +35,34 @@ pub(crate) struct Ports(Vec<Port>);
 impl Ports {
     /// Adds a port with its state.
     pub fn add(&mut self, id: PortId, state: AnaState) {
-        self.0.push(Port { id, initial: state, state });
+        self.0.push(Port { id, initial: state, state, down_until: Nanos::ZERO });
     }
 
     /// The state of a port; `None` if there is no such port.
     pub fn state(&self, id: PortId) -> Option<AnaState> {
         self.0.iter().find(|p| p.id == id).map(|p| p.state)
+    }
+
+    /// How many there are.
+    pub fn count(&self) -> u16 {
+        self.0.len() as u16
+    }
+
+    /// The faults of ports that are active.
+    pub fn faults(&self, now: Nanos) -> impl Iterator<Item = InjectedFault> {
+        let ana = |port: &Port| InjectedFault {
+            param: U32::new(port.state.0.into()),
+            ..entry(FaultKind::PORT_ANA, port.id.0, ALWAYS)
+        };
+        let down = |left: Nanos, port: &Port| InjectedFault {
+            remaining: U64::new(left.0.div_ceil(1_000_000)),
+            ..entry(FaultKind::PORT_DOWN, port.id.0, ALWAYS)
+        };
+        self.0.iter().flat_map(move |port| {
+            let left = port.down_until.since(now);
+            let ana = (port.state != port.initial).then(|| ana(port));
+            ana.into_iter().chain((left > Nanos::ZERO).then(|| down(left, port)))
+        })
     }
 
     /// A controller that was just connected is reached through this port.
@@ -57,13 +82,13 @@ impl Ports {
     ) -> AdminResult {
         let port = PortId(c.nvmsetid);
         if c.kind == FaultKind::PORT_DOWN {
-            if self.state(port).is_none() {
-                return Err(Failure::field(42));
-            }
+            let span = Nanos(u64::from(c.param) * 1_000_000);
+            let found = self.0.iter_mut().find(|p| p.id == port).ok_or(Failure::field(42))?;
             if c.param == 0 {
                 return Err(Failure::field(52));
             }
-            cx.out.push(Output::PortDown { port, span: Nanos(u64::from(c.param) * 1_000_000) });
+            found.down_until = cx.now + span;
+            cx.out.push(Output::PortDown { port, span });
             return Ok(Reply::Done(0));
         }
         let state = u8::try_from(c.param).map(AnaState).ok().filter(|state| state.name().is_some());
@@ -81,6 +106,7 @@ impl Ports {
 
     /// Injected faults end: every port is as it was at first.
     pub fn restore<S: Contents>(&mut self, core: &mut Core, cx: &mut Cx<'_, S>) {
+        self.0.iter_mut().for_each(|port| port.down_until = Nanos::ZERO);
         let initial: Vec<_> = self.0.iter().map(|p| (p.id, p.initial)).collect();
         for (id, state) in initial {
             self.set_state(core, id, state, cx);
@@ -153,7 +179,11 @@ mod tests {
         let inaccessible = fault(FaultKind::PORT_ANA, 1, AnaState::INACCESSIBLE.0.into());
         let (done, _) = fixture::call(|cx| ports.fault(&mut core, inaccessible, cx));
         assert!(done.is_ok() && core.check_access(a).is_err() && core.check_access(b).is_ok());
+        let faults: Vec<_> =
+            ports.faults(Nanos::ZERO).map(|f| (f.kind, f.nvmsetid.get(), f.param.get())).collect();
+        assert_eq!(faults, [(FaultKind::PORT_ANA, 1, AnaState::INACCESSIBLE.0.into())]);
         let ((), out) = fixture::call(|cx| ports.restore(&mut core, cx));
+        assert_eq!(ports.faults(Nanos::ZERO).count(), 0);
         assert_eq!(states(&core), [AnaState::OPTIMIZED, AnaState::NON_OPTIMIZED]);
         assert_eq!(out, [Output::PortsUp]);
     }
@@ -170,5 +200,8 @@ mod tests {
         let (done, out) = down(&mut ports, 1, 5);
         assert!(done.is_ok());
         assert_eq!(out, [Output::PortDown { port: PortId(1), span: Nanos(5_000_000) }]);
+        let left = |now| ports.faults(now).map(|f| (f.kind, f.remaining.get())).collect::<Vec<_>>();
+        assert_eq!(left(Nanos(1_500_000)), [(FaultKind::PORT_DOWN, 4)]);
+        assert_eq!(left(Nanos(5_000_000)), []);
     }
 }

@@ -41,6 +41,11 @@ impl Vendor {
     }
 }
 
+/// UUID Index of this drive's own identifiers.
+pub(crate) fn own_index() -> u8 {
+    Vendor::ALL.iter().position(|vendor| *vendor == Vendor::Tranche).map_or(0, |at| at as u8 + 1)
+}
+
 /// Log and feature identifiers from here on are vendor specific.
 pub(crate) const VENDOR_SPECIFIC: u8 = 0xC0;
 

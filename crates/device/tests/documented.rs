@@ -8,8 +8,8 @@ use ftl::{SetConfig, ZonesConfig};
 use media::{MemoryConfig, NandConfig, Nanos, Sense};
 use nvme::identify::{Cns, UuidList};
 use nvme::log::{
-    ControllerEntry, DieTimesEntry, DieTimesHeader, LogId, NamespaceStatistics, SetMapEntry, SetMapHeader,
-    SupportedLogPages,
+    ControllerEntry, DieTimesEntry, DieTimesHeader, InjectedFault, InjectedFaultsHeader, LogId,
+    NamespaceStatistics, SetMapEntry, SetMapHeader, SupportedLogPages,
 };
 use nvme::quota::Quota;
 use nvme::zerocopy::FromZeros;
@@ -298,7 +298,7 @@ fn vendor_specific_structures_are_documented_as_they_are() {
         let mut all = layouts.iter().filter(|(heading, _)| heading.starts_with(title));
         all.nth(number).unwrap_or_else(|| panic!("no table {number} of {title}")).1.clone()
     };
-    assert_eq!(layouts.len(), 8, "a table that is not looked at: {layouts:?}");
+    assert_eq!(layouts.len(), 10, "a table that is not looked at: {layouts:?}");
     let quota = fields!(Quota {
         version, limits, weight, burst_us, read_bandwidth, write_bandwidth, read_commands, write_commands; rsvd40
     });
@@ -341,6 +341,15 @@ fn vendor_specific_structures_are_documented_as_they_are() {
     let (header, entry) = (size_of::<DieTimesHeader>(), size_of::<DieTimesEntry>());
     assert!(
         text.contains(&format!("A header of {header} bytes, then one entry of {entry} bytes for each die"))
+    );
+
+    let header = fields!(InjectedFaultsHeader { version, ports, header_bytes, entry_bytes, entries; rsvd12 });
+    assert_eq!(of("Log DCh", 0), header);
+    let entry = fields!(InjectedFault { kind, nvmsetid, chance, param, remaining; rsvd1, rsvd12, rsvd24 });
+    assert_eq!(of("Log DCh", 1), entry);
+    let (header, entry) = (size_of::<InjectedFaultsHeader>(), size_of::<InjectedFault>());
+    assert!(
+        text.contains(&format!("A header of {header} bytes, then one entry of {entry} bytes for each fault"))
     );
 
     let contents = [7; 5];

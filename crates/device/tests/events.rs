@@ -4,14 +4,15 @@ mod common;
 
 use common::{Bench, bytes, pattern};
 use nvme::admin::{
-    FormatNvm, GetLogPage, NamespaceManagement, NamespaceManagementSelect, SecureErase, SetFeatures,
+    FaultInjection, FaultKind, FormatNvm, GetLogPage, NamespaceManagement, NamespaceManagementSelect,
+    PowerCut, SecureErase, SetFeatures,
 };
 use nvme::feature::{FeatureId, Timestamp};
 use nvme::identify::{Cns, IdentifyController};
 use nvme::log::{
     ChangeNamespaceEvent, FormatCompletionEvent, FormatStartEvent, HardwareErrorEvent, LogId,
     PersistentEvent, PersistentEventAction as Action, PersistentEventHeader, PersistentEventType as Type,
-    PowerOnEvent, SetFeatureEvent, SmartHealth, hardware_error, persistent_event_bytes,
+    PowerOnEvent, SetFeatureEvent, SmartHealth, VendorCommandEvent, hardware_error, persistent_event_bytes,
 };
 use nvme::property::PropertyOffset;
 use nvme::zerocopy::FromBytes;
@@ -204,4 +205,33 @@ fn warnings_are_remembered_with_smart() {
     let snapshot = found.iter().find(|(event, _)| event.etype == Type::SMART_SNAPSHOT).unwrap();
     let smart = SmartHealth::read_from_bytes(&snapshot.1).unwrap();
     assert!(smart.critical_warning.ndr());
+}
+
+#[test]
+fn faults_and_power_cuts_that_were_ordered_are_remembered() {
+    let mut b = Bench::with_namespaces(&[]);
+    let slow = |param| FaultInjection {
+        nsid: 0,
+        kind: FaultKind::SLOW,
+        nvmsetid: 1,
+        count: 0,
+        one_in: 5,
+        param,
+        lba: None,
+    };
+    let clear = FaultInjection { kind: FaultKind::CLEAR, ..slow(0) };
+    let cut = PowerCut { after_media_ops: 1_000_000, ..PowerCut::default() };
+    let (refused, _) = b.admin(slow(1), &[]);
+    assert!(refused.status().is(Status::INVALID_FIELD));
+    for command in [Command::from(slow(9)), clear.into(), cut.into()] {
+        b.admin_ok(command, &[]);
+        let (_, found) = events(&mut b);
+        let (event, data) = &found[0];
+        assert_eq!(event.etype, Type::VENDOR_SPECIFIC);
+        let (order, _) = VendorCommandEvent::read_from_prefix(data).unwrap();
+        assert_eq!((order.code.get(), order.uidx), (command.opc.into(), 2));
+        assert_eq!(order.cdw, [command.cdw10, command.cdw11, command.cdw12, command.cdw13]);
+    }
+    let (_, found) = events(&mut b);
+    assert_eq!(kinds(&found).iter().filter(|kind| **kind == Type::VENDOR_SPECIFIC).count(), 3);
 }

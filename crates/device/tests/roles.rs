@@ -206,6 +206,7 @@ fn hosts_are_offered_what_they_may_do() {
             LogId::CONTROLLERS,
             LogId::SET_MAP,
             LogId::DIE_TIMES,
+            LogId::INJECTED_FAULTS,
             LogId::TELEMETRY_HOST,
             LogId::DEVICE_SELF_TEST,
         ] {

@@ -361,6 +361,10 @@ impl NvmSet for MemorySet {
         }
     }
 
+    fn plan(&self) -> &FaultPlan {
+        self.memory.plan()
+    }
+
     fn plan_mut(&mut self) -> &mut FaultPlan {
         self.memory.plan_mut()
     }

@@ -214,6 +214,10 @@ impl NvmSet for NandSet {
         found
     }
 
+    fn plan(&self) -> &FaultPlan {
+        self.mapped.flash().nand.plan()
+    }
+
     fn plan_mut(&mut self) -> &mut FaultPlan {
         self.mapped.flash_mut().nand.plan_mut()
     }

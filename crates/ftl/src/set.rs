@@ -120,7 +120,10 @@ pub(crate) trait NvmSet {
         Vec::new()
     }
 
-    /// The faults that its medium has.
+    /// The faults that its medium has; what counts down, as far as it has come.
+    fn plan(&self) -> &FaultPlan;
+
+    /// The same, to be changed.
     fn plan_mut(&mut self) -> &mut FaultPlan;
 
     /// Whether a planned power cut has come.

@@ -5,7 +5,7 @@ use std::time::{Duration, Instant};
 
 use blockdev::{ControllerLimits, Namespace, Unusable};
 use nvme::admin::{
-    FaultInjection, FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
+    FormatNvm, NamespaceAttachment, NamespaceAttachmentSelect, NamespaceManagement,
     NamespaceManagementSelect, PowerCut, Sanitize, SetFeatures,
 };
 use nvme::aer::AsyncEvent;
@@ -147,7 +147,7 @@ impl<T: Transport> Host<T> {
     }
 
     /// An admin command that must succeed.
-    fn ask(
+    pub(crate) fn ask(
         &mut self,
         command: Command,
         data: Data,
@@ -550,14 +550,6 @@ impl<T: Transport> Host<T> {
             Err(error) if error.is_hung_up() => Ok(()),
             asked => asked.map(|_| ()),
         }
-    }
-
-    /// Arms or clears a fault (vendor specific).
-    ///
-    /// # Errors
-    /// The command was refused, or the transport is broken.
-    pub fn inject_fault(&mut self, fault: FaultInjection) -> Result<(), Error> {
-        self.ask(fault.into(), Data::None, || format!("injecting the fault '{}'", fault.kind)).map(|_| ())
     }
 
     /// Restarts the keep-alive timer.

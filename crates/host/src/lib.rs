@@ -35,6 +35,7 @@ mod auth;
 mod call;
 mod device;
 mod error;
+mod faults;
 mod file;
 mod host;
 mod io;

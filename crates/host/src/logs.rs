@@ -16,7 +16,7 @@ use crate::{Error, Host, Transport};
 const CHUNK: usize = 4096;
 
 /// Whether this host knows the layout of a log with entries: later versions only add. `version` is the log's, and the first that this host reads.
-fn known_layout<E>(lid: LogId, version: (u16, u16), entry_bytes: u16) -> Result<(), Error> {
+pub(crate) fn known_layout<E>(lid: LogId, version: (u16, u16), entry_bytes: u16) -> Result<(), Error> {
     let entry = usize::from(entry_bytes);
     if version.0 < version.1 || entry < size_of::<E>() || !entry.is_multiple_of(4) {
         return Err(Error::Answer {

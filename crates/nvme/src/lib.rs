@@ -37,6 +37,7 @@ pub mod completion;
 pub mod copy;
 pub mod directive;
 pub mod fabrics;
+pub mod fault;
 pub mod fdp;
 pub mod feature;
 pub mod identify;

@@ -359,6 +359,13 @@ impl LiveDrive {
         self.ask(py, |connection| connection.host.inject_fault(fault))
     }
 
+    /// The faults that are active, as JSON.
+    fn faults(&self, py: Python<'_>) -> PyResult<String> {
+        let (_, faults) = self.ask(py, |connection| connection.host.injected_faults())?;
+        let faults: Vec<_> = faults.iter().map(host::view::ActiveFault::from).collect();
+        serde_json::to_string(&faults).map_err(failed)
+    }
+
     /// The log SMART, as JSON with the keys of nvme-cli.
     fn smart(&self, py: Python<'_>) -> PyResult<String> {
         let log = self.ask(py, |connection| connection.host.smart())?;

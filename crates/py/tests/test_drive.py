@@ -154,7 +154,9 @@ def test_faults_hit_where_they_should(tranche_drive: tranche.Drive) -> None:
     with pytest.raises(tranche.CommandError):
         namespace.read(0, 16)
     assert namespace.read(0, 16) == b"a" * (16 * namespace.block_size)
-    tranche_drive.inject_fault("slow", parameter=2, one_in=3)
+    tranche_drive.inject_fault("slow", parameter=2, one_in=3, nvm_set=1)
+    slow = {"kind": "slow", "id": 1, "one_in": 3, "parameter": 2, "remaining": 0}
+    assert slow in tranche_drive.faults()
     tranche_drive.inject_fault("stuck-die", parameter=1)
     tranche_drive.clear_faults()
     with pytest.raises(ValueError, match="no fault"):

@@ -2,17 +2,24 @@
 
 use crate::connect::connect;
 use crate::options::{Output, Target};
-use crate::refusal::{about_set, network_refusal};
+use crate::refusal::network_refusal;
+use crate::table::table;
 use crate::{print_json, print_text};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
+use host::view;
 use nvme::admin::{FaultInjection, FaultKind};
-use nvme::log::AnaState;
+use nvme::log::{AnaState, InjectedFault};
 use serde_json::json;
 
 /// `tranche fault`.
 #[derive(Subcommand, Debug)]
 pub enum Fault {
+    /// List the faults that are active now: those of media, ports and the host's disk, and a planned power cut
+    List {
+        #[command(flatten)]
+        target: Target,
+    },
     /// End all faults: ports come back as they were at first; what was damaged stays so
     Clear {
         #[command(flatten)]
@@ -94,8 +101,8 @@ pub struct Chance {
     /// NVM Set, that is the medium; 0 for all
     #[arg(long, alias = "set", value_name = "N", default_value_t = 0)]
     pub nvm_set: u16,
-    /// One in so many
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..))]
+    /// Strike one in N operations, at most 1000000000
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(InjectedFault::ALWAYS)))]
     pub one_in: u32,
     #[command(flatten)]
     pub target: Target,
@@ -104,9 +111,9 @@ pub struct Chance {
 /// Operations that fail by chance, or the next so many.
 #[derive(Args, Debug)]
 pub struct Counted {
-    /// So many of the next operations, then no more [default: until cleared]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true, conflicts_with = "one_in")]
-    pub count: u32,
+    /// Strike the next N operations only [default: until cleared]
+    #[arg(long, value_name = "N", conflicts_with = "one_in", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
     #[command(flatten)]
     pub chance: Chance,
 }
@@ -114,9 +121,9 @@ pub struct Counted {
 /// Operations of the host's disk.
 #[derive(Args, Debug)]
 pub struct HostDisk {
-    /// So many of the next operations, then no more [default: until cleared]
-    #[arg(long, value_name = "N", default_value_t = 0, hide_default_value = true)]
-    pub count: u32,
+    /// Strike the next N operations only [default: until cleared]
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub count: Option<u32>,
     #[command(flatten)]
     pub target: Target,
 }
@@ -139,8 +146,8 @@ pub fn ana_state(text: &str) -> Result<AnaState, String> {
 }
 
 impl Fault {
-    /// The command, and where it goes.
-    fn command(&self) -> (FaultInjection, &Target) {
+    /// The command that it injects or clears with, and where it goes.
+    fn command(&self) -> Option<(FaultInjection, &Target)> {
         let plain = |kind, nvmsetid, param| FaultInjection {
             nsid: 0,
             kind,
@@ -153,10 +160,13 @@ impl Fault {
         let by_chance =
             |kind, c: &Chance, param| FaultInjection { one_in: c.one_in, ..plain(kind, c.nvm_set, param) };
         let counted = |kind, c: &Counted| {
-            let one_in = if c.count == 0 { c.chance.one_in } else { 0 };
-            FaultInjection { count: c.count, one_in, ..plain(kind, c.chance.nvm_set, 0) }
+            let one_in = if c.count.is_none() { c.chance.one_in } else { 0 };
+            FaultInjection { count: c.count.unwrap_or(0), one_in, ..plain(kind, c.chance.nvm_set, 0) }
         };
-        match self {
+        let of_disk =
+            |kind, disk: &HostDisk| FaultInjection { count: disk.count.unwrap_or(0), ..plain(kind, 0, 0) };
+        Some(match self {
+            Fault::List { .. } => return None,
             Fault::Clear { target } => (plain(FaultKind::CLEAR, 0, 0), target),
             Fault::BitErrors(c) => (by_chance(FaultKind::BIT_ERRORS, c, 0), &c.target),
             Fault::Uncorrectable(c) => (counted(FaultKind::UNCORRECTABLE, c), &c.chance.target),
@@ -167,43 +177,27 @@ impl Fault {
             Fault::MisdirectedWrite(c) => (by_chance(FaultKind::MISDIRECTED_WRITE, c, 0), &c.target),
             Fault::WeakPage(c) => (by_chance(FaultKind::WEAK_PAGE, c, 0), &c.target),
             Fault::Slow { factor, chance } => (by_chance(FaultKind::SLOW, chance, *factor), &chance.target),
-            Fault::HostDiskFull(d) => {
-                (FaultInjection { count: d.count, ..plain(FaultKind::HOST_DISK_FULL, 0, 0) }, &d.target)
-            }
-            Fault::HostDiskError(d) => {
-                (FaultInjection { count: d.count, ..plain(FaultKind::HOST_DISK_ERROR, 0, 0) }, &d.target)
-            }
+            Fault::HostDiskFull(d) => (of_disk(FaultKind::HOST_DISK_FULL, d), &d.target),
+            Fault::HostDiskError(d) => (of_disk(FaultKind::HOST_DISK_ERROR, d), &d.target),
             Fault::PortAna { port, state, target } => {
                 (plain(FaultKind::PORT_ANA, *port, state.0.into()), target)
             }
             Fault::PortDown { port, for_ms, target } => (plain(FaultKind::PORT_DOWN, *port, *for_ms), target),
-        }
+        })
     }
 }
 
 /// `tranche fault`.
 pub fn fault(fault: &Fault, output: Output) -> Result<()> {
-    let (command, target) = fault.command();
+    let (command, target) = match fault {
+        Fault::List { target } => return list(target, output),
+        _ => fault.command().context("a fault without a command")?,
+    };
     let mut host = connect(target)?;
-    let injected = host.inject_fault(command);
-    if let Err(error) = injected {
-        return match network_refusal(&host, &error) {
-            Some(why) => Err(anyhow::Error::from(error).context(why)),
-            None if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&command.kind) => Err(error)
-                .with_context(|| {
-                    format!("is there a port {}? `tranche serve` numbers them from 1", command.nvmsetid)
-                }),
-            None => {
-                let named = about_set(&mut host, command.nvmsetid, Err(error));
-                named.with_context(|| match fault {
-                    Fault::StuckDie { die, .. } => {
-                        format!("is there a die {die}? They are numbered from 0 in each NVM Set on flash, as many as its TOML has `dies`")
-                    }
-                    _ => "the drive does not take this fault".to_owned(),
-                })
-            }
-        };
-    }
+    host.inject_fault(command).map_err(|error| match network_refusal(&host, &error) {
+        Some(why) => anyhow::Error::from(error).context(why),
+        None => error.into(),
+    })?;
     match output {
         Output::Json => print_json(&json!({
             "fault": command.kind.name(),
@@ -220,4 +214,50 @@ pub fn fault(fault: &Fault, output: Output) -> Result<()> {
             _ => Ok(()),
         },
     }
+}
+
+/// `tranche fault list`.
+fn list(target: &Target, output: Output) -> Result<()> {
+    let faults = connect(target)?.injected_faults()?.1;
+    match output {
+        Output::Json => {
+            let faults: Vec<_> = faults.iter().map(view::ActiveFault::from).collect();
+            print_json(&json!({ "faults": faults }))
+        }
+        Output::Text if faults.is_empty() => print_text("no faults are injected"),
+        Output::Text => {
+            let rows: Vec<[String; 5]> = faults.iter().map(row).collect();
+            print_text(&table(&["Fault", "Where", "Strikes", "Parameter", "Ends"], &rows))
+        }
+    }
+}
+
+/// A fault in words.
+fn row(fault: &InjectedFault) -> [String; 5] {
+    let (kind, id, param) = (fault.kind, fault.nvmsetid.get(), fault.param.get());
+    let place = match kind {
+        FaultKind::POWER_CUT => "drive".to_owned(),
+        _ if kind.is_of_host_disk() => "host's disk".to_owned(),
+        _ if kind.is_of_port() => format!("port {id}"),
+        _ => format!("NVM Set {id}"),
+    };
+    let strikes = match fault.one_in() {
+        1 => "always".to_owned(),
+        one_in => format!("one in {one_in}"),
+    };
+    let parameter = match kind {
+        FaultKind::STUCK_DIE => format!("die {param}"),
+        FaultKind::SLOW => format!("{param} times as long"),
+        FaultKind::PORT_ANA => {
+            u8::try_from(param).map(AnaState).map_or_else(|_| param.to_string(), |s| s.to_string())
+        }
+        _ => "-".to_owned(),
+    };
+    let ends = match fault.remaining.get() {
+        0 => "when cleared".to_owned(),
+        ms if kind == FaultKind::PORT_DOWN => format!("in {ms} ms"),
+        left if kind == FaultKind::POWER_CUT => format!("comes after {left} operations of the media"),
+        left => format!("after {left} operations"),
+    };
+    [kind.keyword().to_owned(), place, strikes, parameter, ends]
 }

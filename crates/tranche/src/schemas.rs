@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 62] = [
+const ORDER: [&str; 63] = [
     "error",
     "serve",
     "ns-list",
@@ -52,6 +52,7 @@ const ORDER: [&str; 62] = [
     "cache-status-metadata",
     "cache-remove",
     "fault",
+    "fault-list",
     "power-cut",
     "sanitize",
     "key",

@@ -144,7 +144,11 @@ fn quotas_hold_at_once_and_are_kept_when_saved() {
     assert_eq!(kept["current"]["read"], 391_000_000);
     assert!(json(&["quota", "clear", "1", "--save"])["saved"]["read"].is_null());
     assert!(err(&["quota", "get", "9", "--on", &on]).contains("there is no namespace 9 (the drive has 1)"));
-    assert!(err(&["quota", "set", "1", "--read", "0", "--on", &on]).contains("or none"));
+    assert_eq!(
+        json(&["quota", "set", "1", "--write-iops", "0"])["current"]["write_iops"],
+        serde_json::Value::Null
+    );
+    assert!(err(&["quota", "set", "1", "--read", "1kB/s", "--on", &on]).contains("or none"));
     assert!(err(&["quota", "set", "1", "--on", &on]).contains("--read"));
     served.signal("TERM");
     assert_eq!(served.end(), Some(0));
@@ -175,8 +179,8 @@ fn a_power_cut_is_survived() {
     assert_eq!(served.end(), Some(0));
     let said = std::fs::read_to_string(said).unwrap();
     for line in [
-        "injected fault: the host's disk is full for writes, 3 times",
-        "injected faults of the host's disk are cleared",
+        "injected fault: host disk full",
+        "injected faults are cleared",
         "the drive loses its power for 10 ms: every completed write is kept",
         "the drive has power again",
         "completed writes may be lost",
@@ -210,7 +214,10 @@ fn several_ports_and_what_can_be_done_to_them() {
     assert_eq!(out(&["ns", "format", "1", "--on", &ports[1]]), "namespace 1: formatted\n");
     assert_eq!(out(&["fault", "clear", "--on", &unix]), "");
     assert!(err(&["ns", "format", "1", "--on", &ports[1]]).contains("Inaccessible"));
-    assert!(err(&["fault", "port-ana", "9", "optimized", "--on", &unix]).contains("is there a port 9?"));
+    assert!(
+        err(&["fault", "port-ana", "9", "optimized", "--on", &unix])
+            .contains("there is no port 9 (the drive has 1 to 3)")
+    );
     assert!(err(&["fault", "clear", "--on", &ports[0]]).contains("allow_network_faults"));
     assert!(
         err(&["fault", "port-ana", "1", "fast", "--on", &unix]).contains("none of optimized, non-optimized")
@@ -232,6 +239,34 @@ fn several_ports_and_what_can_be_done_to_them() {
         &["host-disk-error"],
     ] {
         assert_eq!(out(&[&["fault"], fault, &["--on", &unix]].concat()), "", "{fault:?}");
+        let listed = out(&["fault", "list", "--on", &unix]);
+        assert!(listed.lines().any(|line| line.starts_with(fault[0])), "{fault:?}: {listed}");
+    }
+    let listed = out(&["fault", "list", "--on", &unix]);
+    for line in [
+        "bit-errors         NVM Set 2    one in 1000  -                 when cleared",
+        "uncorrectable      NVM Set 1    always       -                 after 1 operations",
+        "stuck-die          NVM Set 1    always       die 0             when cleared",
+        "slow               NVM Set 2    one in 2     3 times as long   when cleared",
+    ] {
+        let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
+        assert!(listed.lines().any(|other| words(other) == words(line)), "{line}: {listed}");
+    }
+    out(&["fault", "clear", "--on", &unix]);
+    assert_eq!(out(&["fault", "list", "--on", &unix]), "no faults are injected\n");
+    for (wrong, range) in [
+        (&["stuck-die", "99", "--nvm-set", "1"][..], "there is no die 99 in NVM Set 1 (it has 0 to 3)"),
+        (&["stuck-die", "5"], "there is no die 5 in NVM Set 1 (it has 0 to 3)"),
+        (&["lost-write", "--nvm-set", "7"], "there is no NVM Set 7 (the drive has 1 to 2)"),
+        (&["slow", "1"], "'<FACTOR>': 1 is not in 2.."),
+        (&["slow", "2", "--one-in", "2000000000"], "'--one-in <N>': 2000000000 is not in 1..=1000000000"),
+        (&["uncorrectable", "--count", "0"], "'--count <N>': 0 is not in 1.."),
+        (&["host-disk-full", "--count", "0"], "'--count <N>': 0 is not in 1.."),
+        (&["port-down", "1", "--for", "0s"], "'--for <TIME>': it must be more than 0"),
+        (&["port-down", "8"], "there is no port 8 (the drive has 1 to 3)"),
+    ] {
+        let said = err(&[&["fault"], wrong, &["--on", &unix]].concat());
+        assert!(said.contains(range), "{wrong:?}: {said}");
     }
     let bad = tranche(&["serve", "--tcp", "127.0.0.1:0,speed=9"]);
     assert!(text(&bad.stderr).contains("no setting of a port"), "{}", text(&bad.stderr));
@@ -462,6 +497,7 @@ fn profiles_are_complete() {
         "constellation2-1t",
         "micron-9300-max-6.4t",
         "micron-9300-max-short",
+        "no-capacitors",
         "pblaze5-910-3.84t",
         "pblaze5-910-lab",
         "pblaze5-910-short",

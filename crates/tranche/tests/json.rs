@@ -110,7 +110,7 @@ fn of_a_drive(c: &mut Checked) {
     let with = |args: &[&'static str]| -> Vec<String> {
         args.iter().map(|arg| (*arg).to_owned()).chain(["--on".to_owned(), on.clone()]).collect()
     };
-    let good: [(&str, &[&'static str]); 55] = [
+    let good: [(&str, &[&'static str]); 56] = [
         ("ns-create", &["ns", "create", "--nvm-set", "2", "--size", "1MiB", "--attach"]),
         ("ns-create", &["ns", "create", "--size", "1MiB", "--lba", "512+8", "--pi", "1"]),
         ("ns-list", &["ns", "list"]),
@@ -175,6 +175,7 @@ fn of_a_drive(c: &mut Checked) {
         ("fault", &["fault", "stuck-die", "0", "--nvm-set", "1"]),
         ("fault", &["fault", "slow", "2"]),
         ("fault", &["fault", "host-disk-full", "--count", "1"]),
+        ("fault-list", &["fault", "list"]),
         ("fault", &["fault", "clear"]),
         ("sanitize", &["sanitize", "status"]),
         ("power-cut", &["power-cut", "--off-ms", "1"]),

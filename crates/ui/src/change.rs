@@ -1,7 +1,7 @@
 //! What a page can change, as NVMe commands.
 
 use crate::ask::{NewFault, NewNamespace, NewPowerCut, NewQuota, ZoneChange, ZoneVerb};
-use crate::faults::FAULTS;
+use crate::faults;
 use crate::map::{check_attached, check_known};
 use crate::refusal::Refusal;
 use crate::state::quota_of;
@@ -264,8 +264,8 @@ pub(crate) fn power_cut<T: Transport>(
 
 /// Arms a fault, or clears all.
 pub(crate) fn fault<T: Transport>(connected: &mut Connected<T>, new: &NewFault) -> Result<Value, Refusal> {
-    let Some(fault) = FAULTS.iter().find(|fault| fault.name == new.kind) else {
-        let names: Vec<&str> = FAULTS.iter().map(|fault| fault.name).collect();
+    let Some((_, kind)) = faults::kinds().find(|(name, _)| *name == new.kind) else {
+        let names: Vec<&str> = faults::kinds().map(|(name, _)| name).collect();
         return Err(Refusal::bad(format!(
             "'{}' is no kind of fault: it is one of {}",
             new.kind,
@@ -274,7 +274,7 @@ pub(crate) fn fault<T: Transport>(connected: &mut Connected<T>, new: &NewFault) 
     };
     let command = FaultInjection {
         nsid: 0,
-        kind: fault.kind,
+        kind,
         nvmsetid: new.set,
         count: new.count,
         one_in: new.one_in,

@@ -1,35 +1,21 @@
 //! Faults that a page can ask for, by the names of `tranche fault`.
 
 use nvme::admin::FaultKind;
+use serde_json::{Value, json};
 
-/// A kind of fault.
-pub(crate) struct FaultName {
-    pub name: &'static str,
-    pub kind: FaultKind,
-    /// Whether so many of the next operations can fail.
-    pub counted: bool,
-    /// What its parameter is.
-    pub parameter: Option<&'static str>,
+/// Kinds of faults that a page can order, by their names. Faults of ports and of the host's disk are not among them: they are no part
+/// of what the view shows. Nor is a planned power cut, which is another order.
+pub(crate) fn kinds() -> impl Iterator<Item = (&'static str, FaultKind)> {
+    let other = |kind: FaultKind| kind.is_of_port() || kind.is_of_host_disk() || kind == FaultKind::POWER_CUT;
+    FaultKind::NAMES.into_iter().filter(move |(_, kind)| !other(*kind))
 }
 
-const fn fault(name: &'static str, kind: FaultKind) -> FaultName {
-    FaultName { name, kind, counted: false, parameter: None }
+/// A kind for the page: whether a number of the next operations can fail, and what its parameter is.
+pub(crate) fn document((name, kind): (&str, FaultKind)) -> Value {
+    let parameter = match kind {
+        FaultKind::STUCK_DIE => Some("die"),
+        FaultKind::SLOW => Some("factor"),
+        _ => None,
+    };
+    json!({ "kind": name, "counted": kind.is_counted(), "parameter": parameter })
 }
-
-const fn counted(name: &'static str, kind: FaultKind) -> FaultName {
-    FaultName { counted: true, ..fault(name, kind) }
-}
-
-/// All of them. Those of ports and of the host's disk are not among them: they are no part of what the view shows.
-pub(crate) const FAULTS: &[FaultName] = &[
-    fault("clear", FaultKind::CLEAR),
-    fault("bit-errors", FaultKind::BIT_ERRORS),
-    counted("uncorrectable", FaultKind::UNCORRECTABLE),
-    counted("program-failure", FaultKind::PROGRAM_FAILURE),
-    counted("erase-failure", FaultKind::ERASE_FAILURE),
-    FaultName { parameter: Some("die"), ..fault("stuck-die", FaultKind::STUCK_DIE) },
-    fault("lost-write", FaultKind::LOST_WRITE),
-    fault("misdirected-write", FaultKind::MISDIRECTED_WRITE),
-    fault("weak-page", FaultKind::WEAK_PAGE),
-    FaultName { parameter: Some("factor"), ..fault("slow", FaultKind::SLOW) },
-];

@@ -1,6 +1,7 @@
 //! What changes all the time: counts of the drive and its namespaces.
 
 use crate::state::{optional, sets};
+use host::view::ActiveFault;
 use host::{Error, Host, Transport};
 use nvme::log::{DieTimesEntry, LatencyHistogram, NamespaceStatistics};
 use nvme::{NSID_ALL, Nsid};
@@ -77,6 +78,8 @@ impl Sampler {
             // Others may delete it in between.
             logs.extend(optional(host.namespace_statistics(nsid))?);
         }
+        let faults = optional(host.injected_faults())?.map(|(_, faults)| faults).unwrap_or_default();
+        let faults: Vec<ActiveFault> = faults.iter().map(ActiveFault::from).collect();
         // Last, so that it has all that the others have.
         let all = host.namespace_statistics(NSID_ALL)?;
         let powered_ns = all.time_ns.get();
@@ -105,6 +108,7 @@ impl Sampler {
                 "used_percent": smart.percentage_used,
             },
             "dies": dies,
+            "faults": faults,
             "namespaces": namespaces,
         }))
     }

@@ -1,6 +1,6 @@
 //! What changes seldom: the drive, its sets and namespaces, and what may be done with them.
 
-use crate::faults::{FAULTS, FaultName};
+use crate::faults;
 use host::{Error, Host, Transport};
 use nvme::feature::Select;
 use nvme::identify::{NvmSetAttributes, ascii_text};
@@ -162,7 +162,6 @@ pub(crate) fn state<T: Transport>(host: &mut Host<T>, address: &str) -> Result<V
         // Others may delete it in between.
         namespaces.extend(optional(namespace_value(host, nsid, &common))?);
     }
-    let kind = |fault: &FaultName| json!({ "kind": fault.name, "counted": fault.counted, "parameter": fault.parameter });
     Ok(json!({
         "drive": {
             "model": ascii_text(&controller.mn), "serial": ascii_text(&controller.sn), "firmware": ascii_text(&controller.fr),
@@ -175,7 +174,7 @@ pub(crate) fn state<T: Transport>(host: &mut Host<T>, address: &str) -> Result<V
         "allows": {
             "namespaces": controller.oacs.nms(), "quotas": has(LogId::NAMESPACE_STATISTICS), "power_cut": harm, "faults": harm,
         },
-        "fault_kinds": FAULTS.iter().map(kind).collect::<Vec<_>>(),
+        "fault_kinds": faults::kinds().map(faults::document).collect::<Vec<_>>(),
         "sets": set_values,
         "namespaces": namespaces,
         "hosts": hosts(host)?,

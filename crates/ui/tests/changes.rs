@@ -180,12 +180,30 @@ fn faults_happen_where_they_are_allowed() {
     }
     queue.read(&ns, 0, &mut [0; 4096]).unwrap();
     drive.done("POST", "/api/faults", &json!({ "set": 1, "kind": "uncorrectable", "count": 1 }));
+    drive.done("POST", "/api/faults", &json!({ "set": 2, "kind": "slow", "parameter": 3, "one_in": 4 }));
+    let listed = json!([
+        { "kind": "uncorrectable", "id": 1, "one_in": 1, "parameter": 0, "remaining": 1 },
+        { "kind": "slow", "id": 2, "one_in": 4, "parameter": 3, "remaining": 0 },
+    ]);
+    let mut events = drive.events();
+    assert!((0..20).any(|_| events.wait("sample")["faults"] == listed), "the samples do not list the faults");
     assert!(queue.read(&ns, 0, &mut [0; 4096]).is_err());
     drive.done("POST", "/api/faults", &json!({ "kind": "clear" }));
     let refused = |fault: Value| drive.change("POST", "/api/faults", &fault).refused(400);
     assert!(refused(json!({ "kind": "meteor" })).contains("stuck-die"));
-    refused(json!({ "kind": "slow", "parameter": 1 }));
-    refused(json!({ "set": 9, "kind": "lost-write" }));
+    for (fault, range) in [
+        (json!({ "kind": "slow", "parameter": 1 }), "the factor is 1, and must be 2 or more"),
+        (json!({ "set": 9, "kind": "lost-write" }), "there is no NVM Set 9 (the drive has 1 to "),
+        (
+            json!({ "set": 1, "kind": "stuck-die", "parameter": 99 }),
+            "there is no die 99 in NVM Set 1 (it has 0 to ",
+        ),
+        (json!({ "kind": "slow", "parameter": 2, "count": 1 }), "the count is 1"),
+        (json!({ "kind": "lost-write", "one_in": 2_000_000_000 }), "1 to 1000000000"),
+    ] {
+        let why = refused(fault);
+        assert!(why.contains(range), "{why}");
+    }
     for off in [0, 60_001] {
         let cut = drive.change("POST", "/api/power-cut", &json!({ "off_ms": off }));
         assert!(cut.refused(400).contains("off_ms"));

@@ -4,6 +4,7 @@ use super::controller::{ControllerId, PortId};
 use ftl::Io;
 use media::Nanos;
 use nvme::Completion;
+use nvme::admin::FaultKind;
 
 /// One thing to do, in the order in which they were given.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -62,6 +63,13 @@ pub enum Output {
     },
     /// The orderly shutdown that [`Drive::shut_down`](crate::Drive::shut_down) began is complete.
     ShutDown,
+    /// A fault was injected, or all were cleared: for the owner's log.
+    FaultInjected {
+        /// Its kind.
+        kind: FaultKind,
+        /// NVM Set, 0 for all; or port.
+        nvmsetid: u16,
+    },
     /// A fault to inject below the drive, into the host's disk that keeps its contents.
     HostDiskFault {
         /// The disk is full; else it fails.

@@ -141,7 +141,8 @@ impl Drive {
                 Ok(Reply::Parked)
             }
             AdminCommand::PowerCut(c) => {
-                self.cut = Some(self.faults.plan_cut(&mut self.core, id, &c)?);
+                self.cut = Some(fault_injection::plan_cut(&mut self.core, id, &c)?);
+                persistent_event_log::vendor_command(&mut self.core, cx, id, c.into());
                 Ok(Reply::Done(0))
             }
             AdminCommand::FaultInjection(c) => self.inject_fault(id, c, cx),
@@ -376,15 +377,18 @@ impl Drive {
         cx: &mut Cx<'_, S>,
     ) -> AdminResult {
         fault_injection::check_origin(&self.core, id)?;
-        if [FaultKind::PORT_ANA, FaultKind::PORT_DOWN].contains(&c.kind) {
-            return self.ports.fault(&mut self.core, c, cx);
+        if c.kind.is_of_port() {
+            self.ports.fault(&mut self.core, c, cx)?;
+        } else {
+            fault_injection::inject(&mut self.core, &c, cx)?;
         }
-        self.faults.inject(&mut self.core, &c, cx)?;
         if c.kind == FaultKind::CLEAR {
             self.cut = None;
             self.ports.restore(&mut self.core, cx);
             cx.out.push(Output::ClearHostDiskFaults);
         }
+        persistent_event_log::vendor_command(&mut self.core, cx, id, c.into());
+        cx.out.push(Output::FaultInjected { kind: c.kind, nvmsetid: c.nvmsetid });
         Ok(Reply::Done(0))
     }
 }

@@ -1,7 +1,7 @@
 //! Get Log Page (Base 5.1.12) and the logs.
 
 use super::Drive;
-use crate::contents::Contents;
+use crate::contents::{Contents, HostDiskFault};
 use crate::core::AsyncEvent;
 use crate::core::{AdminResult, ControllerId, Core, Cx, ERROR_ENTRIES, Failure, Reply};
 use crate::fdp;
@@ -10,7 +10,8 @@ use crate::health::smart;
 use crate::keys;
 use crate::log_table::{self, LOGS, LogRequirement};
 use crate::logs::{
-    capacity, command_effects, controllers, die_times, feature_effects, part_of, rotational, set_map,
+    capacity, command_effects, controllers, die_times, feature_effects, injected_faults, part_of, rotational,
+    set_map,
 };
 use crate::persistent_event_log::{self, PersistentLogReport};
 use crate::ports;
@@ -59,7 +60,7 @@ impl Drive {
                 PersistentLogReport::Header(header) => part_of(header.as_bytes(), 0, length)?,
             }
         } else {
-            part_of(&self.log(id, &c, cx.now)?, c.offset, length)?
+            part_of(&self.log(id, &c, cx.now, cx.storage.host_disk_fault())?, c.offset, length)?
         };
         if !c.rae {
             self.clear_event(id, &c, cx)?;
@@ -102,7 +103,7 @@ impl Drive {
     /// The answer of a Get Log Page that changes nothing.
     pub(super) fn inspect_log(&self, id: ControllerId, c: &GetLogPage, now: Nanos) -> AdminResult {
         let length = self.check_log(c)?;
-        Ok(Reply::Data(part_of(&self.log(id, c, now)?, c.offset, length)?, 0))
+        Ok(Reply::Data(part_of(&self.log(id, c, now, None)?, c.offset, length)?, 0))
     }
 
     /// Reading a log without Retain Asynchronous Event clears what it told.
@@ -144,8 +145,14 @@ impl Drive {
         Ok(())
     }
 
-    /// A whole log.
-    fn log(&self, id: ControllerId, c: &GetLogPage, now: Nanos) -> Result<Vec<u8>, Failure> {
+    /// A whole log. `disk` is the injected fault of the host's disk.
+    fn log(
+        &self,
+        id: ControllerId,
+        c: &GetLogPage,
+        now: Nanos,
+        disk: Option<HostDiskFault>,
+    ) -> Result<Vec<u8>, Failure> {
         let controller = self.core.controller(id)?;
         Ok(match c.lid {
             _ if !has_log(&self.core, c.lid) => {
@@ -239,6 +246,7 @@ impl Drive {
                 set_map::log(&self.core, controller, c.lsi, wanted, now)?
             }
             LogId::DIE_TIMES => die_times::log(&self.core, c.lsi, now)?,
+            LogId::INJECTED_FAULTS => injected_faults::log(&self.core, &self.ports, disk, now),
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
     }

@@ -35,7 +35,6 @@ impl Drive {
         self.done.clear();
         self.sanitize = Default::default();
         self.telemetry.power_lost();
-        self.faults.power_lost();
         self.core.record(storage);
         out.push(Output::PowerCut { off, lossy });
     }

@@ -4,6 +4,7 @@ pub(crate) mod capacity;
 mod controllers;
 pub(crate) mod die_times;
 mod effects;
+pub(crate) mod injected_faults;
 pub(crate) mod rotational;
 pub(crate) mod set_map;
 

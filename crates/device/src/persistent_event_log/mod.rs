@@ -7,7 +7,9 @@ pub(crate) mod events;
 
 pub(crate) use events::LOG_UNITS;
 
-use crate::core::{ControllerId, Core, Failure};
+use crate::contents::Contents;
+use crate::core::{ControllerId, Core, Cx, Failure};
+use crate::uuid;
 use media::Nanos;
 use nvme::admin::{FormatNvm, NamespaceManagementSelect, Sanitize};
 use nvme::identify::{Fna, IdentifyNamespace, Sanicap};
@@ -15,13 +17,14 @@ use nvme::log::{
     ChangeNamespaceEvent, ControllerResetInformation, CriticalWarning, EnduranceWarning,
     FormatCompletionEvent, FormatStartEvent, HardwareErrorEvent, LogId, PersistentEventAction,
     PersistentEventHeader, PersistentEventType as Type, PowerOnEvent, ReportingContext,
-    SanitizeCompletionEvent, SanitizeStartEvent, SanitizeStatus, SmartHealth, hardware_error,
+    SanitizeCompletionEvent, SanitizeStartEvent, SanitizeStatus, SmartHealth, VendorCommandEvent,
+    hardware_error,
 };
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, Status, U16, U32, U64, U128};
 
 /// Event types that the drive records.
-const RECORDED: [Type; 12] = [
+const RECORDED: [Type; 13] = [
     Type::SMART_SNAPSHOT,
     Type::FIRMWARE_COMMIT,
     Type::TIMESTAMP_CHANGE,
@@ -34,6 +37,7 @@ const RECORDED: [Type; 12] = [
     Type::SANITIZE_COMPLETION,
     Type::SET_FEATURE,
     Type::TELEMETRY_CREATED,
+    Type::VENDOR_SPECIFIC,
 ];
 
 /// Notes the SMART log as it is.
@@ -133,6 +137,25 @@ pub(crate) fn sanitize_end(core: &mut Core, now: Nanos, status: &SanitizeStatus)
         ..SanitizeCompletionEvent::default()
     };
     core.remember(now, None, Type::SANITIZE_COMPLETION, event.as_bytes());
+}
+
+/// A power cut or a fault was ordered, or faults were cleared, by a vendor specific command.
+pub(crate) fn vendor_command<S: Contents>(
+    core: &mut Core,
+    cx: &mut Cx<'_, S>,
+    id: ControllerId,
+    command: Command,
+) {
+    let cdw = [command.cdw10, command.cdw11, command.cdw12, command.cdw13];
+    let event = VendorCommandEvent {
+        code: U16::new(command.opc.into()),
+        data_type: VendorCommandEvent::BINARY,
+        uidx: uuid::own_index(),
+        bytes: U16::new(size_of_val(&cdw) as u16),
+        cdw,
+    };
+    core.remember(cx.now, Some(id), Type::VENDOR_SPECIFIC, event.as_bytes());
+    core.record(cx.storage);
 }
 
 /// A namespace was created or is about to be deleted. `namespace` is what Identify says of it.

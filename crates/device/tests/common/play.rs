@@ -59,6 +59,7 @@ impl Books {
                     }
                     Output::Disconnect { .. }
                     | Output::ShutDown
+                    | Output::FaultInjected { .. }
                     | Output::HostDiskFault { .. }
                     | Output::PortDown { .. }
                     | Output::PortsUp

@@ -44,6 +44,10 @@ impl Faults {
         Faults { rng: Rng::new(plan.seed), seed: plan.seed, plan, cut_due: false }
     }
 
+    pub fn plan(&self) -> &FaultPlan {
+        &self.plan
+    }
+
     pub fn plan_mut(&mut self) -> &mut FaultPlan {
         &mut self.plan
     }

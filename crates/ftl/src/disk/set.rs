@@ -237,6 +237,10 @@ impl NvmSet for DiskSet {
         }
     }
 
+    fn plan(&self) -> &FaultPlan {
+        self.faults.plan()
+    }
+
     fn plan_mut(&mut self) -> &mut FaultPlan {
         self.faults.plan_mut()
     }

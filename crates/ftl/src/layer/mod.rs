@@ -730,6 +730,11 @@ impl Ftl {
         self.sets.iter().flat_map(NvmSet::references).collect()
     }
 
+    /// The faults of a set's medium; what counts down, as far as it has come.
+    pub fn faults(&self, set: SetId) -> Option<&FaultPlan> {
+        self.set(set).map(NvmSet::plan)
+    }
+
     /// Plans faults of a set's medium; an empty plan ends them. Whether there is such a set.
     pub fn set_faults(&mut self, set: SetId, plan: FaultPlan) -> bool {
         match self.sets.get_mut(usize::from(set.0)) {

@@ -1,7 +1,7 @@
 //! Logs that vendors define.
 
 use super::{low, text, uuid};
-use nvme::log::{MemblazeItem, MemblazeItemId, MemblazeSmart, OcpSmart};
+use nvme::log::{InjectedFault, MemblazeItem, MemblazeItemId, MemblazeSmart, OcpSmart};
 use serde::Serialize;
 use serde::ser::{SerializeMap, Serializer};
 
@@ -124,6 +124,17 @@ view! {
         nvme_base_errata_version: u8 = o.nvme_errata_versions[0],
         #[serde(rename = "PCIe Link Retraining Count")]
         pcie_link_retraining_count: u64 = o.pcie_link_retraining_count.get(),
+    }
+}
+
+view! {
+    /// A fault that is active (log DCh), by the names and numbers of `tranche fault`.
+    ActiveFault(f: InjectedFault) {
+        kind: &'static str = f.kind.keyword(),
+        id: u16 = f.nvmsetid.get(),
+        one_in: u32 = f.one_in(),
+        parameter: u32 = f.param.get(),
+        remaining: u64 = f.remaining.get(),
     }
 }
 

@@ -443,7 +443,8 @@ impl<M: Medium> Medium for Faulty<M> {
         for block in std::mem::take(&mut self.failing_erases) {
             let _ = self.inner.apply_bad(Unit(block));
         }
-        self.cut_due = false;
+        // Each medium counts down by itself: a cut that comes from elsewhere ends all of them.
+        (self.cut_due, self.plan.cut_after) = (false, None);
         self.rearm();
     }
 

@@ -61,6 +61,13 @@ impl FaultPlan {
         chances != 0 || !self.stuck_dies.is_empty() || self.cut_after.is_some()
     }
 
+    /// The plan without the faults that were injected. What the medium was made with stays, and so does the seed.
+    #[must_use]
+    pub fn cleared(&self) -> FaultPlan {
+        let FaultPlan { seed, initial_bad_blocks, wear_out, .. } = *self;
+        FaultPlan { seed, initial_bad_blocks, wear_out, ..FaultPlan::default() }
+    }
+
     /// One more operation: counts down to the planned power cut. Whether it has come.
     pub fn count_down(&mut self) -> bool {
         let has_come = matches!(self.cut_after, Some(0 | 1));

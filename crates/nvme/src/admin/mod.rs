@@ -6,6 +6,7 @@ pub(crate) mod parse;
 use crate::command::{AdminOpcode, Command};
 use crate::directive::{Directive, DirectiveType};
 use crate::fabrics::FabricsCommand;
+pub use crate::fault::FaultKind;
 use crate::feature::{FeatureId, Select};
 use crate::identify::Cns;
 use crate::log::LogId;
@@ -426,42 +427,6 @@ pub struct PowerCut {
     pub seed: u32,
     /// The capacitors fail too: what relies on power-loss protection is lost.
     pub no_plp: bool,
-}
-
-open_enum! {
-    /// What [`FaultInjection`] injects.
-    pub struct FaultKind: u8 {
-        /// Take away every armed fault; the other fields are ignored.
-        CLEAR = 0x00 => "clear all faults",
-        /// Reads need error correction; `param` is the number of bit errors per page.
-        BIT_ERRORS = 0x01 => "bit errors",
-        /// Reads fail beyond correction.
-        UNCORRECTABLE = 0x02 => "uncorrectable read",
-        /// Page programs fail.
-        PROGRAM_FAILURE = 0x03 => "program failure",
-        /// Block erases fail.
-        ERASE_FAILURE = 0x04 => "erase failure",
-        /// A die stops answering; `param` is its index.
-        STUCK_DIE = 0x05 => "stuck die",
-        /// Programs are acknowledged and lost.
-        LOST_WRITE = 0x06 => "lost write",
-        /// Programs land on another page.
-        MISDIRECTED_WRITE = 0x07 => "misdirected write",
-        /// Media operations take longer; `param` is the factor, 2 or more.
-        SLOW = 0x08 => "slow media",
-        /// The host's disk under the drive's image is full.
-        HOST_DISK_FULL = 0x09 => "host disk full",
-        /// The host's disk under the drive's image fails.
-        HOST_DISK_ERROR = 0x0A => "host disk error",
-        /// What is written cannot be read until it is written again.
-        WEAK_PAGE = 0x0B => "weak page",
-        /// A port takes another Asymmetric Namespace Access state, `param`; the port's identifier stands in the
-        /// place of the NVM Set Identifier, 0 for all.
-        PORT_ANA = 0x10 => "ANA state of a port",
-        /// A port loses its connections and takes no new ones for `param` milliseconds, at least 1; the port's
-        /// identifier stands in the place of the NVM Set Identifier.
-        PORT_DOWN = 0x11 => "port down",
-    }
 }
 
 /// Vendor specific command D1h: arm or clear a fault.

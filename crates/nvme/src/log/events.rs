@@ -220,6 +220,20 @@ wire! {
         /// Command dwords 10 to 15.
         pub cdw: [U32; 6],
     }
+
+    /// Data of a Vendor Specific event of this drive: a power cut or a fault was ordered, or faults were cleared.
+    pub struct VendorCommandEvent[22] {
+        /// Vendor Specific Event Code: the opcode of the command, D0h or D1h.
+        pub code: U16,
+        /// Vendor Specific Event Data Type: [`VendorCommandEvent::BINARY`].
+        pub data_type: u8,
+        /// UUID Index: the drive's own, 2.
+        pub uidx: u8,
+        /// Vendor Specific Event Data Length: 16.
+        pub bytes: U16,
+        /// Command dwords 10 to 13.
+        pub cdw: [U32; 4],
+    }
 }
 layout!(PersistentEventHeader, 512, poh @ 28, sn @ 56, subnqn @ 116, gen_number @ 372, rci @ 374, seb @ 480);
 layout!(ChangeNamespaceEvent, 48, nsze @ 8, ncap @ 24, anagrpid @ 36, nsid @ 44);
@@ -269,6 +283,8 @@ open_enum! {
         TELEMETRY_CREATED = 0x0C => "Set Telemetry CRT Event",
         /// Thermal Excursion.
         THERMAL_EXCURSION = 0x0D => "Thermal Excursion Event",
+        /// [`VendorCommandEvent`].
+        VENDOR_SPECIFIC = 0xDE => "Vendor Specific Event",
     }
 }
 
@@ -313,8 +329,14 @@ pub const fn persistent_event_bytes(kind: PersistentEventType) -> Option<usize> 
         PersistentEventType::SET_FEATURE => 12,
         PersistentEventType::TELEMETRY_CREATED => 512,
         PersistentEventType::THERMAL_EXCURSION => 2,
+        PersistentEventType::VENDOR_SPECIFIC => 6,
         _ => return None,
     })
+}
+
+impl VendorCommandEvent {
+    /// Vendor Specific Event Data Type: binary.
+    pub const BINARY: u8 = 3;
 }
 
 impl PersistentEvent {

@@ -5,6 +5,7 @@ mod changed_zones;
 mod die_times;
 mod discovery;
 mod events;
+mod injected_faults;
 mod lba_status;
 mod memblaze;
 mod ocp;
@@ -19,6 +20,7 @@ pub use changed_zones::*;
 pub use die_times::*;
 pub use discovery::*;
 pub use events::*;
+pub use injected_faults::*;
 pub use lba_status::*;
 pub use memblaze::*;
 pub use ocp::*;
@@ -102,5 +104,7 @@ open_enum! {
         SET_MAP = 0xDA => "NVM Set Map (vendor specific)",
         /// [`DieTimesHeader`], then [`DieTimesEntry`] records, by the NVM Set Identifier in LSI.
         DIE_TIMES = 0xDB => "Die Times (vendor specific)",
+        /// [`InjectedFaultsHeader`], then [`InjectedFault`] records.
+        INJECTED_FAULTS = 0xDC => "Injected Faults (vendor specific)",
     }
 }

@@ -12,6 +12,7 @@ from pathlib import Path as FilePath
 from types import TracebackType
 from typing import Any, Literal
 
+from ._arguments import Duration, Size, checked_class, duration, size as bytes_of
 from ._tranche import LiveDrive, LiveZones, Profile
 from ._zones import Zones
 
@@ -82,6 +83,7 @@ class Namespace:
         self._live.delete_namespace(self.nsid)
 
 
+@checked_class
 class Drive:
     """A drive that lives in this process, with an NVMe/TCP port that others can attach to.
 
@@ -127,7 +129,8 @@ class Drive:
                 warnings.warn(
                     f"every host that reaches {url} may use the drive and manage it: it is beyond loopback, and asks for no key",
                     RuntimeWarning,
-                    stacklevel=2,
+                    # Of the caller, who called what looks at arguments first.
+                    stacklevel=3,
                 )
 
     def __enter__(self) -> Drive:
@@ -188,26 +191,28 @@ class Drive:
         raise KeyError(nsid)
 
     def create_namespace(
-        self, size: int, *, block_size: int = 4096, nvm_set: int = 1, attach: bool = True
+        self, size: Size, *, block_size: Size = 4096, nvm_set: int = 1, attach: bool = True
     ) -> Namespace:
         """Creates a namespace.
 
         Args:
-            size: Bytes, a multiple of ``block_size``.
+            size: Bytes, a multiple of ``block_size``, or a text such as ``"64MiB"``.
             block_size: Bytes of a logical block.
             nvm_set: The medium: an NVM Set of the drive, from 1.
             attach: Whether it is attached to all hosts that are connected, this process among them.
         """
-        nsid = self._live.create_namespace(size, block_size=block_size, nvm_set=nvm_set)
+        nsid = self._live.create_namespace(
+            bytes_of("size", size), block_size=bytes_of("block_size", block_size), nvm_set=nvm_set
+        )
         if attach:
             self._live.change_attachment(nsid, attach=True, host=None)
         return self.namespace(nsid)
 
     def create_zoned_namespace(
         self,
-        size: int,
+        size: Size,
         *,
-        block_size: int | None = None,
+        block_size: Size | None = None,
         nvm_set: int = 1,
         max_active: int | None = None,
         max_open: int | None = None,
@@ -217,7 +222,7 @@ class Drive:
         """Creates a zoned namespace (docs/howto/zones.md). Its zones are :attr:`Namespace.zones`.
 
         Args:
-            size: Bytes, a whole number of zones.
+            size: Bytes, a whole number of zones, or a text such as ``"64MiB"``.
             block_size: Bytes of a logical block. By default the first that zones can have.
             nvm_set: An NVM Set with zones, from 1.
             max_active: Zones that may be active, that is written in part, at a time. By default as the drive says, or what is left.
@@ -227,8 +232,8 @@ class Drive:
         """
         nsid = LiveZones.create(
             self._live,
-            size,
-            block_size=block_size,
+            bytes_of("size", size),
+            block_size=None if block_size is None else bytes_of("block_size", block_size),
             nvm_set=nvm_set,
             max_active=max_active or 0,
             max_open=max_open or 0,
@@ -239,20 +244,21 @@ class Drive:
         return self.namespace(nsid)
 
     def power_cut(
-        self, *, off: float = 0.1, after: int = 0, seed: int = 0, capacitors_fail: bool = False
+        self, *, off: Duration = 0.1, after: int = 0, seed: int = 0, capacitors_fail: bool = False
     ) -> None:
         """Cuts the power. What no capacitor or flush saved is lost, as on such a drive.
 
         Args:
-            off: Seconds without power.
+            off: Seconds without power, or a text such as ``"100ms"``.
             after: Media operations until then. With 0 the cut comes at once, and this returns when the drive is back: no other method hears of it.
             seed: Decides what the cut tears.
             capacitors_fail: Also what relies on power-loss protection is lost.
         """
-        if not 0 <= off <= 4e6:
+        seconds = duration("off", off)
+        if not 0 <= seconds <= 4e6:
             raise ValueError(f"off is {off}: seconds from 0 to 4,000,000")
         self._live.power_cut(
-            after=after, off_ms=round(off * 1000), seed=seed, capacitors_fail=capacitors_fail
+            after=after, off_ms=round(seconds * 1000), seed=seed, capacitors_fail=capacitors_fail
         )
 
     def inject_fault(
@@ -288,6 +294,11 @@ class Drive:
         self._live.inject_fault(
             kind, nvm_set=nvm_set, count=count, one_in=one_in, parameter=parameter
         )
+
+    def faults(self) -> list[dict[str, Any]]:
+        """The faults that are active, and a planned power cut (``tranche fault list``)."""
+        faults: list[dict[str, Any]] = json.loads(self._live.faults())
+        return faults
 
     def clear_faults(self) -> None:
         """Ends all faults. What they have damaged stays so."""

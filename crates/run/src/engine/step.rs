@@ -6,6 +6,7 @@ use crate::image::DiskEvent;
 use device::Output;
 use ftl::Io;
 use media::Nanos;
+use nvme::admin::FaultKind;
 use nvme::{Completion, Status};
 
 impl Engine {
@@ -100,19 +101,21 @@ impl Engine {
                 self.cut = Some(off);
                 self.losses += u64::from(lossy);
             }
-            Output::HostDiskFault { full, count } => {
-                let what = if full { "is full for writes" } else { "fails" };
-                let span = if count == 0 { "until that is cleared".into() } else { format!("{count} times") };
-                tracing::warn!("injected fault: the host's disk {what}, {span}");
-                self.store.arm_fault(full, count);
-            }
-            Output::PortDown { port, span } => front_ends.port_down(port, span),
-            Output::PortsUp => front_ends.ports_up(),
-            Output::ClearHostDiskFaults => {
-                if self.store.clear_faults() {
-                    tracing::info!("injected faults of the host's disk are cleared");
+            Output::FaultInjected { kind, nvmsetid } => {
+                let place = match nvmsetid {
+                    0 => String::new(),
+                    id if kind.is_of_port() => format!(", port {id}"),
+                    id => format!(", NVM Set {id}"),
+                };
+                match kind {
+                    FaultKind::CLEAR => tracing::info!("injected faults are cleared"),
+                    _ => tracing::warn!("injected fault: {kind}{place} (`tranche fault list` shows all)"),
                 }
             }
+            Output::HostDiskFault { full, count } => self.store.arm_fault(full, count),
+            Output::PortDown { port, span } => front_ends.port_down(port, span),
+            Output::PortsUp => front_ends.ports_up(),
+            Output::ClearHostDiskFaults => self.store.clear_faults(),
             Output::ShutDown => self.stop = Stop::Drained,
         }
     }

@@ -3,7 +3,9 @@
 use super::{Backing, DataBuffer, Held, Store, WORTH_REFERRING, ZEROS, in_page};
 use crate::image::Unreadable;
 use crate::memory::{Memory, SLOT};
-use device::{BlockAction, BlockError, BlockTransform, Contents, DriveKeyId, SPARE, WrappedKey};
+use device::{
+    BlockAction, BlockError, BlockTransform, Contents, DriveKeyId, HostDiskFault, SPARE, WrappedKey,
+};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
 use std::ops::Range;
@@ -61,6 +63,11 @@ impl Contents for Store {
     fn must_sync(&self) -> bool {
         // Memory is as durable as it gets; a fault that is armed may strike.
         matches!(self.backing, Backing::Image(_)) || self.fault.is_some()
+    }
+
+    fn host_disk_fault(&self) -> Option<HostDiskFault> {
+        let fault = self.fault?;
+        Some(HostDiskFault { full: fault.full, remaining: fault.left.unwrap_or(0) })
     }
 
     fn set_transform(&mut self, io: Io, transform: &BlockTransform) -> Result<(), BlockError> {

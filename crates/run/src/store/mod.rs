@@ -223,9 +223,9 @@ impl Store {
         self.fault = Some(HostFault { full, left: (count > 0).then_some(count) });
     }
 
-    /// Ends injected faults; whether there were any.
-    pub(crate) fn clear_faults(&mut self) -> bool {
-        self.fault.take().is_some()
+    /// Ends injected faults.
+    pub(crate) fn clear_faults(&mut self) {
+        self.fault = None;
     }
 
     /// Whether an injected fault strikes now.

@@ -149,6 +149,19 @@ export interface DriveSample {
   used_percent: number;
 }
 
+/** A fault that is active. */
+export interface ActiveFault {
+  /** As `tranche fault` names it. */
+  kind: string;
+  /** NVM Set, or port; 0 for the drive and the host's disk. */
+  id: number;
+  one_in: number;
+  /** A die, a factor, an ANA state. */
+  parameter: number;
+  /** Operations that it still strikes, 0 until it is cleared; of a port that is down milliseconds; of a power cut operations until it comes. */
+  remaining: number;
+}
+
 export interface Sample {
   /** Since the view began; of a run since its load began, in virtual time. */
   at_ns: number;
@@ -159,6 +172,7 @@ export interface Sample {
   /** Of a run: for how long each die was asked to read, program and erase since power on, by the set's number. */
   dies?: Record<string, readonly DieTimes[]>;
   drive: DriveSample;
+  faults: ActiveFault[];
   namespaces: NamespaceSample[];
 }
 

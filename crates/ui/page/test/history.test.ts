@@ -9,6 +9,7 @@ function sample(step: number, written: number, options: { media?: number; on?: n
     at_ns: step * 5e8,
     power_on_ns: on * 5e8,
     drive: { host_read: 0, host_written: written, media_written: media, media_erased_blocks: 0, collections: 0, temperature_k: 313, spare_percent: 100, used_percent: 0 },
+    faults: [],
     namespaces: nsids.map((nsid) => ({
       nsid, reads: 0, writes: step, read: 0, written, media_written: media, throttled_ns: 0, shared_ns: 0, in_flight: 0, queued: 0,
       read_latency: { count: 0, p50: null, p99: null, p999: null },

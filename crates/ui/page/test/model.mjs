@@ -264,6 +264,7 @@ export class Model {
         host_read: Math.round(this.hostRead), host_written: Math.round(this.hostWritten) + (this.flash.programmed > 0 ? before : 0), media_written: Math.round(media), media_erased_blocks: this.flash.erased,
         collections: this.flash.collections, temperature_k: 313, spare_percent: 98, used_percent: this.scenario === "empty" ? 0 : 1,
       },
+      faults: [],
       namespaces: this.namespaces.map(({ nsid, count, latency, in_flight, queued }) => ({
         nsid, reads: count.reads, writes: count.writes, read: count.read, written: count.written, media_written: Math.round(count.media),
         read_latency: { count: count.reads, p50: null, p99: null, p999: null, ...latency.read },

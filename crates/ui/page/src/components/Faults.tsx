@@ -1,24 +1,12 @@
 import { useState } from "preact/hooks";
 import { api, type FaultKind, type FaultOrder } from "../api";
 import { confirm } from "../confirm";
-import { refresh, state } from "../live";
+import { describe, nameOf, WORDS } from "../faults";
+import { history, refresh, state, tick } from "../live";
 import { attempt } from "../notices";
 import { MEDIA } from "./Sets";
 import { Explain, Term } from "./Term";
 import { Why } from "./Why";
-
-/** What the kinds do, in words; kinds that are not here show their names. */
-const WORDS: Record<string, [string, string]> = {
-  "bit-errors": ["Bit errors", "Reads have bit errors that are corrected."],
-  uncorrectable: ["Uncorrectable reads", "Reads cannot be corrected. Hosts see media errors."],
-  "program-failure": ["Program failures", "Programs fail. The drive retires the block and writes elsewhere."],
-  "erase-failure": ["Erase failures", "Erases fail. The drive retires the block."],
-  "stuck-die": ["Stuck die", "A die fails every operation."],
-  "lost-write": ["Lost writes", "Programs are reported good and write nothing."],
-  "misdirected-write": ["Misdirected writes", "Programs land elsewhere."],
-  "weak-page": ["Weak pages", "What is written cannot be read until it is written again."],
-  slow: ["Slow operations", "Operations take so many times as long."],
-};
 
 const NETWORK = "the drive takes the live view for a host on the network, and its TOML does not have allow_network_faults = true.";
 
@@ -35,7 +23,27 @@ export function Faults() {
         <PowerCut />
         <Inject />
       </div>
+      <Active />
     </section>
+  );
+}
+
+/** The faults that are active, whoever injected them. */
+function Active() {
+  void tick.value;
+  const faults = history.newest?.faults ?? [];
+  return (
+    <div class="card" role="status" aria-label="Active faults">
+      <h3>Active faults</h3>
+      {faults.length === 0 && <p class="muted">None</p>}
+      {faults.length > 0 && (
+        <ul class="plain">
+          {faults.map((fault) => (
+            <li key={`${fault.kind} ${fault.id} ${fault.parameter} ${fault.remaining > 0}`}>{describe(fault)}</li>
+          ))}
+        </ul>
+      )}
+    </div>
   );
 }
 
@@ -181,8 +189,4 @@ function Inject() {
       </fieldset>
     </form>
   );
-}
-
-function nameOf(kind: string): string {
-  return WORDS[kind]?.[0] ?? kind;
 }
