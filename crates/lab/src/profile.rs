@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::{Context, Result, bail};
-use toml::Table;
+use toml::{Table, Value};
 
 use crate::{Misuse, input::read_text};
 
@@ -25,12 +25,13 @@ macro_rules! profiles {
 const DEFAULT: Profile = Profile { name: "default", toml: include_str!("default_drive.toml") };
 
 /// All of them but [`DEFAULT`], by name.
-const OTHERS: [Profile; 18] = profiles![
+const OTHERS: [Profile; 19] = profiles![
     "bench-16g",
     "cheetah-15k7-300g",
     "constellation2-1t",
     "micron-9300-max-6.4t",
     "micron-9300-max-short",
+    "no-capacitors",
     "pblaze5-910-3.84t",
     "pblaze5-910-lab",
     "pblaze5-910-short",
@@ -100,6 +101,45 @@ pub fn table(drive: &str) -> Result<Table> {
     toml::from_str(&read(drive)?).with_context(|| format!("in the drive {drive}"))
 }
 
+/// A drive without capacitors: `power_loss_protection = false`, and without what needs it. Those are Zone Random Write Areas, atomic writes
+/// across pages of a disk, and `energy`. A DRAM set whose capacity is what `energy` leaves keeps that capacity. Comments are lost.
+///
+/// # Errors
+/// It is no TOML of a drive.
+pub fn without_capacitors(toml: &str) -> Result<String> {
+    let config = run::Config::from_toml(toml)?;
+    let mut table: Table = toml::from_str(toml)?;
+    let drive = table.entry("drive").or_insert_with(|| Table::new().into());
+    let drive = drive.as_table_mut().context("drive is no table")?;
+    drive.insert("power_loss_protection".to_owned(), false.into());
+    drive.remove("energy");
+    let atomic = drive.remove("atomic_write");
+    let mut has_disk = false;
+    for (set, config) in tables(&mut table, "set").zip(&config.ftl.sets) {
+        if let Some(zone) = set.get_mut("zone").and_then(Value::as_table_mut) {
+            zone.remove("zrwa");
+        }
+        let media = set.get("media").and_then(Value::as_str);
+        has_disk |= media == Some("disk");
+        if media == Some("dram") {
+            // Pages of 4 KiB.
+            let kib = u64::from(config.capacity_pages()) * 4;
+            set.entry("capacity").or_insert_with(|| format!("{kib}KiB").into());
+        }
+    }
+    if let (Some(atomic), false) = (atomic, has_disk) {
+        table["drive"]["atomic_write"] = atomic;
+    }
+    tables(&mut table, "namespace").for_each(|namespace| drop(namespace.remove("zrwa")));
+    Ok(toml::to_string(&table)?)
+}
+
+/// The tables of a list of tables.
+fn tables<'a>(table: &'a mut Table, name: &str) -> impl Iterator<Item = &'a mut Table> {
+    let list = table.get_mut(name).and_then(Value::as_array_mut);
+    list.into_iter().flatten().filter_map(Value::as_table_mut)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -118,6 +158,42 @@ mod tests {
         let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());
         let files = files.filter(|path| path.extension().is_some_and(|end| end == "toml"));
         assert_eq!(files.count(), names.len(), "every profile of the directory is built in");
+    }
+
+    #[test]
+    fn every_profile_can_do_without_capacitors() {
+        for profile in Profile::all() {
+            let without =
+                without_capacitors(profile.toml).unwrap_or_else(|e| panic!("{}: {e:#}", profile.name));
+            let (with, without) =
+                (Config::from_toml(profile.toml).unwrap(), Config::from_toml(&without).unwrap());
+            assert!(without.has_volatile_write_cache(), "{}", profile.name);
+            assert_eq!(with.ftl.buffer_pages, without.ftl.buffer_pages, "{}", profile.name);
+            assert_eq!((with.link, with.timing), (without.link, without.timing), "{}", profile.name);
+            let shape = |config: &Config| {
+                let sets = config.ftl.sets.iter().map(|set| set.capacity_pages()).collect::<Vec<_>>();
+                (sets, config.namespaces.iter().map(|ns| (ns.set, ns.bytes)).collect::<Vec<_>>())
+            };
+            assert_eq!(shape(&with), shape(&without), "{}", profile.name);
+        }
+        let named = Config::from_toml(Profile::find("no-capacitors").unwrap().toml).unwrap();
+        let made = Config::from_toml(&without_capacitors(DEFAULT.toml).unwrap()).unwrap();
+        assert_eq!(named, Config { identity: named.identity.clone(), ..made });
+    }
+
+    #[test]
+    fn what_needs_capacitors_goes_with_them() {
+        let toml = DEFAULT
+            .toml
+            .replace("[drive]", "[drive]\nenergy = \"128MiB\"")
+            .replace("capacity = \"64MiB\"\n", "")
+            .replace("size = \"1GiB\"", "size = \"64MiB\"\nzoned = true\nzrwa = 2");
+        let with = Config::from_toml(&toml).unwrap();
+        let without = Config::from_toml(&without_capacitors(&toml).unwrap()).unwrap();
+        assert!(with.namespaces[0].zones.unwrap().zrwa.is_some());
+        assert!(without.namespaces[0].zones.unwrap().zrwa.is_none());
+        assert_eq!(with.ftl.sets[1].capacity_pages(), without.ftl.sets[1].capacity_pages());
+        assert!(without_capacitors("[drive").is_err());
     }
 
     #[test]

@@ -6,8 +6,8 @@ use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::hosts::{Hosts, Request};
 use crate::image::{
-    BackgroundWork, ImageError, ImageOptions, ImageState, Locked, Presence, ScrubOptions, presence,
-    slot_count,
+    BackgroundWork, ImageError, ImageOptions, ImageState, Locked, Presence, ScrubOptions, check_unused,
+    presence, slot_count,
 };
 use crate::keys::{DriveKey, Keyring};
 use crate::live::{FrontEnds, LiveDrive};
@@ -254,6 +254,10 @@ pub fn start(
     let sleeper =
         Sleeper::new().map_err(|source| StartError::System { what: "make an event queue", source })?;
     let sleeper = Arc::new(sleeper);
+    if let Some(dir) = &options.image {
+        // Whoever starts a drive twice learns that, and not which of its addresses is taken.
+        check_unused(dir)?;
+    }
     // Before an image is made or changed: an address that is taken is the most likely reason to end here.
     let listening = Ports::new(listen(options)?);
     // What the threads of the image step, once it is there.

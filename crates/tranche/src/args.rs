@@ -174,6 +174,10 @@ pub struct Serve {
     /// The same as --drive
     #[arg(value_name = "DRIVE.toml", hide = true, conflicts_with = "drive")]
     pub old_drive: Option<String>,
+    /// A new drive has no capacitors: a power cut takes what was not flushed, and keeps what was (docs/howto/power-cuts.md). Zone Random Write
+    /// Areas, which need capacitors, go with them
+    #[arg(long)]
+    pub no_capacitors: bool,
     /// Keep the drive in this directory, made if need be; in memory without
     #[arg(long, value_name = "DIR")]
     pub image: Option<PathBuf>,

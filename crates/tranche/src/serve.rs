@@ -16,7 +16,7 @@ use export::{Backend, DEFAULT_MODE, Export};
 use host::{Addr, Endpoint};
 use metrics::{Endpoint as MetricsEndpoint, Listener as MetricsListener};
 use run::access::Rule;
-use run::image::{Presence, presence};
+use run::image::{Presence, check_unused, presence};
 use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -118,10 +118,17 @@ fn tell_service_manager(state: NotifyState<'_>) {
 /// The drive's TOML, from a file, a profile, or neither when the image knows.
 fn shape(options: &Serve) -> Result<Option<Shape>> {
     let exists = match &options.image {
-        Some(dir) => presence(dir)? == Presence::Image,
+        Some(dir) => {
+            // Before all else: whoever starts a drive twice learns that, and not which of its addresses is taken.
+            check_unused(dir)?;
+            presence(dir)? == Presence::Image
+        }
         None => false,
     };
-    let toml = match options.drive() {
+    if let Some(dir) = options.image.as_deref().filter(|_| exists && options.no_capacitors) {
+        refuse_capacitors(dir)?;
+    }
+    let mut toml = match options.drive() {
         Some(drive) => lab::profile::read(drive)?,
         None if exists => {
             // Only `--timing` may say something else than what the image was created with.
@@ -131,10 +138,29 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
     };
     let name = options.drive().unwrap_or("the drive's TOML");
     let mut config = device::Config::from_toml(&toml).with_context(|| name.to_owned())?;
+    if options.no_capacitors && !config.has_volatile_write_cache() {
+        toml = lab::profile::without_capacitors(&toml).with_context(|| name.to_owned())?;
+        config = device::Config::from_toml(&toml).with_context(|| name.to_owned())?;
+    }
     if let Some(timing) = options.timing {
         config.timing = timing == Switch::On;
     }
     Ok(Some(Shape { config, toml }))
+}
+
+/// An image keeps what it was made with.
+///
+/// # Errors
+/// That is a drive with capacitors.
+fn refuse_capacitors(image: &Path) -> Result<()> {
+    if device::Config::from_toml(&run::image::config(image)?)?.has_volatile_write_cache() {
+        return Ok(());
+    }
+    bail!(
+        "the drive of {} was made with capacitors, and keeps them: make another image with --no-capacitors, or let the capacitors of this one fail \
+         (tranche power-cut --no-plp), which also takes what was flushed",
+        image.display()
+    )
 }
 
 /// The cache tiers of the drive's TOML. They are block devices, and there are none without `--fuse`, `--nbd` and `--ublk`.

@@ -150,6 +150,17 @@ pub fn presence(dir: &Path) -> Result<Presence, ImageError> {
     }
 }
 
+/// Whether no other process uses the image in `dir`, if there is one.
+///
+/// # Errors
+/// Another process uses it; or other users can change the directory.
+pub fn check_unused(dir: &Path) -> Result<(), ImageError> {
+    match HostDisk::open_dir(dir) {
+        Err(TrustError::Missing(_)) => Ok(()),
+        disk => disk?.lock_to_look().map(drop),
+    }
+}
+
 /// The configuration, as TOML, that an image was created with.
 ///
 /// # Errors
