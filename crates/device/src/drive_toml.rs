@@ -7,6 +7,7 @@ use crate::disk_table::DiskTable;
 use crate::lba_format::LbaFormat;
 use crate::namespace_table::{self, NamespaceTable};
 use crate::quantity::{Percent, Rate, Size, Time};
+use crate::toml_keys;
 use crate::zone_table::ZoneTable;
 use ftl::{GRANULE_PAGES, GcConfig, PAGE, PlacementConfig, Policies, SetConfig, ZonesConfig};
 use media::memory::Bandwidth;
@@ -106,23 +107,42 @@ enum SetTable {
     Disk(Box<DiskTable>),
 }
 
-/// Reads a file. An error has the line of the key or value that is wrong.
-fn parse(text: &str) -> Result<File, toml::de::Error> {
-    let mut document = DeTable::parse(text)?;
+/// Reads a file. An error has the lines of the keys or the value that are wrong.
+fn parse(text: &str) -> Result<File, ConfigError> {
+    let said = |mut error: toml::de::Error| {
+        error.set_input(Some(text));
+        toml_error(&error.to_string(), error.message())
+    };
+    let mut document = DeTable::parse(text).map_err(|error| ConfigError::Toml(said(error)))?;
     // Cache tiers that are served with the drive are hosts of it: the drive knows nothing of them, and who serves it reads their tables.
     document.get_mut().remove("cache");
-    let read = || {
-        if let Some(DeValue::Array(sets)) = document.get_mut().get_mut("set").map(Spanned::get_mut) {
-            for set in sets.iter_mut() {
-                *set = by_media(set.clone())?;
+    let mut problems = toml_keys::complete(document.get_mut());
+    let mut read = sets_by_media(document.get_mut());
+    loop {
+        match read.and_then(|()| File::deserialize(toml::Deserializer::from(document.clone()))) {
+            Ok(file) if problems.is_empty() => return Ok(file),
+            Ok(_) => break,
+            Err(error) => {
+                let goes_on = toml_keys::remove_unknown(document.get_mut(), &error);
+                problems.push(said(error));
+                if !goes_on {
+                    break;
+                }
             }
         }
-        File::deserialize(toml::Deserializer::from(document))
-    };
-    read().map_err(|mut error: toml::de::Error| {
-        error.set_input(Some(text));
-        error
-    })
+        read = Ok(());
+    }
+    Err(ConfigError::Toml(problems.join("\n")))
+}
+
+/// Each `[[set]]` as a variant of its `media`.
+fn sets_by_media(document: &mut DeTable<'_>) -> Result<(), toml::de::Error> {
+    if let Some(DeValue::Array(sets)) = document.get_mut("set").map(Spanned::get_mut) {
+        for set in sets.iter_mut() {
+            *set = by_media(set.clone())?;
+        }
+    }
+    Ok(())
 }
 
 /// `{ media = "nand", KEYS }` as `{ nand = { KEYS } }`, which is how TOML writes a variant of an enumeration. Serde can also read the
@@ -266,8 +286,7 @@ impl Config {
     /// # Errors
     /// What is wrong, where, and what is allowed.
     pub fn from_toml(text: &str) -> Result<Config, ConfigError> {
-        let file = parse(text).map_err(|e| ConfigError::Toml(toml_error(&e.to_string(), e.message())))?;
-        let config = build(file)?;
+        let config = build(parse(text)?)?;
         config.check()?;
         Ok(config)
     }

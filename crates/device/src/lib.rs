@@ -62,6 +62,7 @@ mod stats;
 mod streams;
 mod telemetry;
 mod temperature;
+mod toml_keys;
 mod toml_names;
 mod uuid;
 mod zone_state;
@@ -70,7 +71,7 @@ mod zones;
 
 pub use block_transform::{BlockAction, BlockError, BlockTransform, SPARE};
 pub use config::{Attach, Config, ConfigError, FlashSpace, Identity, InitialNamespace, Link};
-pub use contents::Contents;
+pub use contents::{Contents, HostDiskFault};
 pub use core::{ControllerId, Host, MAX_IO, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, Output, PortId, Role};
 pub use datasheet::DataSheet;
 pub use drive::Drive;

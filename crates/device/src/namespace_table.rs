@@ -2,7 +2,7 @@
 
 use crate::config::{Attach, GRANULE_BYTES, InitialNamespace, offered_bytes};
 use crate::lba_format::LbaFormat;
-use crate::quantity::{Rate, Size, Time};
+use crate::quantity::{BandwidthLimit, CommandLimit, Size, Time};
 use crate::quota::limits::Limits;
 use ftl::{SetConfig, ZoneLayout, ZoneSupport, ZrwaLayout};
 use serde::de::Error;
@@ -18,10 +18,10 @@ pub(crate) struct NamespaceTable {
     pi: u8,
     #[serde(default = "attach_all")]
     attach: Attach,
-    read: Option<Rate>,
-    write: Option<Rate>,
-    read_iops: Option<u64>,
-    write_iops: Option<u64>,
+    read: Option<BandwidthLimit>,
+    write: Option<BandwidthLimit>,
+    read_iops: Option<CommandLimit>,
+    write_iops: Option<CommandLimit>,
     burst: Option<Time>,
     weight: Option<u16>,
     #[serde(default)]
@@ -178,10 +178,10 @@ pub(crate) fn build(
             protection: n.pi,
             attach: n.attach,
             limits: Limits {
-                read_bandwidth: n.read.map(|rate| rate.0),
-                write_bandwidth: n.write.map(|rate| rate.0),
-                read_commands: n.read_iops,
-                write_commands: n.write_iops,
+                read_bandwidth: n.read.map(|rate| rate.0).filter(|rate| *rate > 0),
+                write_bandwidth: n.write.map(|rate| rate.0).filter(|rate| *rate > 0),
+                read_commands: n.read_iops.map(|rate| rate.0).filter(|rate| *rate > 0),
+                write_commands: n.write_iops.map(|rate| rate.0).filter(|rate| *rate > 0),
                 // A burst of 0, or of a fraction of a microsecond, is as wrong as one that is too long.
                 burst_us: n.burst.map_or(0, |time| match (time.0.0 / 1000, time.0.0 % 1000) {
                     (us @ 1.., 0) => u32::try_from(us).unwrap_or(u32::MAX),
@@ -205,15 +205,24 @@ mod tests {
         for (quota, rule) in [
             ("weight = 1001", "namespace.1.weight is out of range: 1 to 1,000"),
             ("burst = \"1500ns\"", "namespace.1.burst is out of range: whole microseconds, from 1us to 10s"),
-            ("read = 0", "namespace.1.read is 0: 4096B/s to 1TB/s; leave it out for no limit"),
+            ("read = \"4kB/s\"", "namespace.1.read is 4000: 4096B/s to 1TB/s, or none"),
             (
-                "write_iops = 0",
-                "namespace.1.write_iops is 0: 1 to 1,000,000,000 commands per second; leave it out for no limit",
+                "write_iops = 2_000_000_000",
+                "namespace.1.write_iops is 2000000000: 1 to 1,000,000,000 commands per second, or none",
             ),
         ] {
             let text = DEFAULT_DRIVE.replace("size = \"1GiB\"", &format!("size = \"1GiB\"\n{quota}"));
             assert_eq!(Config::from_toml(&text).unwrap_err().to_string(), rule);
         }
+        for none in ["0", "\"none\""] {
+            let quota =
+                ["read", "write", "read_iops", "write_iops"].map(|key| format!("{key} = {none}\n")).concat();
+            let text = DEFAULT_DRIVE.replace("size = \"1GiB\"", &format!("size = \"1GiB\"\n{quota}"));
+            assert_eq!(Config::from_toml(&text).unwrap().namespaces[0].limits, Limits::default());
+        }
+        let text = DEFAULT_DRIVE.replace("size = \"1GiB\"", "size = \"1GiB\"\nread_iops = \"5k\"");
+        let wrong = Config::from_toml(&text).unwrap_err().to_string();
+        assert!(wrong.contains("\"5k\" is no number of commands per second"), "{wrong}");
         let quota = "read = \"391MB/s\"\nwrite_iops = 5000\nburst = \"2ms\"\nweight = 300";
         let text = DEFAULT_DRIVE.replace("size = \"1GiB\"", &format!("size = \"1GiB\"\n{quota}"));
         let given = Config::from_toml(&text).unwrap().namespaces[0].limits;

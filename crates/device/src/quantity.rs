@@ -9,6 +9,19 @@ fn parse_time(text: &str) -> Result<Nanos, Wrong> {
     units::parse_time(text).map(Nanos)
 }
 
+/// What a quota says where it limits nothing, besides 0.
+const NO_LIMIT: &str = "none";
+
+fn parse_bandwidth_limit(text: &str) -> Result<u64, String> {
+    if text == NO_LIMIT { Ok(0) } else { parse_rate(text).map_err(|wrong| wrong.to_string()) }
+}
+
+fn parse_command_limit(text: &str) -> Result<u64, String> {
+    let wrong =
+        || format!("\"{text}\" is no number of commands per second: write 5000, or \"none\" for no limit");
+    if text == NO_LIMIT { Ok(0) } else { text.parse().map_err(|_| wrong()) }
+}
+
 /// A number in a drive's TOML, written as a string with a unit or, where that is clear, as an integer.
 macro_rules! quantity {
     ($(#[$meta:meta])* $name:ident($inner:ty), $parse:ident, $integer:expr, $rule:literal) => {
@@ -51,6 +64,16 @@ quantity!(
     /// Bytes per second.
     Rate(u64), parse_rate, |v| (v == 0).then_some(0),
     "a rate such as \"1.2GB/s\" or \"400MiB/s\", or 0 for no limit"
+);
+quantity!(
+    /// Bytes per second that a namespace may use; 0 is no limit.
+    BandwidthLimit(u64), parse_bandwidth_limit, |v| (v == 0).then_some(0),
+    "a rate such as \"391MB/s\", or \"none\" or 0 for no limit"
+);
+quantity!(
+    /// Commands per second that a namespace may use; 0 is no limit.
+    CommandLimit(u64), parse_command_limit, Some,
+    "a number of commands per second, or \"none\" or 0 for no limit"
 );
 quantity!(
     /// A span of time.

@@ -53,16 +53,16 @@ pub struct Set {
 #[derive(Args, Debug)]
 #[group(required = true, multiple = true)]
 pub struct Change {
-    /// Bandwidth of reads at most, such as 391MB/s, or none
+    /// Bandwidth of reads at most, such as 391MB/s; none or 0: no limit
     #[arg(long, value_name = "RATE", value_parser = bandwidth)]
     pub read: Option<Limit>,
-    /// Bandwidth of writes at most
+    /// Bandwidth of writes at most; none or 0: no limit
     #[arg(long, value_name = "RATE", value_parser = bandwidth)]
     pub write: Option<Limit>,
-    /// Commands per second that read at most, or none
+    /// Commands per second that read at most; none or 0: no limit
     #[arg(long, value_name = "N", value_parser = commands)]
     pub read_iops: Option<Limit>,
-    /// Commands per second that write at most
+    /// Commands per second that write at most; none or 0: no limit
     #[arg(long, value_name = "N", value_parser = commands)]
     pub write_iops: Option<Limit>,
     /// What may come at once after a pause, as the time in which the limits give it: 1us to 10s
@@ -73,16 +73,20 @@ pub struct Change {
     pub weight: Option<u16>,
 }
 
+/// What stands for no limit.
+const NO_LIMIT: [&str; 2] = ["none", "0"];
+
 /// A limit, or none.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Limit(Option<u64>);
 
 fn bandwidth(text: &str) -> Result<Limit, String> {
     let range = Values::MIN_BANDWIDTH..=Values::MAX_BANDWIDTH;
-    if text == "none" {
+    if NO_LIMIT.contains(&text) {
         return Ok(Limit(None));
     }
-    let rate = units::parse_rate(text).map_err(|wrong| format!("{wrong} (none takes the limit away)"))?;
+    let rate =
+        units::parse_rate(text).map_err(|wrong| format!("{wrong} (none or 0 takes the limit away)"))?;
     if !range.contains(&rate) {
         return Err("a bandwidth is 4096B/s to 1TB/s, or none".to_owned());
     }
@@ -91,7 +95,7 @@ fn bandwidth(text: &str) -> Result<Limit, String> {
 
 fn commands(text: &str) -> Result<Limit, String> {
     match text.parse() {
-        _ if text == "none" => Ok(Limit(None)),
+        _ if NO_LIMIT.contains(&text) => Ok(Limit(None)),
         Ok(rate) if (1..=Values::MAX_COMMANDS).contains(&rate) => Ok(Limit(Some(rate))),
         _ => Err("commands per second are 1 to 1000000000, or none".to_owned()),
     }
@@ -203,11 +207,13 @@ mod tests {
         for text in ["391MB/s", "4096B/s", "7kB/s", "1GB/s"] {
             assert_eq!(bandwidth(text).map(|l| l.0.map(format_rate)), Ok(Some(text.to_owned())));
         }
-        for text in ["0", "0B/s", "391", "4095B/s", "2TB/s", "-1MB/s", "None"] {
+        for text in ["0B/s", "391", "4095B/s", "2TB/s", "-1MB/s", "None"] {
             assert!(bandwidth(text).is_err(), "{text}");
         }
-        assert_eq!(commands("none"), Ok(Limit(None)));
-        assert!(commands("0").is_err() && commands("1000000001").is_err() && commands("5k").is_err());
+        for none in NO_LIMIT {
+            assert_eq!((bandwidth(none), commands(none)), (Ok(Limit(None)), Ok(Limit(None))));
+        }
+        assert!(commands("1000000001").is_err() && commands("5k").is_err());
         assert_eq!((burst("2ms"), burst("10s")), (Ok(2000), Ok(10_000_000)));
         assert!(burst("0us").is_err() && burst("1500ns").is_err() && burst("11s").is_err());
     }

@@ -69,8 +69,8 @@ impl Limits {
     pub(crate) fn fault(&self) -> Option<LimitFault> {
         let offset = Quota::from(self).check().err()?;
         let given = |limit: Option<u64>| limit.map_or("not given".to_owned(), |limit| limit.to_string());
-        let bandwidth = "4096B/s to 1TB/s; leave it out for no limit";
-        let commands = "1 to 1,000,000,000 commands per second; leave it out for no limit";
+        let bandwidth = "4096B/s to 1TB/s, or none";
+        let commands = "1 to 1,000,000,000 commands per second, or none";
         let (key, value, rule) = match offset {
             2 => ("weight", "out of range".to_owned(), "1 to 1,000"),
             4 => ("burst", "out of range".to_owned(), "whole microseconds, from 1us to 10s"),
