@@ -387,10 +387,30 @@ fn say_ready(tier: &LiveTier, export: &Export, server: &Server, output: Output) 
     out.flush()
 }
 
+/// What a change has changed, in words; `None` for a look.
+fn changed(request: &Request, status: &Status) -> Option<String> {
+    Some(match request {
+        Request::Status => return None,
+        Request::Mode { .. } => format!("mode: {}", status.mode),
+        Request::Policy { .. } => format!("policy: {}", status.policy),
+        Request::Set { key, value } => {
+            let value = status.tunables.get(key).map_or_else(|| value.clone(), u64::to_string);
+            format!("{key}: {value}")
+        }
+        Request::Flush => format!("flushed: {} chunks are dirty", status.dirty),
+        Request::Invalidate { .. } => {
+            format!("invalidated: {} of {} chunks are in the cache", status.cached, status.chunks)
+        }
+    })
+}
+
 fn change(reach: &Reach, request: &Request, output: Output) -> Result<()> {
     let socket = reach.socket()?;
     match ask(&socket, request) {
-        Ok(Answer::Status(status)) => show(&serde_json::to_value(*status)?, output),
+        Ok(Answer::Status(status)) => match (changed(request, &status), output) {
+            (Some(line), Output::Text) => print_text(&line),
+            _ => show(&serde_json::to_value(*status)?, output),
+        },
         Ok(Answer::Error(error)) => bail!("the cache tier at {}: {error}", socket.display()),
         Err(error) if matches!(error.kind(), ErrorKind::NotFound | ErrorKind::ConnectionRefused) => bail!(
             "no cache tier runs at {}: serve one with `tranche cache serve`, or name another with --name or --control",

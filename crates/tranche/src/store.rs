@@ -396,15 +396,43 @@ fn zones(zones: &[ZoneUse], block: u64, output: Output) -> Result<()> {
     }
 }
 
-/// The values of an object, with names as people write them.
+/// The values of an object, with names as people write them, and bytes in the units of other commands.
 fn flatten(before: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
     for (key, value) in value.as_object().into_iter().flatten() {
-        let name = format!("{before}{}", key.replace('_', " "));
+        let words: Vec<&str> = key.split('_').filter(|word| *word != "bytes").collect();
+        let name = if words.is_empty() { "size".to_owned() } else { words.join(" ") };
+        let name = format!("{before}{name}");
+        let is_size = key == "size" || key.split('_').any(|word| word == "bytes");
         match value {
             Value::Object(_) => flatten(&format!("{name}, "), value, rows),
             Value::String(text) => rows.push([name, text.clone()]),
+            Value::Number(bytes) if is_size => rows.push([name, format_size(bytes.as_u64().unwrap_or(0))]),
             other => rows.push([name, other.to_string()]),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_sizes_and_programs_bytes() {
+        let value = json!({ "bytes": 1 << 30, "free_bytes": 3 << 20, "inodes": 7, "data_zones": { "open": 2 }, "size": 5000 });
+        let mut rows = Vec::new();
+        flatten("", &value, &mut rows);
+        let row = |name: &str, text: &str| [name.to_owned(), text.to_owned()];
+        rows.sort();
+        assert_eq!(
+            rows,
+            [
+                row("data zones, open", "2"),
+                row("free", "3MiB"),
+                row("inodes", "7"),
+                row("size", "1GiB"),
+                row("size", "5000B"),
+            ]
+        );
     }
 }
 

@@ -297,6 +297,15 @@ fn a_tier_is_made_served_changed_and_removed() {
             assert_eq!(tier.ask(&["policy", policy])["policy"], policy);
         }
         assert_eq!(tier.ask(&["mode", "writethrough"])["mode"], "writethrough");
+        // People are told what has changed, and no more.
+        for (change, line) in [
+            (&["mode", "writethrough"][..], "mode: writethrough\n"),
+            (&["policy", "mq"], "policy: mq\n"),
+            (&["set", "migration_threshold", "4096"], "migration_threshold: 4096\n"),
+            (&["flush"], "flushed: 0 chunks are dirty\n"),
+        ] {
+            assert_eq!(good(&tranche(&[change, &["--control", &tier.control]].concat())), line);
+        }
         assert_eq!(tier.ask(&["flush"])["dirty"], 0);
         bad(&tier.try_ask(&["invalidate"]), "in passthrough mode only");
         assert_eq!(tier.ask(&["mode", "passthrough"])["mode"], "passthrough");
