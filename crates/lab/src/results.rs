@@ -22,6 +22,9 @@ pub fn directory(path: &Path) -> Result<()> {
     Ok(())
 }
 
+/// The runs of a sweep that have ended, in the directory of its results.
+pub(crate) const JOURNAL: &str = "runs.jsonl";
+
 /// What becomes of the results of an earlier run.
 #[derive(Clone, Copy, Debug, Default)]
 pub struct Overwrite {
@@ -35,11 +38,12 @@ impl Overwrite {
     /// # Errors
     /// When it has results and nothing was said of them.
     pub fn check(self, out: &Path) -> Result<()> {
-        let found = ["results.json", "powercut.json"].iter().find(|name| out.join(name).exists());
+        let found = [JOURNAL, "results.json", "powercut.json"].iter().find(|name| out.join(name).exists());
         match found {
             Some(name) if !self.force => bail!(
-                "{} holds the results of an earlier run ({name}): name another directory with --out, or overwrite them with --force",
-                out.display()
+                "{} holds the results of an earlier run ({name}): name another directory with --out, {}or overwrite them with --force",
+                out.display(),
+                if *name == JOURNAL { "continue the sweep with --resume, " } else { "" }
             ),
             _ => Ok(()),
         }

@@ -22,6 +22,7 @@ fn settings(job: &str, set: &[&str]) -> Settings {
         policies: Default::default(),
         out: None,
         overwrite: Overwrite::default(),
+        resume: false,
         cache: None,
         parallel: Some(2),
     }

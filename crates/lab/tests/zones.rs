@@ -88,6 +88,7 @@ fn simulate(job: &str) -> Result<(Value, Option<String>), String> {
         policies: Default::default(),
         out: None,
         overwrite: Overwrite::default(),
+        resume: false,
         cache: None,
         parallel: Some(1),
     };

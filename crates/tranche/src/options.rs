@@ -4,7 +4,7 @@ use crate::default_address;
 use crate::secret::Secret;
 use clap::{Args, ValueEnum};
 use host::Addr;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Form of results on standard output.
@@ -95,13 +95,26 @@ pub struct Overwrite {
 impl Overwrite {
     /// The directory of a run's results: the one that is `named`, or `usual`, with a number behind it if it has results that stay.
     pub fn place(self, named: Option<PathBuf>, usual: &str) -> PathBuf {
-        let result = lab::results::Overwrite::from(self);
         named.unwrap_or_else(|| {
-            let numbered = (2_u32..).map(|number| PathBuf::from(format!("{usual}-{number}")));
-            let mut all = std::iter::once(PathBuf::from(usual)).chain(numbered);
-            all.find(|out| result.check(out).is_ok()).unwrap_or_else(|| PathBuf::from(usual))
+            numbered(usual).find(|out| self.is_free(out)).unwrap_or_else(|| PathBuf::from(usual))
         })
     }
+
+    /// The last directory of `usual`, with a number behind it, that has results; `usual` if none has.
+    pub fn latest(self, usual: &str) -> PathBuf {
+        let taken = numbered(usual).take_while(|out| !self.is_free(out));
+        taken.last().unwrap_or_else(|| PathBuf::from(usual))
+    }
+
+    fn is_free(self, out: &Path) -> bool {
+        lab::results::Overwrite::from(self).check(out).is_ok()
+    }
+}
+
+/// A directory, and the same with the numbers from 2 on behind it.
+fn numbered(usual: &str) -> impl Iterator<Item = PathBuf> {
+    let numbered = (2_u32..).map(move |number| PathBuf::from(format!("{usual}-{number}")));
+    std::iter::once(PathBuf::from(usual)).chain(numbered)
 }
 
 impl From<Overwrite> for lab::results::Overwrite {
@@ -132,6 +145,8 @@ mod tests {
             std::fs::write(format!("{wanted}/results.json"), "{}").unwrap();
         }
         assert_eq!(place(true), usual);
+        let latest = |usual: &str| Overwrite { force: false }.latest(usual).to_str().unwrap().to_owned();
+        assert_eq!((latest(usual), latest("none")), (format!("{usual}-3"), "none".to_owned()));
         let named = PathBuf::from(usual);
         assert_eq!(Overwrite { force: false }.place(Some(named.clone()), "x"), named);
     }

@@ -32,6 +32,7 @@ const CONVENTIONS: &str = r#"
 | `--buffer-pool SIZE` | the cache of a database server |
 | `results: PATH` | the last line on standard error of a command that writes files: where they are. In JSON it is the field `results` |
 | `--force` | yes, what is there may be lost |
+| `--resume` | continue the work whose results are in `--out` |
 
 A quantity is a number and its unit, with or without a space, here as in a drive's TOML and in layouts. `m` and `M` are different letters:
 

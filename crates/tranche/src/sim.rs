@@ -58,6 +58,9 @@ pub struct Options {
     /// Whether results that are in `out` may go
     #[command(flatten)]
     overwrite: Overwrite,
+    /// Continue the sweep in the directory of --out [default: the last one of out/sim, out/sim-2, … with results]. Runs that are done stay; values may be added to --set
+    #[arg(long, conflicts_with = "force", requires = "set")]
+    resume: bool,
     /// Keep preconditioned drives in this directory for the next time, up to 16 GiB of them [default:
     /// $XDG_CACHE_HOME/tranche, or ~/.cache/tranche]
     #[arg(long = "cache-dir", alias = "cache", value_name = "DIR")]
@@ -212,11 +215,16 @@ impl Options {
             seed: self.seed,
             set: self.set.clone(),
             out: self.out.clone().or_else(|| {
-                (self.interval.is_some() || !self.set.is_empty()).then(|| self.overwrite.place(None, OUT))
+                let files = self.interval.is_some() || !self.set.is_empty();
+                files.then(|| match self.resume {
+                    true => self.overwrite.latest(OUT),
+                    false => self.overwrite.place(None, OUT),
+                })
             }),
             interval: self.interval,
             policies: Default::default(),
             overwrite: self.overwrite.into(),
+            resume: self.resume,
             cache: match self.no_cache {
                 true => None,
                 false => self.cache.clone().or_else(usual_cache),

@@ -4,7 +4,9 @@ mod common;
 
 use common::{TRANCHE, text};
 use serde_json::Value;
-use std::process::{Command, Output};
+use std::collections::{BTreeMap, BTreeSet};
+use std::io::{BufRead, Read};
+use std::process::{Command, Output, Stdio};
 
 /// A directory with a job file.
 struct JobDirectory {
@@ -172,13 +174,9 @@ fn figures_that_mislead_come_with_warnings() {
     let told = warnings(&["--drive", "tier.toml", "--nsid", "1"]);
     assert!(told.iter().any(|w| w.contains("[[cache]]")), "{told:?}");
 
-    // A run's space is told in words, and a warning that several runs share comes once, and not among the results.
+    // A run's space is told in words.
     let output = load.sim(&[]);
     assert!(text(&output.stdout).contains("effective over-provisioning"), "{}", text(&output.stdout));
-    let output = load.sim(&["--set", "seed=1,2", "--out", "x"]);
-    let (out, err) = (text(&output.stdout), text(&output.stderr));
-    assert!(out.contains("over-prov.") && !out.contains("the drive was new"), "{out}");
-    assert_eq!(err.matches("the drive was new").count(), 1, "{err}");
 
     // The sweep over the spare shows what it is for only where the namespace has all of its set.
     let spare = |args: &[&str]| -> Vec<f64> {
@@ -219,6 +217,198 @@ fn rounds_of_the_load_go_before_until_write_amplification_is_steady() {
     assert_eq!(settled["digest"], run(&["--until-steady"])["digest"]);
     let told = text(&load.sim(&["--drive", "small.toml", "--until-steady"]).stdout);
     assert!(told.contains("until write amplification no longer changed"), "{told}");
+}
+
+/// The rows of a CSV file by the names of their columns. Texts have neither quotes nor ends of lines.
+fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
+    let fields = |line: &str| -> Vec<String> {
+        let (mut fields, mut quoted) = (vec![String::new()], false);
+        for letter in line.chars() {
+            match letter {
+                '"' => quoted = !quoted,
+                ',' if !quoted => fields.push(String::new()),
+                _ => fields.last_mut().unwrap().push(letter),
+            }
+        }
+        fields
+    };
+    let mut lines = csv.lines().map(fields);
+    let head = lines.next().unwrap();
+    lines.map(|row| head.iter().cloned().zip(row).collect()).collect()
+}
+
+#[test]
+fn rows_of_a_sweep_have_the_warnings_and_the_state_of_their_runs() {
+    let load = JobDirectory::new("[a]\nrw=randwrite\nsize=8m\nbs=4k\n[b]\nstonewall\nrw=read\nsize=8m\n");
+    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
+    let sets = ["--set", "link.command_overhead=1us,0us", "--set", "precondition=none,fill", "--out", "x"];
+    let output = load.sim(&[&["--drive", "drive.toml"], &sets[..]].concat());
+    let (out, err) = (text(&output.stdout), text(&output.stderr));
+    let file = |name: &str| std::fs::read_to_string(load.dir.path().join("x").join(name)).unwrap();
+    let rows = rows(&file("results.csv"));
+    let results: Value = serde_json::from_str(&file("results.json")).unwrap();
+    assert_eq!(rows.len(), 4);
+    let mut kinds = BTreeSet::new();
+    for (row, run) in rows.iter().zip(results["runs"].as_array().unwrap()) {
+        let simulation = &run["simulation"];
+        let warnings = simulation["warnings"].as_array().unwrap().iter().map(|text| text.as_str().unwrap());
+        let warnings: Vec<&str> = warnings.collect();
+        assert_eq!(row["warnings"], warnings.join("; "));
+        assert_eq!(row["state"], simulation["state"].as_str().unwrap());
+        let failed = row["link.command_overhead"] == "0";
+        assert_eq!(
+            (row["state"] == "failed", warnings.is_empty(), row["problem"].is_empty()),
+            (failed, failed, !failed)
+        );
+        kinds.extend(warnings.iter().map(|text| text.split([':', ',']).next().unwrap().to_owned()));
+    }
+    // The table has numbers of them, which are below it.
+    let head = out.lines().next().unwrap();
+    assert!(head.contains("state") && head.ends_with("warnings"), "{out}");
+    let below = out.split_once("\nWarnings:\n").unwrap().1;
+    assert!(kinds.len() >= 2 && kinds.iter().all(|kind| below.contains(kind.as_str())), "{kinds:?}\n{out}");
+    assert!(out.contains("failed") && below.contains("  1 (1 run) "), "{out}");
+    assert!(err.contains("2 of 4 runs have warnings"), "{err}");
+}
+
+/// The columns that depend on the machine.
+const OF_THIS_MACHINE: [&str; 4] =
+    ["preparation_seconds", "wall_seconds", "cpu_seconds", "requests_per_cpu_second"];
+
+#[test]
+fn a_sweep_continues_where_it_was() {
+    let load = JobDirectory::new("[a]\nrw=randrw\nsize=8m\nbs=4k\n");
+    let job = std::fs::read(load.dir.path().join("job.fio")).unwrap();
+    let sim = |args: &[&str], code: i32| {
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(load.dir.path()).args(["sim", "job.fio", "--no-cache"]).args(args);
+        let output = command.output().unwrap();
+        assert_eq!(output.status.code(), Some(code), "{args:?}: {}", text(&output.stderr));
+        text(&output.stderr)
+    };
+    let path = |name: &str| load.dir.path().join(name);
+    let read = |name: &str| std::fs::read_to_string(path(name)).unwrap();
+    let two = ["--set", "job.iodepth=1,8", "--set", "seed=1,2", "--interval", "1ms"];
+    let three = ["--set", "seed=3,2,1", "--set", "job.iodepth=1,8", "--interval", "1ms"];
+    sim(&[&two[..], &["--out", "grown"]].concat(), 0);
+    sim(&[&three[..], &["--out", "whole"]].concat(), 0);
+    let before = rows(&read("grown/results.csv"));
+    // A program that was killed leaves runs, half a line, and no results.
+    let journal = read("grown/runs.jsonl");
+    let lines: Vec<&str> = journal.split_inclusive('\n').collect();
+    assert_eq!(lines.len(), 5);
+    let last = lines[4];
+    std::fs::write(path("grown/runs.jsonl"), lines[..4].concat() + &last[..last.len() / 2]).unwrap();
+    std::fs::remove_file(path("grown/results.json")).unwrap();
+    let error = sim(&[&two[..], &["--out", "grown"]].concat(), 1);
+    assert!(error.contains("runs.jsonl") && error.contains("--resume"), "{error}");
+
+    let told = sim(&[&three[..], &["--out", "grown", "--resume"]].concat(), 0);
+    assert!(told.contains("[3/3]") && !told.contains("/4]"), "{told}");
+    let (grown, whole) = (rows(&read("grown/results.csv")), rows(&read("whole/results.csv")));
+    let plain = |row: &BTreeMap<String, String>| {
+        let mut row = row.clone();
+        row.retain(|name, _| !OF_THIS_MACHINE.contains(&name.as_str()));
+        row
+    };
+    assert_eq!(grown.iter().map(plain).collect::<Vec<_>>(), whole.iter().map(plain).collect::<Vec<_>>());
+    // Rows that were there are as they were: in their times, too.
+    assert_eq!(before.iter().filter(|row| grown.contains(row)).count(), 3);
+    let results = |name: &str| serde_json::from_str::<Value>(&read(name)).unwrap();
+    let (ours, theirs) = (results("grown/results.json"), results("whole/results.json"));
+    assert_eq!((&ours["kept_runs"], &theirs["kept_runs"]), (&3.into(), &0.into()));
+    for (one, other) in ours["runs"].as_array().unwrap().iter().zip(theirs["runs"].as_array().unwrap()) {
+        for part in ["namespaces", "parameters", "digest", "write_mean_us", "warnings"] {
+            assert_eq!(one["simulation"][part], other["simulation"][part], "{part}");
+        }
+    }
+    assert!(
+        std::fs::read(path("grown/series.parquet")).unwrap()
+            == std::fs::read(path("whole/series.parquet")).unwrap()
+    );
+    // Nothing is left: no run is made. Without --out it is the last directory with results.
+    sim(&[&three[..], &["--out", "grown", "--resume"]].concat(), 0);
+    assert_eq!(rows(&read("grown/results.csv")), grown);
+    sim(&["--set", "seed=1"], 0);
+    sim(&["--set", "seed=1,2", "--resume"], 0);
+    assert_eq!(rows(&read("out/sim/results.csv")).len(), 2);
+    assert!(!path("out/sim-2").exists());
+    sim(&["--resume"], 2);
+    sim(&["--set", "seed=1", "--resume", "--force"], 2);
+
+    // What is another sweep is refused by the name of what differs, and what is there stays.
+    let there = read("grown/results.csv");
+    let refused = |args: &[&str], names: &[&str]| {
+        let error = sim(&[args, &["--out", "grown", "--resume"]].concat(), 1);
+        assert!(names.iter().all(|name| error.contains(name)), "{args:?}: {error}");
+        assert!(read("grown/results.csv") == there);
+    };
+    let with = |more: &[&'static str]| [&three[..], more].concat();
+    refused(&with(&["--drive", "pblaze5-910-lab"]), &["the drive (default then, pblaze5-910-lab now)"]);
+    refused(&with(&["--precondition", "fill"]), &["--precondition (none then, fill now)"]);
+    refused(&with(&["--contents", "memory"]), &["--contents (none then, memory now)"]);
+    refused(&with(&["--until-steady"]), &["--until-steady (false then, true now)"]);
+    refused(&with(&["--nsid", "1"]), &["--nsid (none then, 1 now)"]);
+    refused(&with(&["--set", "ftl.spare=7%"]), &["the keys of --set"]);
+    refused(&three[..4], &["--interval (1000000 ns then, none now)"]);
+    refused(&["--set", "job.iodepth=1,8"], &["the keys of --set", "--seed (varied then, 1 now)"]);
+    std::fs::write(path("job.fio"), [&job[..], b"rate=1m\n"].concat()).unwrap();
+    refused(&three, &["the load job.fio (its content)"]);
+    std::fs::write(path("job.fio"), &job).unwrap();
+    std::fs::write(
+        path("grown/runs.jsonl"),
+        read("grown/runs.jsonl").replace(env!("CARGO_PKG_VERSION"), "0.0.1"),
+    )
+    .unwrap();
+    refused(&three, &["the load"]);
+}
+
+#[test]
+fn runs_that_failed_or_were_interrupted_are_made_again() {
+    let load = JobDirectory::new("[a]\nrw=randwrite\nbs=4k\nsize=8m\ntime_based\n");
+    let sweep = |more: &[&str]| {
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(load.dir.path()).args(["sim", "job.fio", "--no-cache", "--parallel", "1"]);
+        command.args(["--set", "job.runtime=1ms,1000000s", "--out", "x"]).args(more);
+        command
+    };
+    let mut child = sweep(&[]).stderr(Stdio::piped()).stdout(Stdio::piped()).spawn().unwrap();
+    let mut told = std::io::BufReader::new(child.stderr.take().unwrap());
+    let mut line = String::new();
+    while !line.contains("[1/2]") {
+        line.clear();
+        assert!(told.read_line(&mut line).unwrap() > 0, "the first run has not ended");
+    }
+    rustix::process::kill_process(rustix::process::Pid::from_child(&child), rustix::process::Signal::INT)
+        .unwrap();
+    let mut rest = String::new();
+    told.read_to_string(&mut rest).unwrap();
+    let output = child.wait_with_output().unwrap();
+    assert!(!output.status.success() && rest.contains("--resume"), "{rest}");
+    let csv = || rows(&std::fs::read_to_string(load.dir.path().join("x/results.csv")).unwrap());
+    let states: Vec<String> = csv().iter().map(|row| row["state"].clone()).collect();
+    assert_eq!(states, ["done", "interrupted"], "{}", text(&output.stdout));
+    assert!(csv()[1]["warnings"].contains("was interrupted") || csv()[1]["problem"].contains("interrupted"));
+    assert!(text(&output.stdout).contains("interrupted"));
+    let journal = std::fs::read_to_string(load.dir.path().join("x/runs.jsonl")).unwrap();
+    assert_eq!(journal.lines().count(), 3);
+    // Only runs that are done are kept.
+    let load = JobDirectory::new("[a]\nrw=randwrite\nruntime=1ms\ntime_based\n");
+    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
+    for (more, made) in [("--force", "[2/2]"), ("--resume", "[1/1] --set link.command_overhead=0us")] {
+        let mut command = Command::new(TRANCHE);
+        command.current_dir(load.dir.path()).args([
+            "sim",
+            "job.fio",
+            "--no-cache",
+            "--drive",
+            "drive.toml",
+            more,
+        ]);
+        let output = command.args(["--set", "link.command_overhead=1us,0us"]).output().unwrap();
+        assert_eq!(output.status.code(), Some(5));
+        assert!(text(&output.stderr).contains(made), "{}", text(&output.stderr));
+    }
 }
 
 /// A drive on which time stands still.
@@ -270,7 +460,7 @@ fn sweeps_come_in_order_with_all_their_figures() {
         .collect();
     assert_eq!(order, ["7% 1 5", "7% 1 6", "7% 4 5", "7% 4 6", "28% 1 5", "28% 1 6", "28% 4 5", "28% 4 6"]);
     let digest = |run: &Value| run["simulation"]["digest"].as_str().unwrap().to_owned();
-    let digests: std::collections::BTreeSet<String> = runs.iter().map(digest).collect();
+    let digests: BTreeSet<String> = runs.iter().map(digest).collect();
     // A new drive with so little on it does not care for its spare.
     assert_eq!(digests.len(), 4);
     assert_eq!(runs[2]["jobs"][0]["latency_depth"], 4);

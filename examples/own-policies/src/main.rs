@@ -82,6 +82,8 @@ fn amplification(load: &str, (_, policy, policies): Variant) -> Result<f64> {
         set: Vec::new(),
         out: None,
         overwrite: Overwrite::default(),
+        resume: false,
+        until_steady: false,
         cache: None,
         interval: Some(100_000_000),
         policies,

@@ -75,6 +75,7 @@ mod tests {
             set: vec!["job.iodepth=1,2".to_owned(), "seed=1,2".to_owned()],
             out: None,
             overwrite: crate::results::Overwrite::default(),
+            resume: false,
             cache: Some(dir.path().to_owned()),
             until_steady: false,
             interval: None,

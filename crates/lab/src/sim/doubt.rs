@@ -12,6 +12,9 @@ use crate::{counters::total_on_flash, figure::show_size};
 /// tells anything: once to fill them, and once to wear in what is collected.
 const SETTLES: u64 = 2;
 
+/// Bytes of a page of the write buffer.
+const PAGE_BYTES: u64 = 4096;
+
 /// Bytes of flash for each byte of its namespaces, minus one; `None` if no namespace is there.
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn over_provisioning(raw: u64, allocated: u64) -> Option<f64> {
@@ -54,6 +57,9 @@ impl Case {
     /// Why the figures of a run may not mean what they seem to mean.
     pub(super) fn doubts(&self, ran: &RunResult) -> Vec<String> {
         let mut doubts = ran.played.doubts.clone();
+        if ran.played.interrupted {
+            doubts.push("the run was interrupted: its figures are those of the part that ran".to_owned());
+        }
         if self.tiers {
             doubts.push(
                 "the drive's cache tiers ([[cache]]) were not simulated: the figures are those of its namespaces alone"
@@ -117,7 +123,14 @@ impl Case {
                  load, or --until-steady)"
             ));
         }
-        if let Some(ratio) = ran.write_amplification().filter(|ratio| *ratio < 0.9995) {
+        let buffer = u64::from(self.config.ftl.buffer_pages) * PAGE_BYTES;
+        if written > 0 && written <= buffer {
+            doubts.push(format!(
+                "the load wrote {}, and the write buffer holds {}: its writes hardly waited for flash (a longer load)",
+                show_size(written),
+                show_size(buffer)
+            ));
+        } else if let Some(ratio) = ran.write_amplification().filter(|ratio| *ratio < 0.9995) {
             doubts.push(format!(
                 "write amplification is {ratio:.3}, below 1: part of what the load wrote was still in the write buffer at its end, or \
                  was overwritten there"
@@ -213,6 +226,11 @@ mod tests {
         assert!(case.doubts(&RunResult { settled: settled(true), ..ran(GIB, 3 * GIB) }).is_empty());
         let restless = case.doubts(&RunResult { settled: settled(false), ..ran(9 * GIB, 27 * GIB) });
         assert!(restless[0].contains("after 9 rounds"), "{restless:?}");
+        let short = case.doubts(&ran(16 << 20, 1 << 20));
+        assert!(short.iter().any(|doubt| doubt.contains("the write buffer holds 16")), "{short:?}");
+        let mut cut = ran(9 * GIB, 27 * GIB);
+        cut.played.interrupted = true;
+        assert!(case.doubts(&cut)[0].contains("was interrupted"));
         let moving = RunResult { moving: Some(Moving { third: 3.0, last: 3.5 }), ..ran(9 * GIB, 27 * GIB) };
         assert!(case.doubts(&moving)[0].contains("still moves: 3.00 in the third quarter"));
     }

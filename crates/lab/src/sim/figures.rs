@@ -2,11 +2,17 @@
 
 use serde_json::{Map, Value};
 
-use super::case::{Case, RunResult};
+use super::{
+    case::{Case, RunResult},
+    ended::State,
+};
 use crate::{
     counters::total,
-    sweep::sheet::{Cell, Figure, NamedCell as Column},
+    sweep::sheet::{Cell, NamedCell as Column},
 };
+
+/// What is between several problems or warnings of a run.
+const AND: &str = "; ";
 
 const DIRECTIONS: [[&str; 9]; 3] = [
     [
@@ -73,7 +79,7 @@ pub(super) fn columns(case: &Case, ran: &RunResult) -> Vec<Column> {
         columns.extend(names.into_iter().zip(figures));
     }
     let all = total(&ran.namespaces);
-    let problems = &ran.played.problems;
+    let texts = |texts: &[String]| Cell::text((!texts.is_empty()).then(|| texts.join(AND)));
     columns.extend([
         ("host_bytes_read", Cell::whole(all.host_bytes_read)),
         ("host_bytes_written", Cell::whole(all.host_bytes_written)),
@@ -82,7 +88,9 @@ pub(super) fn columns(case: &Case, ran: &RunResult) -> Vec<Column> {
         ("over_provisioning", Cell::real(case.over_provisioning())),
         ("digest", Cell::text(format!("{:016x}", ran.played.digest))),
         ("contents", Cell::text(ran.played.found.map(|found| format!("{found:016x}")))),
-        ("problem", Cell::text((!problems.is_empty()).then(|| problems.join("; ")))),
+        ("state", Cell::text(State::of(ran).name().to_owned())),
+        ("problem", texts(&ran.played.problems)),
+        ("warnings", texts(&case.doubts(ran))),
         ("interrupted", Cell::whole(u64::from(ran.played.interrupted))),
         ("preparation_seconds", Cell::real(ran.preparation.as_secs_f64())),
         ("wall_seconds", Cell::real(ran.wall.as_secs_f64())),
@@ -93,17 +101,26 @@ pub(super) fn columns(case: &Case, ran: &RunResult) -> Vec<Column> {
 }
 
 /// The columns of a run that did not come to figures.
-pub(super) fn failed(case: &Case, problem: &str) -> Vec<Column> {
+pub(super) fn failed(case: &Case, state: State, problem: &str) -> Vec<Column> {
     let keep = |(name, cell): Column| match name {
         "seed" | "precondition" => (name, cell),
+        "state" => (name, Cell::text(state.name().to_owned())),
         "problem" => (name, Cell::text(problem.to_owned())),
         _ => (name, cell.empty()),
     };
     columns(case, &RunResult::default()).into_iter().map(keep).collect()
 }
 
+/// The columns of a run from its document.
+pub(super) fn read(case: &Case, simulation: &Map<String, Value>, warnings: &[String]) -> Vec<Column> {
+    let fill = |(name, cell): Column| match name {
+        "warnings" => (name, Cell::text((!warnings.is_empty()).then(|| warnings.join(AND)))),
+        _ => (name, cell.filled(simulation.get(name).unwrap_or(&Value::Null))),
+    };
+    columns(case, &RunResult::default()).into_iter().map(fill).collect()
+}
+
 /// The columns as an object.
 pub(super) fn object(columns: &[Column]) -> Map<String, Value> {
-    let value = |figure: &Option<Figure>| figure.as_ref().map_or(Value::Null, Figure::json);
-    columns.iter().map(|(name, cell)| ((*name).to_owned(), value(&cell.figure))).collect()
+    columns.iter().map(|(name, cell)| ((*name).to_owned(), cell.json())).collect()
 }

@@ -9,9 +9,11 @@ mod ahead;
 mod cache;
 mod case;
 mod doubt;
+mod ended;
 mod figures;
 mod fit;
 mod jobs;
+mod journal;
 mod keys;
 mod load;
 mod onlook;
@@ -27,6 +29,7 @@ mod watch;
 
 use std::{
     path::Path,
+    sync::Mutex,
     time::{Duration, Instant},
 };
 
@@ -48,15 +51,17 @@ pub(crate) use self::{
     trace_file::open as open_trace,
 };
 use self::{
-    case::{Case, RunResult},
+    case::Case,
+    ended::{Ended, State},
+    journal::{Journal, Kept},
     settings::cases,
 };
-pub use crate::sweep::sheet::{Column, Figure, FigureKind, Sheet};
+pub use crate::sweep::sheet::{Column, Figure, FigureKind, Sheet, parameter};
 use crate::{
     Findings, bench,
     control::{self, Control},
     figure, memory,
-    results::Host,
+    results::{Host, JOURNAL},
     sweep::sheet::Row,
 };
 pub use run::{
@@ -117,69 +122,48 @@ fn simulate_before(
     if options.interval.is_some_and(|interval| interval < SHORTEST) {
         bail!("an interval of the time series is a microsecond or more");
     }
+    if options.resume && (options.set.is_empty() || out.is_none()) {
+        crate::misuse!("--resume continues a sweep: it needs --set, and the directory of the results");
+    }
     let cases = cases(options)?;
     if onlooker.is_some() && cases.len() != 1 {
         bail!("one run at a time can be looked at, and {} are asked for", cases.len());
     }
-    if let Some(out) = out {
+    if let Some(out) = out.filter(|out| !(options.resume && out.join(JOURNAL).exists())) {
         options.overwrite.check(out)?;
     }
     fit::check(&cases, control.cancel())?;
-    let threads = threads(&cases, options.parallel);
     if let Some(out) = out {
         crate::results::directory(out)?;
     }
-    let began = Instant::now();
     let cache = Cache::new(options.cache.clone().filter(|_| options.policies.is_empty()));
-    let ran = pool::run(&cases, &cache, threads, control, onlooker);
-    let elapsed = began.elapsed();
-    let runs: Vec<(&Case, Result<RunResult>)> =
-        cases.iter().zip(ran).filter_map(|(case, ran)| Some((case, ran?))).collect();
-    warn(&runs);
-    if options.set.is_empty() {
-        let (case, ran) = runs.into_iter().next().ok_or_else(|| anyhow!("interrupted"))?;
-        let ran = ran?;
-        let mut problems = ran.played.problems.clone();
-        let mut place = None;
-        let runs = [(case, Ok(ran.clone()))];
-        if let Some(out) = out {
-            match write(out, options, &runs, &document(options, &runs, elapsed, threads)) {
-                Ok(()) => place = Some(out.to_owned()),
-                Err(error) => problems.push(format!("{error:#}")),
-            }
-        }
-        return Ok(Findings {
-            results: Simulated {
-                document: report::document(case, &ran),
-                runs: Sheet::new(&rows(&runs)),
-                series: Sheet::new(&series(&runs)),
-            },
-            written: place,
-            text: report::text(case, &ran),
-            failure: failure(problems, ran.played.interrupted),
-        });
+    if !options.set.is_empty() {
+        return Sweep::begin(options, &cases)?.run(&cache, control, onlooker);
     }
-    sweep(options, out, &cases, runs, elapsed, threads, control)
-}
-
-/// Warns of what makes figures mean less than they seem to; of what several runs have in common once.
-fn warn(runs: &[(&Case, Result<RunResult>)]) {
-    let mut said: Vec<(String, usize, String)> = Vec::new();
-    for (case, ran) in runs {
-        for doubt in ran.as_ref().map(|ran| case.doubts(ran)).unwrap_or_default() {
-            match said.iter_mut().find(|(same, ..)| *same == doubt) {
-                Some((_, count, _)) => *count += 1,
-                None => said.push((doubt, 1, case.settings())),
-            }
+    let began = Instant::now();
+    let case = cases.first().context("there is no run")?;
+    let ran = pool::run(&[case], &cache, 1, control, onlooker, &|_, ran| ran);
+    let ran = ran.into_iter().next().flatten().ok_or_else(|| anyhow!("interrupted"))??;
+    for doubt in case.doubts(&ran) {
+        tracing::warn!("{doubt}");
+    }
+    let mut problems = ran.played.problems.clone();
+    let mut place = None;
+    let text = report::text(case, &ran);
+    let interrupted = ran.played.interrupted;
+    let runs = [(case, Ended::new(case, &Ok(ran)))];
+    if let Some(out) = out {
+        match write(out, options, &runs, &document(options, &runs, began.elapsed(), 1)) {
+            Ok(()) => place = Some(out.to_owned()),
+            Err(error) => problems.push(format!("{error:#}")),
         }
     }
-    for (doubt, count, settings) in said {
-        match count {
-            1 if runs.len() > 1 => tracing::warn!("{settings}: {doubt}"),
-            _ if runs.len() == count => tracing::warn!("{doubt}"),
-            _ => tracing::warn!("{count} of {} runs: {doubt}", runs.len()),
-        }
-    }
+    let results = Simulated {
+        document: runs[0].1.document.clone(),
+        runs: Sheet::new(&rows(&runs)),
+        series: Sheet::new(&series(&runs)),
+    };
+    Ok(Findings { results, written: place, text, failure: failure(problems, interrupted) })
 }
 
 /// Why the program must fail, if it must.
@@ -191,10 +175,10 @@ fn failure(mut problems: Vec<String>, interrupted: bool) -> Option<String> {
 }
 
 /// How many runs at the same time: as wanted, or one for each processor as far as memory goes.
-fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
+fn threads(cases: &[&Case], wanted: Option<usize>) -> usize {
     let processors = std::thread::available_parallelism().map_or(1, Into::into);
     let most = wanted.unwrap_or(processors).min(cases.len()).max(1);
-    let each = cases.iter().map(Case::memory).max().unwrap_or(0).max(1);
+    let each = cases.iter().map(|case| case.memory()).max().unwrap_or(0).max(1);
     let Some(available) = memory::available() else { return most };
     let fit = usize::try_from(available / each).unwrap_or(usize::MAX);
     if fit >= most {
@@ -221,106 +205,142 @@ fn threads(cases: &[Case], wanted: Option<usize>) -> usize {
     }
 }
 
-/// Reports a sweep.
-fn sweep(
-    options: &Settings,
-    out: Option<&Path>,
-    cases: &[Case],
-    runs: Vec<(&Case, Result<RunResult>)>,
-    elapsed: Duration,
+/// A run for each combination of what is varied.
+struct Sweep<'a> {
+    options: &'a Settings,
+    cases: &'a [Case],
+    /// Runs that an earlier sweep in the same directory has made, and those that are left.
+    kept: Vec<Option<Ended>>,
+    left: Vec<&'a Case>,
+    journal: Option<Journal>,
     threads: usize,
-    control: &Control,
-) -> Result<Findings<Simulated>> {
-    let mut problems = Vec::new();
-    for (case, ran) in &runs {
-        let settings = case.settings();
-        match ran {
-            Err(error) => problems.push(format!("{settings}: {error:#}")),
-            Ok(ran) => problems.extend(ran.played.problems.iter().map(|p| format!("{settings}: {p}"))),
+}
+
+impl<'a> Sweep<'a> {
+    fn begin(options: &'a Settings, cases: &'a [Case]) -> Result<Self> {
+        let (journal, known) = match &options.out {
+            Some(out) => Journal::open(out, options).map(|(journal, kept)| (Some(journal), kept))?,
+            None => (None, Kept::default()),
+        };
+        let kept = cases.iter().map(|case| known.of(case)).collect::<Result<Vec<_>>>()?;
+        let left: Vec<&Case> =
+            cases.iter().zip(&kept).filter(|(_, kept)| kept.is_none()).map(|(case, _)| case).collect();
+        if left.len() < cases.len() {
+            tracing::info!("{} of {} runs are done already", cases.len() - left.len(), cases.len());
         }
+        let threads = threads(&left, options.parallel);
+        Ok(Self { options, cases, kept, left, journal, threads })
     }
-    let ended = |ran: &Result<RunResult>| ran.as_ref().is_ok_and(|ran| !ran.played.interrupted);
-    let interrupted =
-        control.is_cancelled() && runs.iter().filter(|(_, ran)| ended(ran)).count() < cases.len();
-    let mut text = report::table(&rows(&runs));
-    let mut written = None;
-    let results = match out {
-        Some(out) => {
-            let results = document(options, &runs, elapsed, threads);
+
+    fn run(
+        self,
+        cache: &Cache,
+        control: &Control,
+        onlooker: Option<&dyn Onlooker>,
+    ) -> Result<Findings<Simulated>> {
+        let Self { options, cases, kept, left, journal, threads } = self;
+        let began = Instant::now();
+        // What cannot be written down here is lost with this program alone.
+        let unwritten = Mutex::new(None);
+        let write_down = |case: &Case, ran: Result<case::RunResult>| {
+            let ended = Ended::new(case, &ran);
+            if let Some(journal) = &journal
+                && let Err(error) = journal.add(case, &ended)
+                && let Ok(mut first) = unwritten.lock()
+            {
+                first.get_or_insert(error);
+            }
+            ended
+        };
+        let mut new = pool::run(&left, cache, threads, control, onlooker, &write_down).into_iter();
+        let elapsed = began.elapsed();
+        let all = kept.into_iter().map(|kept| kept.or_else(|| new.next().flatten()));
+        let runs: Vec<(&Case, Ended)> =
+            cases.iter().zip(all).filter_map(|(case, ended)| Some((case, ended?))).collect();
+        let mut problems: Vec<String> = runs
+            .iter()
+            .flat_map(|(case, ended)| ended.problems.iter().map(|p| format!("{}: {p}", case.settings())))
+            .collect();
+        problems.extend(unwritten.into_inner().ok().flatten().map(|error| format!("{error:#}")));
+        let warned = runs.iter().filter(|(_, ended)| !ended.warnings.is_empty()).count();
+        if warned > 0 {
+            tracing::warn!(
+                "{warned} of {} runs have warnings: they are below the table, and in the results",
+                runs.len()
+            );
+        }
+        let ended = runs.iter().filter(|(_, ended)| ended.state != State::Interrupted).count();
+        let interrupted = control.is_cancelled() && ended < cases.len();
+        let mut text = report::table(&runs);
+        let mut written = None;
+        let results = document(options, &runs, elapsed, threads);
+        if let Some(out) = &options.out {
             text.push_str(&format!("\n{}", efficiency(&runs, cases.len(), elapsed, threads)));
             // The table is told all the same.
             match write(out, options, &runs, &results) {
-                Ok(()) => written = Some(out.to_owned()),
+                Ok(()) => written = Some(out.clone()),
                 Err(error) => problems.push(format!("{error:#}")),
             }
-            results
         }
-        None => document(options, &runs, elapsed, threads),
-    };
-    let series = Sheet::new(&series(&runs));
-    let results = Simulated { document: results, runs: Sheet::new(&rows(&runs)), series };
-    Ok(Findings { results, written, text, failure: failure(problems, interrupted) })
+        if interrupted && written.is_some() {
+            problems.push("the same command with --resume makes the runs that are left".to_owned());
+        }
+        let series = Sheet::new(&series(&runs));
+        let results = Simulated { document: results, runs: Sheet::new(&rows(&runs)), series };
+        Ok(Findings { results, written, text, failure: failure(problems, interrupted) })
+    }
 }
 
-fn rows<'a>(runs: &[(&'a Case, Result<RunResult>)]) -> Vec<Row<'a>> {
-    let row = |(case, ran): &(&'a Case, Result<RunResult>)| {
-        let figures = match ran {
-            Ok(ran) => figures::columns(case, ran),
-            Err(error) => figures::failed(case, &format!("{error:#}")),
-        };
-        Row { parameters: case.load.in_bytes(&case.parameters).into(), figures }
+fn rows<'a>(runs: &'a [(&Case, Ended)]) -> Vec<Row<'a>> {
+    let row = |(case, ended): &'a (&Case, Ended)| Row {
+        parameters: case.load.in_bytes(&case.parameters).into(),
+        figures: ended.figures.clone(),
     };
     runs.iter().map(row).collect()
 }
 
 /// The intervals of all runs, one after the other.
-fn series<'a>(runs: &[(&'a Case, Result<RunResult>)]) -> Vec<Row<'a>> {
-    let rows = |(case, ran): &(&'a Case, Result<RunResult>)| {
+fn series<'a>(runs: &'a [(&Case, Ended)]) -> Vec<Row<'a>> {
+    let rows = |(case, ended): &'a (&Case, Ended)| {
         let parameters = case.load.in_bytes(&case.parameters);
-        let series = ran.as_ref().map(|ran| ran.series.clone()).unwrap_or_default();
-        series.into_iter().map(move |figures| Row { parameters: parameters.clone().into(), figures })
+        let row =
+            move |figures: &Vec<_>| Row { parameters: parameters.clone().into(), figures: figures.clone() };
+        ended.series.iter().map(row)
     };
     runs.iter().flat_map(rows).collect()
 }
 
 /// How well the processors were used, in a sentence.
-fn efficiency(
-    runs: &[(&Case, Result<RunResult>)],
-    asked: usize,
-    elapsed: Duration,
-    threads: usize,
-) -> String {
+fn efficiency(runs: &[(&Case, Ended)], asked: usize, elapsed: Duration, threads: usize) -> String {
     let share = busy(runs) / (elapsed.as_secs_f64() * threads as f64).max(1e-9);
     let count = match runs.len() == asked {
         true => asked.to_string(),
         false => format!("{} of {asked}", runs.len()),
     };
+    let kept = match kept(runs) {
+        0 => String::new(),
+        kept => format!(" ({kept} of them made earlier)"),
+    };
     format!(
-        "{count} {}, {threads} at a time, in {} s; {:.1} % of that time was theirs",
+        "{count} {}{kept}, {threads} at a time, in {} s; {:.1} % of that time was theirs",
         if asked == 1 { "run" } else { "runs" },
         figure::show(elapsed.as_secs_f64()),
         (share * 100.0).clamp(0.0, 100.0)
     )
 }
 
+/// Runs that an earlier sweep has made.
+fn kept(runs: &[(&Case, Ended)]) -> usize {
+    runs.iter().filter(|(_, ended)| ended.took.is_none()).count()
+}
+
 /// Seconds that all runs together took.
-fn busy(runs: &[(&Case, Result<RunResult>)]) -> f64 {
-    let all = runs.iter().filter_map(|(_, ran)| ran.as_ref().ok());
-    // The sum of nothing would be -0.
-    all.fold(0.0, |sum, ran| sum + (ran.preparation + ran.wall).as_secs_f64())
+fn busy(runs: &[(&Case, Ended)]) -> f64 {
+    runs.iter().filter_map(|(_, ended)| ended.took).sum::<Duration>().as_secs_f64()
 }
 
 /// All runs for programs.
-fn document(
-    options: &Settings,
-    runs: &[(&Case, Result<RunResult>)],
-    elapsed: Duration,
-    threads: usize,
-) -> Value {
-    let one = |(case, ran): &(&Case, Result<RunResult>)| match ran {
-        Ok(ran) => report::document(case, ran),
-        Err(error) => report::failed(case, &format!("{error:#}")),
-    };
+fn document(options: &Settings, runs: &[(&Case, Ended)], elapsed: Duration, threads: usize) -> Value {
     json!({
         "engine": "sim",
         "load": options.load.source,
@@ -332,12 +352,13 @@ fn document(
         "wall_seconds": elapsed.as_secs_f64(),
         "busy_seconds": busy(runs),
         "peak_memory_bytes": memory::peak(),
-        "runs": runs.iter().map(one).collect::<Vec<_>>(),
+        "kept_runs": kept(runs),
+        "runs": runs.iter().map(|(_, ended)| &ended.document).collect::<Vec<_>>(),
     })
 }
 
 /// Writes the files of the results; `results` is what is in the JSON file.
-fn write(out: &Path, options: &Settings, runs: &[(&Case, Result<RunResult>)], results: &Value) -> Result<()> {
+fn write(out: &Path, options: &Settings, runs: &[(&Case, Ended)], results: &Value) -> Result<()> {
     let sheet = Sheet::new(&rows(runs));
     let about = vec![
         ("tranche.load", options.load.source.clone()),

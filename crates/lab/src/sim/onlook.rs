@@ -292,6 +292,7 @@ mod tests {
             set: set.iter().map(ToString::to_string).collect(),
             out: None,
             overwrite: crate::results::Overwrite::default(),
+            resume: false,
             cache: None,
             interval: Some(10_000_000),
             policies: Default::default(),

@@ -23,30 +23,31 @@ use crate::control::{Control, Event, Parts};
 const TOLD: Duration = Duration::from_millis(200);
 
 /// Makes all runs, `threads` of them at the same time. What came of them is in their order; `None` for those that were not begun
-/// before it was cancelled. Somebody may look on.
-pub(super) fn run(
-    cases: &[Case],
+/// before it was cancelled. Somebody may look on. What is wanted of each is made on its thread, as soon as it ends.
+pub(super) fn run<T: Send>(
+    cases: &[&Case],
     cache: &Cache,
     threads: usize,
     control: &Control,
     onlooker: Option<&dyn Onlooker>,
-) -> Vec<Option<Result<RunResult>>> {
+    wanted: &(dyn Fn(&Case, Result<RunResult>) -> T + Sync),
+) -> Vec<Option<T>> {
     let of = cases.len();
     let progress = control.begin(Parts::Runs(of));
     let work = progress.id();
     let shares: Vec<AtomicU32> = cases.iter().map(|_| AtomicU32::new(0)).collect();
-    let places: Vec<Mutex<Option<Result<RunResult>>>> = cases.iter().map(|_| Mutex::new(None)).collect();
+    let places: Vec<Mutex<Option<T>>> = cases.iter().map(|_| Mutex::new(None)).collect();
     let next = AtomicUsize::new(0);
-    let ended = AtomicUsize::new(0);
+    let count = AtomicUsize::new(0);
     let worker = || {
         while !control.is_cancelled() {
             let index = next.fetch_add(1, Ordering::Relaxed);
             let Some(case) = cases.get(index) else { return };
-            let ran = case.run(cache, &shares[index], control.cancel(), onlooker);
+            let ran = wanted(case, case.run(cache, &shares[index], control.cancel(), onlooker));
             if let Ok(mut place) = places[index].lock() {
                 *place = Some(ran);
             }
-            let ended = ended.fetch_add(1, Ordering::Release) + 1;
+            let ended = count.fetch_add(1, Ordering::Release) + 1;
             control.tell(Event::RunEnded { work, ended, of, settings: &case.settings() });
         }
     };
@@ -62,17 +63,17 @@ pub(super) fn run(
             panicked
         });
         while !watcher.is_finished() {
-            let (done, ended) = (share(&shares), ended.load(Ordering::Acquire));
+            let (done, ended) = (share(&shares), count.load(Ordering::Acquire));
             control.tell(Event::Share { work, done, ended, of });
             thread::park_timeout(TOLD);
         }
     });
     drop(progress);
-    let taken = |place: Mutex<Option<Result<RunResult>>>| match place.into_inner() {
+    let taken = |(case, place): (&&Case, Mutex<Option<T>>)| match place.into_inner() {
         Ok(ran) => ran,
-        Err(_) => Some(Err(anyhow!("a run ended by a panic"))),
+        Err(_) => Some(wanted(case, Err(anyhow!("a run ended by a panic")))),
     };
-    places.into_iter().map(taken).collect()
+    cases.iter().zip(places).map(taken).collect()
 }
 
 /// The share of all runs that is done.

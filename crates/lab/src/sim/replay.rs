@@ -20,6 +20,8 @@ use crate::{bench::progress::Goal, control::Cancel};
 
 /// Times are doubtful if more than one I/O in so many has an earlier time than the one before.
 const REORDERED_ONE_IN: u64 = 100;
+/// Requests that are later than this are late.
+const LATE_NANOS: u64 = 1000;
 
 /// How traces are replayed.
 #[derive(Clone, PartialEq, Debug)]
@@ -159,6 +161,7 @@ impl Trace {
             notes.push(doubt.clone());
             doubts.push(format!("{}: {doubt}", self.name));
         }
+        notes.extend(devices(reader.devices()));
         doubts.extend(doubts_of(replay).into_iter().map(|doubt| format!("{}: {doubt}", self.name)));
         if let Some(action) = reader.action() {
             notes.push(format!("the events that count are of action {}", action.letter()));
@@ -217,10 +220,36 @@ impl Trace {
     }
 }
 
+/// Devices that are named to people.
+const NAMED_DEVICES: usize = 16;
+
+/// The names of a trace's devices, for people.
+fn devices(names: &[String]) -> Option<String> {
+    let named: Vec<String> = names.iter().take(NAMED_DEVICES).map(|name| format!("{name:?}")).collect();
+    let more = match names.len().saturating_sub(NAMED_DEVICES) {
+        0 => String::new(),
+        more => format!(" and {more} more"),
+    };
+    (!names.is_empty()).then(|| format!("devices (--only NAME=NSID): {}{more}", named.join(" ")))
+}
+
 /// What makes the figures of a trace doubtful, besides damage.
 fn doubts_of(replay: &Replay<Box<dyn BufRead>>) -> Vec<String> {
     let reader = replay.reader();
     let mut doubts = Vec::new();
+    if replay.folded() > 0 {
+        doubts.push(format!(
+            "{} of {} requests were beyond the end of their namespace, and were moved or shortened: a larger namespace takes them as they are",
+            replay.folded(),
+            replay.events()
+        ));
+    }
+    if replay.late() >= LATE_NANOS {
+        doubts.push(format!(
+            "requests came late, by up to {} us: so many were outstanding that the next ones had to wait",
+            replay.late() / 1000
+        ));
+    }
     if reader.missing() > 0 {
         doubts.push(format!("{} records of blktrace are missing by their numbers", reader.missing()));
     }

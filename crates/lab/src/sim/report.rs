@@ -1,18 +1,19 @@
 //! What is told of runs.
 
-use std::fmt::Write as _;
+use std::fmt::{self, Write as _};
 
 use serde_json::{Value, json};
 
 use super::{
     case::{Case, RunResult, Settled},
+    ended::{Ended, State, parameters},
     figures,
 };
 use crate::{
     counters::{Counters, total},
     figure, memory,
     report::Table,
-    sweep::sheet::{Figure, Row},
+    sweep::sheet::{Figure, NamedCell as Column},
 };
 
 /// A run for programs: the document of the load's own tool, and beside it what only the simulated drive knows.
@@ -31,15 +32,11 @@ pub(super) fn document(case: &Case, ran: &RunResult) -> Value {
 }
 
 /// A run that failed, for programs.
-pub(super) fn failed(case: &Case, problem: &str) -> Value {
-    let mut simulation = figures::object(&figures::failed(case, problem));
+pub(super) fn failed(case: &Case, figures: &[Column]) -> Value {
+    let mut simulation = figures::object(figures);
     simulation.insert("parameters".into(), parameters(case));
+    simulation.insert("warnings".into(), json!([]));
     json!({ "simulation": simulation })
-}
-
-fn parameters(case: &Case) -> Value {
-    let all = case.parameters.iter().map(|(key, value)| (key.clone(), json!(value)));
-    all.collect::<serde_json::Map<_, _>>().into()
 }
 
 /// A run for people.
@@ -51,7 +48,7 @@ pub(super) fn text(case: &Case, ran: &RunResult) -> String {
     out
 }
 
-fn drive(out: &mut String, case: &Case, ran: &RunResult) -> std::fmt::Result {
+fn drive(out: &mut String, case: &Case, ran: &RunResult) -> fmt::Result {
     let all = total(&ran.namespaces);
     writeln!(out, "\n\nDrive in virtual time:")?;
     write!(
@@ -136,26 +133,79 @@ const SHOWN: [(&str, &str); 10] = [
     ("seconds", "wall_seconds"),
 ];
 
-/// All runs for people: parameters and the most important figures.
-pub(super) fn table(rows: &[Row<'_>]) -> String {
-    let figure =
-        |row: &Row<'_>, name: &str| row.figures.iter().find(|(column, _)| *column == name)?.1.figure.clone();
-    let shown: Vec<_> =
-        SHOWN.iter().filter(|(_, name)| rows.iter().any(|row| figure(row, name).is_some())).collect();
+/// All runs for people: parameters, the most important figures, what became of runs that are not done, and numbers of warnings, which stand below.
+pub(super) fn table(runs: &[(&Case, Ended)]) -> String {
+    let figure = |ended: &Ended, name: &str| {
+        ended.figures.iter().find(|(column, _)| *column == name)?.1.figure.clone()
+    };
+    let shown: Vec<_> = SHOWN
+        .iter()
+        .filter(|(_, name)| runs.iter().any(|(_, ended)| figure(ended, name).is_some()))
+        .collect();
     let mut table = Table::default();
-    let keys = rows.first().map(|row| row.parameters.iter().map(|(key, _)| key.clone()));
+    let keys = runs.first().map(|(case, _)| case.parameters.iter().map(|(key, _)| key.clone()));
     table.columns = keys.into_iter().flatten().collect();
     table.columns.extend(shown.iter().map(|(head, _)| (*head).to_owned()));
-    for row in rows {
-        let mut cells: Vec<String> = row.parameters.iter().map(|(_, value)| value.clone()).collect();
-        cells.extend(shown.iter().map(|(_, name)| match figure(row, name) {
+    let states = runs.iter().any(|(_, ended)| ended.state != State::Done);
+    let notes = Notes::new(runs);
+    table.columns.extend(states.then(|| "state".to_owned()));
+    table.columns.extend((!notes.0.is_empty()).then(|| "warnings".to_owned()));
+    for (case, ended) in runs {
+        let parameters = case.load.in_bytes(&case.parameters);
+        let mut cells: Vec<String> = parameters.into_iter().map(|(_, value)| value).collect();
+        cells.extend(shown.iter().map(|(_, name)| match figure(ended, name) {
             Some(Figure::Real(value)) if name.ends_with("bytes_per_second") => figure::show(value / 1e6),
             Some(Figure::Real(value)) => figure::show(value),
             Some(Figure::Whole(value)) => value.to_string(),
             Some(Figure::Text(text)) => text,
             None => "-".to_owned(),
         }));
+        cells.extend(states.then(|| ended.state.name().to_owned()));
+        cells.extend((!notes.0.is_empty()).then(|| notes.of(ended)));
         table.rows.push(cells);
     }
-    table.text()
+    format!("{}{notes}", table.text())
+}
+
+/// The warnings of a sweep: of those that differ in numbers alone the first one, and how many runs have it.
+struct Notes(Vec<(String, String, usize)>);
+
+impl Notes {
+    fn new(runs: &[(&Case, Ended)]) -> Self {
+        let mut notes: Vec<(String, String, usize)> = Vec::new();
+        for warning in runs.iter().flat_map(|(_, ended)| &ended.warnings) {
+            let kind = kind(warning);
+            match notes.iter_mut().find(|(same, ..)| *same == kind) {
+                Some((.., count)) => *count += 1,
+                None => notes.push((kind, warning.clone(), 1)),
+            }
+        }
+        Self(notes)
+    }
+
+    /// Numbers of the warnings of a run.
+    fn of(&self, ended: &Ended) -> String {
+        let kinds: Vec<String> = ended.warnings.iter().map(|warning| kind(warning)).collect();
+        let all = (1..).zip(&self.0).filter(|(_, (known, ..))| kinds.contains(known));
+        let all: Vec<String> = all.map(|(number, _): (usize, _)| number.to_string()).collect();
+        if all.is_empty() { "-".to_owned() } else { all.join(",") }
+    }
+}
+
+/// A warning without its numbers.
+fn kind(warning: &str) -> String {
+    warning.chars().filter(|letter| !letter.is_ascii_digit() && *letter != '.').collect()
+}
+
+impl fmt::Display for Notes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        if !self.0.is_empty() {
+            writeln!(f, "\nWarnings:")?;
+        }
+        for (number, (_, warning, count)) in (1..).zip(&self.0) {
+            let runs = if *count == 1 { "run" } else { "runs" };
+            writeln!(f, "{number:>3} ({count} {runs}) {warning}")?;
+        }
+        Ok(())
+    }
 }

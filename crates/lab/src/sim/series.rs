@@ -134,6 +134,29 @@ impl Flash {
     }
 }
 
+/// An interval, from and to these times of the run.
+#[expect(clippy::cast_precision_loss, reason = "for reading")]
+fn row(span: [Nanos; 2], ended: &[Ended; 3], flash: [Column; 8], dies_busy: Option<f64>) -> Vec<Column> {
+    let seconds = |at: Nanos| Cell::real(at.0 as f64 / 1e9);
+    let mut row = vec![("begin_seconds", seconds(span[0])), ("end_seconds", seconds(span[1]))];
+    for (ended, names) in ended.iter().zip(NAMES) {
+        row.extend(ended.columns(names, span[1].since(span[0]).0));
+    }
+    row.extend(flash);
+    row.push(("dies_busy", Cell::real(dies_busy)));
+    row
+}
+
+/// The columns of an interval.
+///
+/// # Errors
+/// There is no memory for histograms.
+pub(super) fn template() -> Result<Vec<Column>> {
+    let ended = [Ended::new()?, Ended::new()?, Ended::new()?];
+    let flash = Flash::default();
+    Ok(row([Nanos::ZERO, Nanos(1)], &ended, flash.columns(&flash, 0), None))
+}
+
 /// Collects it.
 pub(crate) struct Series {
     interval: u64,
@@ -210,16 +233,10 @@ impl Series {
         if self.rows.len() == MOST {
             bail!("the run has more than {MOST} intervals: take longer ones");
         }
-        let seconds = |at: Nanos| Cell::real(at.since(self.origin).0 as f64 / 1e9);
-        let mut row = vec![("begin_seconds", seconds(self.begin)), ("end_seconds", seconds(end))];
-        for (ended, names) in self.ended.iter().zip(NAMES) {
-            row.extend(ended.columns(names, end.since(self.begin).0));
-        }
+        let span = [self.begin, end].map(|at| at.since(self.origin));
         let (flash, free) = Flash::of(&sim.snapshot().sets);
-        row.extend(flash.columns(&self.before, free));
         let share = (self.dies > 0).then(|| self.busy as f64 / self.dies as f64);
-        row.push(("dies_busy", Cell::real(share)));
-        self.rows.push(row);
+        self.rows.push(row(span, &self.ended, flash.columns(&self.before, free), share));
         self.ended.iter_mut().for_each(Ended::clear);
         (self.begin, self.before) = (end, flash);
         (self.looks, self.busy, self.dies) = (0, 0, 0);

@@ -38,6 +38,8 @@ pub struct Settings {
     pub out: Option<PathBuf>,
     /// Whether results that are in `out` may go.
     pub overwrite: Overwrite,
+    /// Whether a sweep in `out` continues: runs that are done stay, and the others are made.
+    pub resume: bool,
     /// Where preconditioned drives are kept for the next time, up to 16 GiB of them ([`usual_cache`]); `None`: none is.
     pub cache: Option<PathBuf>,
     /// Nanoseconds of virtual time in each interval of a time series; `None`: there is none.

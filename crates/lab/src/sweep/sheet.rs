@@ -72,6 +72,20 @@ impl Cell {
     pub fn empty(self) -> Self {
         Self { figure: None, ..self }
     }
+
+    /// The same place of a row with the figure that a document has.
+    pub fn filled(self, value: &Value) -> Self {
+        let figure = match self.kind {
+            FigureKind::Whole => value.as_u64().map(Figure::Whole),
+            FigureKind::Real => value.as_f64().map(Figure::Real),
+            FigureKind::Text => value.as_str().map(|text| Figure::Text(text.to_owned())),
+        };
+        Self { figure, ..self }
+    }
+
+    pub fn json(&self) -> Value {
+        self.figure.as_ref().map_or(Value::Null, Figure::json)
+    }
 }
 
 /// A place of a row, with the name of its column.
@@ -186,7 +200,7 @@ impl Sheet {
 
 /// A parameter's column: numbers if all values are of one kind. Sizes are in bytes, rates in bytes per second, shares in percent, times in
 /// microseconds. Values of a job's options have no sizes here: fio reads their units otherwise.
-fn parameter(name: &str, texts: &[&str]) -> Column {
+pub fn parameter(name: &str, texts: &[&str]) -> Column {
     let whole = |parse: &dyn Fn(&str) -> Option<u64>| -> Option<(FigureKind, Vec<Figure>)> {
         let one = |text: &&str| parse(text).filter(|number| *number <= LARGEST).map(Figure::Whole);
         Some((FigureKind::Whole, texts.iter().map(one).collect::<Option<_>>()?))

@@ -5,7 +5,7 @@ use super::{
     sheet::{Cell, Row, Sheet},
 };
 use crate::{
-    figure,
+    control, figure,
     report::Table,
     results::{Comparison, Point, Run},
 };
@@ -89,6 +89,12 @@ impl<'a> Line<'a> {
         let mut figures: Vec<_> = COLUMNS.map(str::to_owned).into_iter().zip(values).collect();
         let at = axes.iter().map(|axis| (axis.clone(), self.at.and_then(|at| at.get(axis).copied())));
         figures.extend(at.map(|(axis, value)| (format!("at_{axis}"), Cell::whole(value))));
+        let state = match of.problem.as_deref() {
+            None => "done",
+            Some(control::PARTIAL) => "interrupted",
+            Some(_) => "failed",
+        };
+        figures.push(("state".to_owned(), text(Some(state))));
         figures.push(("problem".to_owned(), text(of.problem.as_deref())));
         figures
     }
