@@ -2,12 +2,17 @@
 
 use std::path::PathBuf;
 
-use lab::sim::{Settings, planned as runs, prepare as prepare_drives};
+use lab::sim::{Settings, parameter, planned as runs, prepare as prepare_drives};
 use nvme::Nsid;
-use pyo3::prelude::*;
+use pyo3::{prelude::*, types::PyList};
 
 use crate::{
-    error::simulation_failed, interrupt::interruptible, load::Load, profile::Profile, simulate::settings,
+    error::simulation_failed,
+    interrupt::interruptible,
+    load::Load,
+    profile::Profile,
+    simulate::settings,
+    table::{array, objects},
     whole::Whole,
 };
 
@@ -33,6 +38,13 @@ pub fn planned(
     let settings = settings(load, drive, nsid, precondition, contents, seed, set)?;
     let all = runs(&settings).map_err(simulation_failed)?;
     Ok(all.into_iter().map(|run| (run.parameters, run.shown, run.memory, run.checkpoint)).collect())
+}
+
+/// The values of a parameter in all runs, as results have them: numbers, if all are of one kind, or texts.
+#[pyfunction]
+pub fn typed<'py>(py: Python<'py>, name: &str, texts: Vec<String>) -> PyResult<Bound<'py, PyList>> {
+    let texts: Vec<&str> = texts.iter().map(String::as_str).collect();
+    objects(py, &array(&parameter(name, &texts)))
 }
 
 /// Makes the preconditioned drives of a sweep in a directory, as far as they are not there.

@@ -9,6 +9,7 @@ mod load;
 mod model;
 mod policies;
 mod profile;
+mod quantity;
 mod simulate;
 mod study;
 mod table;
@@ -22,7 +23,7 @@ mod _tranche {
     #[pymodule_export]
     use super::error::Error;
     #[pymodule_export]
-    use super::fleet::{planned, prepare};
+    use super::fleet::{planned, prepare, typed};
     #[pymodule_export]
     use super::live::LiveDrive;
     #[pymodule_export]
@@ -33,6 +34,8 @@ mod _tranche {
     use super::policies::{Candidate, Candidates};
     #[pymodule_export]
     use super::profile::Profile;
+    #[pymodule_export]
+    use super::quantity::{parse_rate, parse_seconds, parse_size, parse_time};
     #[pymodule_export]
     use super::simulate::{Outcome, simulate};
     #[pymodule_export]

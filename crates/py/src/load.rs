@@ -7,7 +7,7 @@ use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use workload::trace::{self, Fold, Speed};
 
-use crate::{error::failed, whole::Whole};
+use crate::{error::failed, quantity::Size, whole::Whole};
 
 /// A load that has been read.
 #[pyclass(frozen, module = "tranche")]
@@ -77,7 +77,7 @@ impl Load {
         fold: &str,
         devices: Option<Vec<(String, Whole<Nsid>)>>,
         action: Option<char>,
-        block: Option<Whole<u32>>,
+        block: Option<Size<u32>>,
         format: Option<&str>,
     ) -> PyResult<Self> {
         let depth = Whole::maybe(depth, "depth")?;
@@ -99,7 +99,7 @@ impl Load {
         let no_action = |letter| PyValueError::new_err(format!("no action {letter:?}: Q, D or N"));
         let action =
             action.map(|letter| trace::Action::of(letter).ok_or_else(|| no_action(letter))).transpose()?;
-        let block_bytes = Whole::maybe(block, "block")?;
+        let block_bytes = Size::maybe(block, "block")?;
         opened(
             path,
             Some(Format::Trace),

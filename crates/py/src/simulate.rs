@@ -88,6 +88,7 @@ pub fn settings(
         until_steady: false,
         interval: None,
         overwrite: lab::results::Overwrite::default(),
+        resume: false,
         cache: None,
         policies: run::policies::Policies::default(),
         parallel: Some(1),
@@ -96,7 +97,7 @@ pub fn settings(
 
 /// What `tranche sim` does, without files.
 #[pyfunction]
-#[pyo3(signature = (load, drive, *, nsid, precondition, contents, seed, set, cache, parallel, interval, victim, placement))]
+#[pyo3(signature = (load, drive, *, nsid, precondition, contents, seed, set, cache, parallel, interval, victim, placement, until_steady=false))]
 #[expect(clippy::too_many_arguments, reason = "options that Python names")]
 pub fn simulate(
     py: Python<'_>,
@@ -112,6 +113,7 @@ pub fn simulate(
     interval: Option<f64>,
     victim: Option<Py<PyAny>>,
     placement: Option<Py<PyAny>>,
+    until_steady: bool,
 ) -> PyResult<Outcome> {
     let nsid = Whole::maybe(nsid, "nsid")?;
     let seed = seed.named("seed")?;
@@ -129,6 +131,7 @@ pub fn simulate(
             CacheArgument::Directory(path) => Some(path),
         },
         parallel,
+        until_steady,
         ..settings(load, drive, nsid, precondition, contents, seed, set)?
     };
     let found = interruptible(py, |control| {

@@ -6,7 +6,7 @@ use arrow_array::{
     Array, ArrayRef, Float64Array, Int64Array, RecordBatch, RecordBatchIterator, StringArray,
     ffi_stream::FFI_ArrowArrayStream,
 };
-use arrow_schema::{Schema, ffi::FFI_ArrowSchema};
+use arrow_schema::{DataType, Schema, ffi::FFI_ArrowSchema};
 use lab::sim::{Column, Figure, FigureKind, Sheet};
 use pyo3::{
     exceptions::PyKeyError,
@@ -33,7 +33,8 @@ impl Table {
     }
 }
 
-fn array(column: &Column) -> ArrayRef {
+/// The values of a column. Each may be null.
+pub fn array(column: &Column) -> ArrayRef {
     let values = column.values.iter().map(Option::as_ref);
     match column.kind {
         FigureKind::Whole => Arc::new(values.map(|figure| figure?.whole()).collect::<Int64Array>()),
@@ -57,7 +58,7 @@ fn array(column: &Column) -> ArrayRef {
 }
 
 /// The values of a column as objects of Python.
-fn objects<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Bound<'py, PyList>> {
+pub fn objects<'py>(py: Python<'py>, column: &ArrayRef) -> PyResult<Bound<'py, PyList>> {
     let any = column.as_any();
     if let Some(column) = any.downcast_ref::<Int64Array>() {
         PyList::new(py, column)
@@ -110,6 +111,28 @@ impl Table {
             dict.set_item(field.name(), objects(py, column)?)?;
         }
         Ok(dict)
+    }
+
+    #[getter]
+    fn kinds<'py>(&self, py: Python<'py>) -> PyResult<Bound<'py, PyDict>> {
+        let dict = PyDict::new(py);
+        for field in self.batch.schema().fields() {
+            let kind = match field.data_type() {
+                DataType::Int64 => "int",
+                DataType::Float64 => "float",
+                _ => "str",
+            };
+            dict.set_item(field.name(), kind)?;
+        }
+        Ok(dict)
+    }
+
+    fn to_pandas<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("tranche._frames")?.call_method1("to_pandas", (slf,))
+    }
+
+    fn _repr_html_<'py>(slf: &Bound<'py, Self>) -> PyResult<Bound<'py, PyAny>> {
+        slf.py().import("tranche._frames")?.call_method1("table_html", (slf,))
     }
 
     fn __repr__(&self) -> String {

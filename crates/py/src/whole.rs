@@ -34,6 +34,13 @@ impl<'a, 'py, T: FromPyObject<'a, 'py>> FromPyObject<'a, 'py> for Whole<T> {
     }
 }
 
+impl<T> Whole<T> {
+    /// One that was read from elsewhere, or how it was written there.
+    pub fn given(number: Result<T, String>) -> Self {
+        Self(number)
+    }
+}
+
 impl<T: Bounded> Whole<T> {
     /// The number, which the caller knows by this name.
     ///

@@ -171,7 +171,7 @@ def test_results_are_those_of_simulations(tmp_path: Path) -> None:
 
 def test_columns_are_those_of_results() -> None:
     run = tranche.simulate(TRACES / "msr.csv", DRIVE)
-    ours = ["problem", "interrupted"]
+    ours = ["state", "problem", "warnings", "interrupted"]
     assert [name for name in run.table.column_names if name not in ours] == list(_parts.FIGURES)
 
 
@@ -179,7 +179,7 @@ def test_libraries_read_the_results(tmp_path: Path) -> None:
     of = small(loads=fleet.Job(JOB), vary={"job.bs": "4k,8k", "ftl.spare": ["20%", "30%"]}, interval=0.01)
     assert fleet.run(of, tmp_path, Inline()).problems == ()
     frame = pandas.read_parquet(tmp_path / "runs")
-    assert sorted(frame["job.bs"]) == [4096, 4096, 8192, 8192] and set(frame["ftl.spare"]) == {"20%", "30%"}
+    assert sorted(frame["job.bs"]) == [4096, 4096, 8192, 8192] and set(frame["ftl.spare"]) == {20.0, 30.0}
     assert frame["finished"].dt.tz is not None and frame["digest"].nunique() == 2
     lazy = polars.scan_parquet(str(tmp_path / "runs/*.parquet"))
     assert lazy.select("write_iops", "trim_iops", "problem").collect().shape == (4, 3)
@@ -224,11 +224,15 @@ def test_another_fleet_is_refused_with_what_differs(tmp_path: Path) -> None:
             fleet.run(small(**{"loads": trace, "vary": {"gc.policy": "greedy"}, **options}), out, Inline())
         assert all(one in str(refused.value) for one in ("another fleet", *what)), str(refused.value)
 
-    differs("vary", "'greedy'", "'greedy,fifo'", vary={"gc.policy": "greedy,fifo"})
-    differs("seeds: [1] in the directory, [1, 2] now", seeds=[1, 2])
-    differs("drives that only the directory's fleet has: small", "only this fleet has: other", drives=OTHER)
+    differs("vary: values of gc.policy that only the directory's fleet has: greedy", vary={"gc.policy": "fifo"})
+    differs("vary: gc.policy in the directory, ftl.spare now", vary={"ftl.spare": "20%"})
+    differs("vary: gc.policy in the directory, nothing now", vary={})
+    differs("seeds that only the directory's fleet has: 1", seeds=[2, 3])
+    differs("preconditions that only the directory's fleet has: none", precondition="fill")
+    differs("drives that only the directory's fleet has: small", drives=OTHER)
     differs("both fleets have, and not the same: small", drives=tranche.Profile(OTHER.toml, "small"))
-    differs("loads that only this fleet has", "msr.csv", loads=[trace, TRACES / "msr.csv"])
+    differs("loads that only the directory's fleet has", "a.csv", loads=[TRACES / "msr.csv"])
+    differs("interval: None in the directory, 0.01 now", interval="10ms")
     with trace.open("a") as file:
         file.write("0,R,0,4096,1577808009000000\n")
     differs("loads that both fleets have, and not the same", "a.csv")
@@ -240,6 +244,47 @@ def test_another_fleet_is_refused_with_what_differs(tmp_path: Path) -> None:
         fleet.status(out)
     with pytest.raises(fleet.FleetError, match="no fleet.json that says of what"):
         fleet.run(small(), out, Inline())
+
+
+def test_a_fleet_grows(tmp_path: Path) -> None:
+    first: dict[str, Any] = {"seeds": [2], "vary": {"ftl.spare": "20%,30%"}}
+    fleet.run(small(**first), tmp_path / "out", Inline())
+    known = rows(tmp_path / "out")
+    more: dict[str, Any]
+    for more, new in [
+        ({"seeds": [1, 2]}, 2),
+        ({"seeds": [1, 2, 3], "drives": [OTHER, DRIVE]}, 8),
+        ({"seeds": [1, 2, 3], "drives": [OTHER, DRIVE], "precondition": ["none", "fill"]}, 12),
+        ({"seeds": [1, 2, 3], "drives": [OTHER, DRIVE], "precondition": ["none", "fill"], "vary": {"ftl.spare": "40%,30%,20%"}}, 12),
+        ({"seeds": [1, 2, 3], "drives": [OTHER, DRIVE], "precondition": ["none", "fill"], "vary": {"ftl.spare": "40%,30%,20%"}, "loads": str(TRACES / "*.csv")}, 108),
+    ]:
+        executor = Inline()
+        of = small(**{**first, **more})
+        found = fleet.run(of, tmp_path / "out", executor)
+        assert [task.kind for task in executor.tasks].count("run") == new, more
+        assert (found.total, found.done) == (len(of), len(of)) and fleet.status(tmp_path / "out").total == len(of)
+        now = rows(tmp_path / "out")
+        assert {run: now[run] for run in known} == known
+        known = now
+    assert {row["ftl.spare"] for row in known.values()} == {20.0, 30.0, 40.0}
+    # It does not shrink, and a column keeps its type.
+    with pytest.raises(fleet.FleetError, match="seeds that only the directory's fleet has: 1, 3"):
+        fleet.run(small(**first), tmp_path / "out", Inline())
+    fleet.run(small(vary={"namespace.1.size": "16MiB"}), tmp_path / "typed", Inline())
+    with pytest.raises(fleet.FleetError, match="values of namespace.1.size are of the type int in the directory, and str now"):
+        fleet.run(small(vary={"namespace.1.size": ["16MiB", "rest"]}), tmp_path / "typed", Inline())
+
+
+def test_columns_have_the_types_that_sweeps_give_them(tmp_path: Path) -> None:
+    vary = {"ftl.spare": "20%,30.5%", "job.bs": "4k,8k", "gc.policy": "greedy", "link.read": "3.2GB/s", "timing.read": "60us"}
+    job = fleet.Job(JOB)
+    fleet.run(small(loads=job, vary=vary), tmp_path, Inline())
+    (sweep,) = [tranche.sweep(job.load(), DRIVE, vary=vary).table]
+    schema, theirs = pyarrow.parquet.read_schema(next((tmp_path / "runs").iterdir())), pyarrow.table(sweep).schema
+    for key in vary:
+        assert schema.field(key).type == theirs.field(key).type, key
+    found = {tuple(row[key] for key in vary) for row in rows(tmp_path).values()}
+    assert found == set(zip(*(sweep[key] for key in vary), strict=True)) and len(found) == 4
 
 
 def test_a_run_that_fails_stops_no_other(tmp_path: Path) -> None:

@@ -114,7 +114,7 @@ def test_a_policy_that_waits_does_not_stop_the_drive():
         ({"victim": lambda candidates: "one"}, TypeError, "str"),
         ({"victim": 7}, TypeError, "victim is 7, which is not callable"),
         ({"victim": "greedy"}, TypeError, "gc.policy names a policy"),
-        ({"placement": object()}, AttributeError, "host_streams"),
+        ({"placement": object()}, TypeError, "placement is .*: an object with host, host_streams, relocated, relocation_streams"),
         ({"placement": type("P", (Halves,), {"host": lambda self, page, written: 2})()}, ValueError, "host stream 2"),
         ({"placement": type("P", (Halves,), {"relocated": lambda self, victim: 9})()}, ValueError, "relocation stream 9"),
         ({"placement": type("P", (Halves,), {"host_streams": 65})()}, tranche.Error, "host streams is 65"),

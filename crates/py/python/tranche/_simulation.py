@@ -3,17 +3,18 @@
 from __future__ import annotations
 
 import json
-import os
 import warnings
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal
 
-from . import _tranche
+from . import _frames, _tranche
+from ._arguments import Duration, Path, checked, duration
 from ._policies import PlacementPolicy, VictimPolicy
 from ._tranche import Error, Load, Profile, Table
 
-Path: TypeAlias = str | os.PathLike[str]
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -80,6 +81,8 @@ class Run:
     """What is different in this run of a sweep."""
     seed: int
     precondition: str
+    settling_rounds: int | None
+    """Rounds of the load before the measured one, with ``until_steady``."""
     simulated_seconds: float
     """Time of the load on the drive."""
     requests: int
@@ -97,6 +100,8 @@ class Run:
     """Depends on all completions and their times: the same for the same run."""
     contents: str | None
     """Depends on all data that was read; ``None`` where contents are not kept."""
+    state: Literal["done", "failed", "interrupted"]
+    """``failed`` if requests failed."""
     problem: str | None
     """What went wrong with requests."""
     warnings: tuple[str, ...]
@@ -116,9 +121,28 @@ class Run:
     """The figures as a table of one row. Of a run of a sweep: the table of the sweep."""
     series: Table | None = field(repr=False, compare=False)
     """What happened in each interval (docs/sim.md); ``None`` without an interval. The series of a sweep has all of its runs."""
+    _row: int = field(default=0, repr=False, compare=False)
 
     def __str__(self) -> str:
         return self.text or repr(self)
+
+    def _repr_html_(self) -> str:
+        figures = {name: [values[self._row]] for name, values in self.table.to_pydict().items()}
+        shown = {"figure": [name for name in _SHOWN if name in figures], "value": [figures[name][0] for name in _SHOWN if name in figures]}
+        return _frames.html(shown, notes=[*([self.problem] if self.problem else []), *self.warnings])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """Its figures as a frame of one row.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return self.table.to_pandas().iloc[[self._row]].reset_index(drop=True)
+
+    @property
+    def devices(self) -> tuple[str, ...]:
+        """Names of a trace's devices, in the order in which they were first used: those that ``devices`` of :meth:`Load.trace` takes. None for other loads."""
+        return tuple(self.document.get("trace", {}).get("devices", ()))
 
 
 @dataclass(frozen=True)
@@ -141,6 +165,20 @@ class Sweep:
     def __str__(self) -> str:
         return self.text
 
+    def _repr_html_(self) -> str:
+        columns = self.table.to_pydict()
+        parameters = {key for run in self.document["runs"] for key in run["simulation"]["parameters"]}
+        shown = {name: values for name, values in columns.items() if name in parameters or name in _SHOWN or name == "warnings"}
+        return _frames.html(shown)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each combination, with the columns of ``table``.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return self.table.to_pandas()
+
 
 class SimulationError(Error):
     """Requests of a run failed, a trace is damaged, or runs of a sweep failed. ``result`` has what there is all the same."""
@@ -155,6 +193,20 @@ class SimulationError(Error):
 
 class SimulationWarning(UserWarning):
     """What makes figures mean less than they seem to."""
+
+
+# Figures that a notebook shows.
+_SHOWN = (
+    "simulated_seconds",
+    "requests",
+    "read_iops",
+    "read_p99_us",
+    "write_iops",
+    "write_p99_us",
+    "write_amplification",
+    "over_provisioning",
+    "state",
+)
 
 
 def _direction(simulation: Mapping[str, Any], name: str) -> Direction:
@@ -177,6 +229,7 @@ _PLAIN = (
     "parameters",
     "seed",
     "precondition",
+    "settling_rounds",
     "simulated_seconds",
     "requests",
     "host_bytes_read",
@@ -186,6 +239,7 @@ _PLAIN = (
     "over_provisioning",
     "digest",
     "contents",
+    "state",
     "problem",
     "preparation_seconds",
     "wall_seconds",
@@ -193,7 +247,7 @@ _PLAIN = (
 )
 
 
-def _run(document: Mapping[str, Any], text: str, table: Table, series: Table | None) -> Run:
+def _run(document: Mapping[str, Any], text: str, table: Table, series: Table | None, row: int = 0) -> Run:
     simulation = document["simulation"]
     return Run(
         **{key: simulation[key] for key in _PLAIN},
@@ -206,12 +260,14 @@ def _run(document: Mapping[str, Any], text: str, table: Table, series: Table | N
         text=text,
         table=table,
         series=series,
+        _row=row,
     )
 
 
 def _warn(runs: Iterable[Run]) -> None:
     for doubt in dict.fromkeys(doubt for run in runs for doubt in run.warnings):
-        warnings.warn(doubt, SimulationWarning, stacklevel=3)
+        # Of the caller, who called what looks at arguments first.
+        warnings.warn(doubt, SimulationWarning, stacklevel=4)
 
 
 def _load(load: Load | Path) -> Load:
@@ -222,16 +278,18 @@ def _drive(drive: Profile | Path) -> Profile:
     return drive if isinstance(drive, Profile) else Profile.open(drive)
 
 
+@checked
 def simulate(
     load: Load | Path,
     drive: Profile | Path = "default",
     *,
     nsid: int | None = None,
     precondition: Literal["none", "fill", "steady"] = "none",
+    until_steady: bool = False,
     contents: Literal["none", "memory"] = "none",
     seed: int = 1,
     cache: bool | Path = True,
-    interval: float | None = None,
+    interval: Duration | None = None,
     victim: VictimPolicy | None = None,
     placement: PlacementPolicy | None = None,
     check: bool = True,
@@ -244,10 +302,11 @@ def simulate(
         nsid: Namespace of all requests. By default those that jobs name, or else the first.
         precondition: What the drive goes through first: nothing, one write of everything (``fill``), or also random writes until write
             amplification is steady.
+        until_steady: Whether the load is repeated, before it is measured, until write amplification no longer changes.
         contents: Whether the drive keeps what is written to it, so that jobs may verify.
         seed: Seed of everything random.
         cache: Whether preconditioned drives are kept for the next time (in ``~/.cache/tranche``, up to 16 GiB), or a directory for them.
-        interval: Seconds of virtual time in each interval of a time series, ``run.series``. Without, there is none.
+        interval: Seconds of virtual time in each interval of a time series, ``run.series``, or a text such as ``"100ms"``. Without, there is none.
         victim: A policy of your own for the victims of garbage collection, in place of the drive's ``gc.policy``. Each NVM Set on flash has a deep
             copy. With policies of your own no preconditioned drive is kept, or taken from earlier.
         placement: A policy of your own for where data go.
@@ -257,7 +316,8 @@ def simulate(
 
     Raises:
         Error: The drive, or the load, cannot be so.
-        TypeError: ``victim`` is not callable.
+        TypeError: An argument has the wrong type; the message names it.
+        ValueError: An argument makes no sense.
         Exception: Whatever a policy raises. It ends the run.
         SimulationError: Requests failed, or a trace has a line that makes no sense or is not whole; its ``result`` has the figures.
     """
@@ -266,12 +326,13 @@ def simulate(
         _drive(drive),
         nsid=nsid,
         precondition=precondition,
+        until_steady=until_steady,
         contents=contents,
         seed=seed,
         set=[],
         cache=cache,
         parallel=1,
-        interval=interval,
+        interval=None if interval is None else duration("interval", interval),
         victim=victim,
         placement=placement,
     )
@@ -282,6 +343,7 @@ def simulate(
     return run
 
 
+@checked
 def sweep(
     load: Load | Path,
     drive: Profile | Path = "default",
@@ -289,11 +351,12 @@ def sweep(
     vary: Mapping[str, str | Iterable[object]],
     nsid: int | None = None,
     precondition: Literal["none", "fill", "steady"] = "none",
+    until_steady: bool = False,
     contents: Literal["none", "memory"] = "none",
     seed: int = 1,
     cache: bool | Path = True,
     parallel: int | None = None,
-    interval: float | None = None,
+    interval: Duration | None = None,
     victim: VictimPolicy | None = None,
     placement: PlacementPolicy | None = None,
     check: bool = True,
@@ -321,24 +384,25 @@ def sweep(
         _drive(drive),
         nsid=nsid,
         precondition=precondition,
+        until_steady=until_steady,
         contents=contents,
         seed=seed,
         set=[f"{key}={_values(key, values)}" for key, values in vary.items()],
         cache=cache,
         parallel=parallel,
-        interval=interval,
+        interval=None if interval is None else duration("interval", interval),
         victim=victim,
         placement=placement,
     )
     document = json.loads(outcome.document)
     runs = []
     failed = {}
-    for one in document["runs"]:
+    for row, one in enumerate(document["runs"]):
         if one["simulation"]["digest"] is None:
             parameters = one["simulation"]["parameters"]
             failed[" ".join(f"{key}={value}" for key, value in parameters.items())] = one["simulation"]["problem"]
         else:
-            runs.append(_run(one, "", outcome.runs, None))
+            runs.append(_run(one, "", outcome.runs, None, row))
     result = Sweep(
         runs=tuple(runs),
         failed=failed,
@@ -361,5 +425,5 @@ def _values(key: str, values: str | Iterable[object]) -> str:
         raise ValueError(f"vary: {key} has no value")
     for text in texts:
         if "," in text:
-            raise ValueError(f"{key}: the value {text!r} has a comma")
+            raise ValueError(f"vary: {key}: the value {text!r} has a comma")
     return ",".join(texts)

@@ -9,12 +9,15 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
 
-from . import _tranche
+from . import _frames, _tranche
+from ._arguments import Duration, Path, Rate, Size, WholeSeconds, checked, hints_of, plain
 from ._tranche import Profile, Table
 
-Path: TypeAlias = str | os.PathLike[str]
+if TYPE_CHECKING:
+    import pandas
+
 StudyDrive: TypeAlias = Profile | Path
 """A drive: a :class:`Profile`, the name of a built-in one, or the path of a TOML file."""
 
@@ -29,19 +32,19 @@ class CommonOptions(TypedDict, total=False):
 
 
 class PathOptions(TypedDict, total=False):
-    """What a host takes for a request. Times are in seconds, up to one."""
+    """What a host takes for a request. Times are up to a second."""
 
     processors: int
     """Processors of the host: 1 to 1,024."""
-    submission: float
+    submission: Duration
     """Time of a processor to submit a request."""
-    completion: float
+    completion: Duration
     """Time of a processor when a request has ended."""
-    lock: float
+    lock: Duration
     """Time of the lock of a SCSI device's request queue; 0 is a queue for each processor."""
     requests: int
     """Requests that a SCSI device's request queue holds: 1 to 65,536."""
-    sas_rate: int
+    sas_rate: Rate
     """Bytes per second of a SAS device's lane, each way: by default 1,200,000,000, of 12 Gb/s; 600,000,000 of 6 Gb/s."""
 
 
@@ -54,11 +57,11 @@ class DoublewriteOptions(CommonOptions, total=False):
     """Where the doublewrite buffer is, or why there is none. By default ``nand``, ``dram`` and ``off``."""
     warehouses: int
     """TPC-C warehouses, by default 28,000."""
-    seconds: int
+    seconds: WholeSeconds
     """Measured seconds of each run, by default 60."""
-    warmup: int
+    warmup: WholeSeconds
     """Seconds before them, by default 60."""
-    buffer_pool: int
+    buffer_pool: Size
     """Bytes of the buffer pool, by default 16 GiB."""
     drive: StudyDrive
     """By default ``pblaze5-910-short``."""
@@ -80,7 +83,7 @@ class NamespacesOptions(CommonOptions, total=False):
     """Numbers of namespaces: 1 to 32. By default 1, 2, 4, 8, 16 and 32."""
     of: int
     """Cut the drive into so many, and use the first of them. By default it is cut into as many as are used."""
-    window: int
+    window: WholeSeconds
     """Seconds for which a load must pass, by default 10."""
     host_time: Literal["linux", "none"]
     """What the application's machine takes for its threads: as measured on Linux, or nothing."""
@@ -95,7 +98,7 @@ class ZonedOptions(CommonOptions, total=False):
     """What is done. By default all."""
     scale: int
     """The drives have this fraction of the capacity, by default 256: 1 to 1,024."""
-    compaction_time: float
+    compaction_time: Duration
     """Seconds of a processor for each KiB that a compaction reads and a flush writes, by default 6e-6."""
     drive: StudyDrive
     """By default ``zn540-2t``."""
@@ -127,7 +130,7 @@ class CacheOptions(CommonOptions, PathOptions, total=False):
     """The SAS SSD of the cache, by default ``px02sm-400g``."""
     controller: Literal["h330", "h730p"]
     """The storage controller of the disk and the SAS SSD, by default ``h730p``, which has a write cache."""
-    file: int
+    file: Size
     """Bytes of the file of the loads that fit into the cache, by default 4 GiB."""
 
 
@@ -140,13 +143,13 @@ class OltpOptions(CommonOptions, PathOptions, total=False):
     """The NVMe drive, by default ``xs1715-400g``."""
     controller: Literal["h330", "h730p"]
     """The storage controller of the disk, by default ``h330``, which has no write cache."""
-    statement_time: float
+    statement_time: Duration
     """Seconds of a processor for a statement with its client, by default 200e-6."""
-    seconds: int
+    seconds: WholeSeconds
     """Measured seconds, by default 900."""
     rows: int
     """Rows of the table, by default 100,000,000."""
-    pool: int
+    pool: Size
     """Bytes of the buffer pool, by default 8 GiB."""
     threads: int
     """Threads of sysbench, by default 32: 1 to 4,096."""
@@ -181,6 +184,28 @@ class Study:
 
     def __str__(self) -> str:
         return self.text
+
+    def _repr_html_(self) -> str:
+        return _frames.html(self.comparisons.to_pydict() or self.runs.to_pydict(), notes=self.notes)
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each run, with the columns of ``runs``.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return self.runs.to_pandas()
+
+
+_OPTIONS: Mapping[str, type] = {
+    "doublewrite": DoublewriteOptions,
+    "quota": QuotaOptions,
+    "namespaces": NamespacesOptions,
+    "zoned": ZonedOptions,
+    "filesystem": FilesystemOptions,
+    "cache": CacheOptions,
+    "oltp": OltpOptions,
+}
 
 
 @overload
@@ -246,6 +271,7 @@ def study(
     overwrite: bool = False,
     **options: Unpack[OltpOptions],
 ) -> Study: ...
+@checked
 def study(name: str, *, seed: int = 1, out: Path | None = None, overwrite: bool = False, **options: Any) -> Study:
     """Runs a study in virtual time, as ``tranche study NAME --sim`` does.
 
@@ -254,8 +280,8 @@ def study(name: str, *, seed: int = 1, out: Path | None = None, overwrite: bool 
         seed: Seed of everything random.
         out: Directory for report.html, results.json and results.csv. Without, nothing is kept on disk.
         overwrite: Whether results that are in ``out`` may go.
-        options: The options of the study: see :class:`DoublewriteOptions` and its like. Sizes are in bytes, times in seconds. A drive is a
-            :class:`Profile`, the name of a built-in one, or the path of a TOML file.
+        options: The options of the study: see :class:`DoublewriteOptions` and its like. Sizes are in bytes, times in seconds, or both are texts as on the
+            command line (``"16GiB"``, ``"2min"``). A drive is a :class:`Profile`, the name of a built-in one, or the path of a TOML file.
 
     It uses all processors. Other threads of Python go on meanwhile. Ctrl-C ends it with ``KeyboardInterrupt``. Nothing is printed.
 
@@ -264,13 +290,14 @@ def study(name: str, *, seed: int = 1, out: Path | None = None, overwrite: bool 
         TypeError: The study has no such option, or a value has the wrong type.
         Error: The study cannot run so.
     """
-    plain = {key: _plain(value) for key, value in options.items()}
+    hints = hints_of(_OPTIONS[name]) if name in _OPTIONS else {}
+    given = plain({key: _plain(value) for key, value in options.items()}, hints)
     with contextlib.ExitStack() as stack:
         if out is None:
             directory = FilePath(stack.enter_context(tempfile.TemporaryDirectory(prefix="tranche-study-")))
         else:
             directory = FilePath(out)
-        outcome = _tranche.study(name, plain, seed=seed, out=directory, overwrite=overwrite)
+        outcome = _tranche.study(name, given, seed=seed, out=directory, overwrite=overwrite)
         report = (directory / "report.html").read_text(encoding="utf-8")
     lines = outcome.text.splitlines()
     if out is None:
@@ -293,6 +320,6 @@ def study(name: str, *, seed: int = 1, out: Path | None = None, overwrite: bool 
 
 def _plain(value: object) -> object:
     """Ranges and the like as lists."""
-    if isinstance(value, Iterable) and not isinstance(value, str | os.PathLike):
+    if isinstance(value, Iterable) and not isinstance(value, str | bytes | os.PathLike | Mapping):
         return list(value)
     return value

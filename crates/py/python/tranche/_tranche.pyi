@@ -2,7 +2,11 @@
 
 from collections.abc import Callable, Iterator, Sequence
 from os import PathLike
-from typing import Any, Literal, TypeAlias, final
+from typing import Any, Literal, final
+
+import pandas
+
+from ._arguments import Size, TraceFormat
 
 __all__ = [
     "Candidate",
@@ -18,11 +22,16 @@ __all__ = [
     "Table",
     "__version__",
     "innodb",
+    "parse_rate",
+    "parse_seconds",
+    "parse_size",
+    "parse_time",
     "planned",
     "prepare",
     "simulate",
     "store",
     "study",
+    "typed",
 ]
 
 _TraceFormat: TypeAlias = Literal[
@@ -46,6 +55,18 @@ __version__: str
 
 class Error(Exception):
     """What the drive, the simulation or the file at hand does not let happen."""
+
+def parse_size(text: str) -> int:
+    """Bytes. A text that is no size raises ``ValueError``, as those below do."""
+
+def parse_rate(text: str) -> int:
+    """Bytes per second."""
+
+def parse_time(text: str) -> float:
+    """Seconds."""
+
+def parse_seconds(text: str) -> int:
+    """Whole seconds."""
 
 @final
 class Profile:
@@ -100,8 +121,8 @@ class Load:
         fold: Literal["wrap", "scatter"] = "wrap",
         devices: Sequence[tuple[str, int]] | None = None,
         action: Literal["Q", "D", "N"] | None = None,
-        block: int | None = None,
-        format: _TraceFormat | None = None,
+        block: Size | None = None,
+        format: TraceFormat | None = None,
     ) -> Load:
         """A block trace (docs/loads.md); gzip and Zstandard are read, too.
 
@@ -112,7 +133,7 @@ class Load:
             devices: Only these devices of the trace, each on its namespace; all without, on the namespaces in turn.
             action: Where an I/O makes several events, the one that counts: ``Q`` (queued), ``D`` (issued) or ``N`` (NVMe command).
                 Without, ``Q``; of ftrace and LTTng the first one that comes.
-            block: Of NVMe commands, bytes of a logical block; 512 without.
+            block: Of NVMe commands, bytes of a logical block, or a text such as ``"4KiB"``; 512 without.
             format: In which form it is written. Without, its beginning tells.
         """
 
@@ -136,6 +157,19 @@ class Table:
 
     def to_pydict(self) -> dict[str, list[Any]]:
         """All columns by their names."""
+
+    @property
+    def kinds(self) -> dict[str, Literal["int", "float", "str"]]:
+        """What the values of each column are, besides ``None``."""
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A frame. A column of whole numbers that lacks some has pandas' type ``Int64``.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+
+    def _repr_html_(self) -> str: ...
 
 @final
 class Outcome:
@@ -164,6 +198,7 @@ def simulate(
     interval: float | None,
     victim: Callable[[Candidates], int | None] | None,
     placement: object | None,
+    until_steady: bool = False,
 ) -> Outcome: ...
 
 def planned(
@@ -177,6 +212,9 @@ def planned(
     set: Sequence[str],
 ) -> list[tuple[list[tuple[str, str]], list[tuple[str, str]], int, str | None]]:
     """The runs of a sweep, in their order: parameters, parameters as in results, bytes of memory, and the file of a cache that has the drive."""
+
+def typed(name: str, texts: Sequence[str]) -> list[Any]:
+    """The values of a parameter in all runs, as results have them: numbers, if all are of one kind, or texts."""
 
 def prepare(
     load: Load,
@@ -313,6 +351,7 @@ class LiveDrive:
         one_in: int,
         parameter: int,
     ) -> None: ...
+    def faults(self) -> str: ...
     def smart(self) -> str: ...
     def counts(self) -> str: ...
 

@@ -6,7 +6,9 @@ import enum
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from ._arguments import checked_class
 from ._tranche import LiveDrive, LiveZones
+
 
 class ZoneState(enum.StrEnum):
     """The state of a zone. It is also the text of its value."""
@@ -70,6 +72,7 @@ class ZoneAreas:
     """Whether :meth:`Zones.flush_area` is possible."""
 
 
+@checked_class
 class Zones:
     """The zones of a namespace of a live drive: ``namespace.zones``.
 

@@ -1,5 +1,7 @@
 """Models of databases on drives in virtual time: an InnoDB server, and a log-structured store such as RocksDB.
 
+Sizes are in bytes, rates in bytes per second and times in seconds, or all are texts as on the command line (``"16GiB"``, ``"391MB/s"``, ``"1.5ms"``).
+
 They are the models that the studies ``doublewrite`` and ``zoned`` run (docs/studies/doublewrite.md, docs/studies/zoned.md). With the same settings, drive and seed they give
 the same figures.
 """
@@ -7,19 +9,22 @@ the same figures.
 from __future__ import annotations
 
 import dataclasses
+import inspect
 import json
-import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Literal, TypeAlias
+from typing import TYPE_CHECKING, Any, Literal, TypeAlias
 
-from . import _tranche
+from . import _frames, _tranche
+from ._arguments import Duration, Path, Rate, Size, WholeSeconds, checked_class, hints_of, plain
 from ._simulation import CommandLatency
 from ._tranche import Profile, Table
 
+if TYPE_CHECKING:
+    import pandas
+
 __all__ = ["InnoDb", "LsmStore", "ModelRun", "NamespaceBytes", "Reads", "StoreRuns"]
 
-Path: TypeAlias = str | os.PathLike[str]
 Drive: TypeAlias = Profile | Path
 
 
@@ -66,6 +71,17 @@ class ModelRun:
     namespace_table: Table = field(repr=False, compare=False)
     """A row for each namespace: bytes by kind, commands, latencies."""
 
+    def _repr_html_(self) -> str:
+        return _frames.html({"figure": list(self.metrics), "value": list(self.metrics.values())})
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """The figures as a frame, with the rows and columns of ``table``.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return self.table.to_pandas()
+
 
 def _latency(document: Mapping[str, Any]) -> CommandLatency:
     return CommandLatency(**{key: document[key] for key in CommandLatency.__dataclass_fields__})
@@ -98,6 +114,7 @@ def _run(document: Mapping[str, Any], throughput: str, factor: float, outcome: _
     )
 
 
+@checked_class
 @dataclass(frozen=True, kw_only=True)
 class InnoDb:
     """An InnoDB server under TPC-C, as the study ``doublewrite`` models it.
@@ -113,7 +130,7 @@ class InnoDb:
     """Connections without time to think: 1 to 1,000."""
     warehouses: int = 28_000
     """Warehouses, about 107 MB each: 1 to 100,000. A database that is larger than the drive is folded onto it."""
-    buffer_pool: int = 16 << 30
+    buffer_pool: Size = 16 << 30
     """Bytes of the buffer pool (``innodb_buffer_pool_size``): 8 MiB to 1 TiB."""
     instances: int | None = None
     """Instances of the buffer pool (``innodb_buffer_pool_instances``): 1 to 64; published 8."""
@@ -129,7 +146,7 @@ class InnoDb:
     """Percentage of dirty pages at which flushing begins (``innodb_max_dirty_pages_pct_lwm``): 0 to 99; by default 10."""
     dirty_high: int | None = None
     """Percentage of dirty pages to stay below (``innodb_max_dirty_pages_pct``): 1 to 99; by default 90."""
-    redo_capacity: int | None = None
+    redo_capacity: Size | None = None
     """Bytes of the redo log: 8 MiB to 1 TiB; by default 8 GiB."""
     flush_at_commit: bool | None = None
     """Whether a commit waits for the log (``innodb_flush_log_at_trx_commit=1``); published yes. Without, there is no binary log."""
@@ -145,9 +162,9 @@ class InnoDb:
         drive: Drive = "pblaze5-910-short",
         *,
         seed: int = 1,
-        seconds: int = 60,
-        warmup: int = 60,
-        aging: int = 40,
+        seconds: WholeSeconds = 60,
+        warmup: WholeSeconds = 60,
+        aging: WholeSeconds = 40,
     ) -> ModelRun:
         """Runs it on a new drive in virtual time.
 
@@ -163,21 +180,22 @@ class InnoDb:
         Raises:
             Error: A setting is not possible, or the drive is too small.
         """
-        options = _options(self, drive=drive, seconds=seconds, warmup=warmup, aging=aging)
+        options = _options(self, self.run, drive=drive, seconds=seconds, warmup=warmup, aging=aging)
         outcome = _tranche.innodb(options, seed=seed)
         (run,) = json.loads(outcome.document)["runs"]
         return _run(run, "tpmC", 1 / 60, outcome)
 
 
+@checked_class
 @dataclass(frozen=True)
 class Reads:
     """Reads of random keys beside a writer."""
 
-    seconds: float
+    seconds: Duration
     """Measured seconds; half as long passes before."""
     readers: int = 32
     """Threads that read: 1 to 1,024."""
-    write_limit: int = 0
+    write_limit: Rate = 0
     """Bytes per second that the writer writes at most; 0: no limit."""
 
 
@@ -189,7 +207,19 @@ class StoreRuns:
     reads: tuple[ModelRun, ...]
     """One for each of the :class:`Reads`. Their throughput is that of the reads."""
 
+    def _repr_html_(self) -> str:
+        return self.overwrites.table._repr_html_()
 
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for the overwrites, and for each of the reads.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return self.overwrites.to_pandas()
+
+
+@checked_class
 @dataclass(frozen=True, kw_only=True)
 class LsmStore:
     """A log-structured store, as the study ``zoned`` models RocksDB.
@@ -208,27 +238,27 @@ class LsmStore:
     """Keys, on the whole drive. The published number does not fit the namespace with 28 % of spare: the study takes 83 % of it there."""
     record: tuple[int, int, int] | None = None
     """Bytes of a key, of a value, and of a compressed value; published 20, 800 and 400."""
-    write_buffer: int | None = None
+    write_buffer: Size | None = None
     """Bytes of a memtable (``write_buffer_size``): 64 MiB to 1 TiB; published 2 GiB."""
     write_buffers: int | None = None
     """Memtables at most (``max_write_buffer_number``): 2 to 64; by default 2."""
     levels: int | None = None
     """Levels (``num_levels``): 2 to 16; by default 7."""
-    level_base: int | None = None
+    level_base: Size | None = None
     """Bytes of the first level below 0 (``max_bytes_for_level_base``): 64 MiB to 1 TiB; published 4 GiB."""
     multiplier: int | None = None
     """How much larger each further level is (``max_bytes_for_level_multiplier``): 2 to 100; published 4."""
     dynamic_levels: bool | None = None
     """Whether targets follow from the last level (``level_compaction_dynamic_level_bytes``); by default not."""
-    table: int | None = None
+    table: Size | None = None
     """Bytes of a table at most (``target_file_size_base``): 64 MiB to 1 TiB; published 128 MiB, on zones 95 % of two zones."""
     trigger: int | None = None
     """Tables in level 0 that begin a compaction (``level0_file_num_compaction_trigger``): 1 to 100; by default 4."""
     compactions: int | None = None
     """Compactions at the same time (``max_background_compactions``): 1 to 256; published 8."""
-    rate_limit: int | None = None
+    rate_limit: Rate | None = None
     """Bytes per second that flushes and compactions may write; 0: no limit. It does not shrink."""
-    cache: int | None = None
+    cache: Size | None = None
     """Bytes of the cache of blocks, up to 1 TiB; assumed 64 GiB."""
     log: bool | None = None
     """Whether there is a write-ahead log; by default yes."""
@@ -241,10 +271,10 @@ class LsmStore:
         *,
         seed: int = 1,
         overwrites: float | None = None,
-        seconds: float | None = None,
+        seconds: Duration | None = None,
         reads: tuple[Reads, ...] | list[Reads] = (),
         scale: int = 256,
-        compaction_time: float = 6e-6,
+        compaction_time: Duration = 6e-6,
     ) -> StoreRuns:
         """Fills it with all keys in random order on a new drive in virtual time, overwrites keys at random, and then reads.
 
@@ -263,9 +293,12 @@ class LsmStore:
             Error: A setting is not possible, or the store does not fit on the drive.
         """
         options = _options(
-            self, drive=drive, overwrites=overwrites, seconds=seconds, scale=scale, compaction_time=compaction_time
+            self, self.run, drive=drive, overwrites=overwrites, seconds=seconds, scale=scale, compaction_time=compaction_time
         )
-        asked = [(one.readers, one.write_limit, one.seconds) for one in reads]
+        asked = []
+        for one in reads:
+            given = plain(vars(one), hints_of(Reads))
+            asked.append((given["readers"], given["write_limit"], given["seconds"]))
         outcome = _tranche.store(options, reads=asked, seed=seed)
         first, *others = json.loads(outcome.document)["runs"]
         return StoreRuns(
@@ -274,5 +307,7 @@ class LsmStore:
         )
 
 
-def _options(model: InnoDb | LsmStore, **others: object) -> dict[str, object]:
-    return {one.name: getattr(model, one.name) for one in dataclasses.fields(model)} | others
+def _options(model: InnoDb | LsmStore, run: Callable[..., object], **others: object) -> dict[str, object]:
+    """Fields of a model and arguments of its run, as numbers."""
+    fields = {one.name: getattr(model, one.name) for one in dataclasses.fields(model)}
+    return plain(fields, hints_of(type(model))) | plain(others, hints_of(inspect.unwrap(run)))  # type: ignore[arg-type]

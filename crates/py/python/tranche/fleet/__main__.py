@@ -5,13 +5,12 @@ from __future__ import annotations
 import argparse
 import contextlib
 import os
-import re
 import signal
 import sys
 from collections.abc import Sequence
 from typing import NoReturn
 
-from .._tranche import Error
+from .._tranche import Error, parse_size
 from ._local import LocalExecutor
 from ._plan import SETS, plan
 from ._progress import Line
@@ -20,14 +19,11 @@ from ._run import SCRATCH_BYTES, run, status
 from ._spec import Fleet
 from .samples import FORMATS, write_all
 
-_UNITS = {"": 1, "KIB": 1 << 10, "MIB": 1 << 20, "GIB": 1 << 30, "TIB": 1 << 40, "KB": 10**3, "MB": 10**6, "GB": 10**9, "TB": 10**12}
-
-
 def _size(text: str) -> int:
-    found = re.fullmatch(r"(\d+)\s*([A-Za-z]*)", text)
-    if found is None or found[2].upper() not in _UNITS:
-        raise argparse.ArgumentTypeError(f"{text!r} is no size: write 64GiB, or bytes")
-    return int(found[1]) * _UNITS[found[2].upper()]
+    try:
+        return parse_size(text)
+    except ValueError as error:
+        raise argparse.ArgumentTypeError(str(error)) from None
 
 
 def _count(text: str) -> int:
@@ -56,7 +52,7 @@ def _parser() -> argparse.ArgumentParser:
     parser = argparse.ArgumentParser(prog="python -m tranche.fleet", description="Sweeps over thousands of traces, drives and policies.")
     commands = parser.add_subparsers(dest="command", required=True)
 
-    one = commands.add_parser("run", help="make the runs of a fleet, or go on with them", description="Makes the runs of a fleet, or goes on with them.")
+    one = commands.add_parser("run", help="make the runs of a fleet, or go on with them", description="Makes the runs of a fleet, or goes on with them. A fleet that has grown, by a seed for example, makes only the new ones.")
     one.add_argument("spec", metavar="SPEC.toml", help="what the fleet is (docs/howto/fleet.md)")
     one.add_argument("--out", required=True, metavar="DIR", help="directory of the results: a path, or a URL that fsspec knows")
     one.add_argument("--ray", nargs="?", const="", metavar="ADDRESS", help="on a cluster of Ray; without an address on one that is started on this machine")

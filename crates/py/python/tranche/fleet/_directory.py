@@ -9,11 +9,16 @@ from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
+from .. import _frames
 from ._errors import FleetError
-from ._parts import recorded
+from ._parts import recorded, tables
 from ._spec import Fleet, differences
 from ._store import Store
+
+if TYPE_CHECKING:
+    import pandas
 
 MANIFEST = "fleet.json"
 _LOCK = ".driver.lock"
@@ -31,6 +36,8 @@ class Status:
     """Runs that failed."""
     problems: tuple[tuple[str, int], ...]
     """Why runs failed, with the number of runs; the most frequent reason first."""
+    warned: int
+    """Runs with warnings."""
     failures: tuple[tuple[str, str, str], ...]
     """Load, drive and reason of each failed run."""
     task_seconds: float
@@ -49,10 +56,28 @@ class Status:
         lines = [f"{self.done:,} of {self.total:,} runs done, {self.failed:,} failed, {self.remaining:,} remain"]
         if self.task_seconds:
             lines.append(f"workers spent {self.task_seconds / 3600:,.2f} h on them, processors {self.task_cpu_seconds / 3600:,.2f} h")
+        if self.warned:
+            lines.append(f"{self.warned:,} runs have warnings (the column warnings)")
         lines += [f"  {count:,} failed: {problem}" for problem, count in self.problems[:10]]
         if len(self.problems) > 10:
             lines.append(f"  and {len(self.problems) - 10} other reasons")
         return "\n".join([*lines, f"results: {self.path}"])
+
+    def _repr_html_(self) -> str:
+        counts = {"runs": self.total, "done": self.done, "failed": self.failed, "remaining": self.remaining, "with warnings": self.warned}
+        problems = [f"{count:,} failed: {problem}" for problem, count in self.problems[:10]]
+        return _frames.html({name: [count] for name, count in counts.items()}, notes=[*problems, self.path])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each run that has ended, with the columns of the dataset.
+
+        Raises:
+            ImportError: pandas is not installed.
+            FleetError: The dataset cannot be read.
+        """
+        library = _frames.pandas_of("to_pandas")
+        parts = [part.to_pandas() for _, part in tables(Store(self.path.removesuffix("/runs/*.parquet")))]
+        return library.concat(parts, ignore_index=True) if parts else library.DataFrame()
 
 
 class Directory:
@@ -88,7 +113,7 @@ class Directory:
         return manifest
 
     def begin(self, fleet: Fleet) -> None:
-        """Says what the fleet is, or finds that it is the same as before.
+        """Says what the fleet is, or finds that it has all runs of the one before.
 
         Raises:
             FleetError: It is of another fleet; the message says what differs.
@@ -99,13 +124,16 @@ class Directory:
         if data is None:
             if self.store.names("runs"):
                 raise FleetError(f"{self.store.url}: there are results, and no {MANIFEST} that says of what: take another directory")
-            self.store.write(MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
-            return
-        if differ := differences(self._parsed(data), manifest):
-            raise FleetError(
-                f"{self.store.url}: this is the directory of another fleet. Take another one, or the same fleet. They differ in\n  "
-                + "\n  ".join(differ)
-            )
+        else:
+            there = self._parsed(data)
+            if differ := differences(there, manifest):
+                raise FleetError(
+                    f"{self.store.url}: this is the directory of another fleet. Take another one, or a fleet that has all of it. They differ in\n  "
+                    + "\n  ".join(differ)
+                )
+            if there == manifest:
+                return
+        self.store.write(MANIFEST, (json.dumps(manifest, indent=1) + "\n").encode())
 
     @contextmanager
     def driven(self) -> Iterator[None]:
@@ -152,11 +180,13 @@ class Directory:
         reasons: Counter[str] = Counter()
         failures = []
         seconds = cpu = 0.0
+        warned = 0
         for _, columns in recorded(self.store):
-            for run, state, problem, load, drive, task, task_cpu in zip(*columns.values(), strict=True):
+            for run, state, problem, warnings, load, drive, task, task_cpu in zip(*columns.values(), strict=True):
                 if run in runs:
                     continue
                 runs[run] = state
+                warned += warnings is not None
                 seconds += task or 0
                 cpu += task_cpu or 0
                 if state == "failed":
@@ -165,4 +195,14 @@ class Directory:
                     failures.append((load, drive, str(problem)))
         failed = sum(state == "failed" for state in runs.values())
         path = f"{self.store.url}/runs/*.parquet"
-        return Status(len(fleet), len(runs) - failed, failed, tuple(reasons.most_common()), tuple(failures), seconds, cpu, path)
+        return Status(
+            total=len(fleet),
+            done=len(runs) - failed,
+            failed=failed,
+            problems=tuple(reasons.most_common()),
+            warned=warned,
+            failures=tuple(failures),
+            task_seconds=seconds,
+            task_cpu_seconds=cpu,
+            path=path,
+        )

@@ -32,7 +32,7 @@ class Driver:
         self._place = place
         self._retries = retries
         self._observer = observer
-        self._parts = Parts(directory.store, fleet.columns())
+        self._parts = Parts(directory.store, fleet.parameters)
         self._began = time.monotonic()
         self._runs: dict[str, FleetRun] = {}
         """Runs that have a task, or wait for one."""

@@ -7,20 +7,19 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias
+from typing import Any, Literal, TypeAlias
 
+from .._arguments import Size, TraceFormat, checked_class
 from .._tranche import Load
 from ._errors import FleetError
 from ._store import file_system, local_path
-
-if TYPE_CHECKING:
-    from .._tranche import _TraceFormat
 
 # As `tranche sim` has it (crates/lab/src/sim/load.rs).
 _TRACES = (".trace", ".rec", ".csv", ".iolog", ".blkparse", ".blktrace", ".pfw", ".gz", ".zst")
 _ACT = (".act", ".conf")
 
 
+@checked_class
 @dataclass(frozen=True)
 class Trace:
     """A block trace that stays where it is: a path, or a URL that fsspec knows (``s3://bucket/day/*.csv.gz``).
@@ -35,8 +34,8 @@ class Trace:
     fold: Literal["wrap", "scatter"] = "wrap"
     devices: tuple[tuple[str, int], ...] | None = None
     action: Literal["Q", "D", "N"] | None = None
-    block: int | None = None
-    format: _TraceFormat | None = None
+    block: Size | None = None
+    format: TraceFormat | None = None
     size: int | None = None
     """Bytes of the file. The fleet looks itself where it is not given."""
 
@@ -97,6 +96,7 @@ class Trace:
         return [replace(self, url=url, size=size) for url, size in sizes.items()]
 
 
+@checked_class
 @dataclass(frozen=True)
 class Job:
     """The text of a job file of fio, or of a configuration of ACT."""

@@ -9,6 +9,7 @@ import sys
 import time
 from multiprocessing.connection import Connection, wait
 
+from .._arguments import Size, checked, size
 from ._errors import FleetError
 from ._executor import Ended
 from ._task import Done, Task
@@ -89,14 +90,15 @@ class LocalExecutor:
 
     Args:
         workers: How many; one for each processor that this process may use, if not given.
-        memory: Bytes that drives may take together; fifteen sixteenths of what is available at the start, if not given.
+        memory: Bytes that drives may take together, or a text such as ``"64GiB"``; fifteen sixteenths of what is available at the start, if not given.
     """
 
-    def __init__(self, workers: int | None = None, memory: int | None = None) -> None:
+    @checked
+    def __init__(self, workers: int | None = None, memory: Size | None = None) -> None:
         if workers is not None and workers < 1:
             raise ValueError(f"workers={workers} is less than 1")
         self._count = workers or len(os.sched_getaffinity(0))
-        self._memory = memory
+        self._memory = None if memory is None else size("memory", memory)
         self._idle: list[_Worker] = []
         self._busy: list[_Worker] = []
         self._started = False

@@ -21,7 +21,7 @@ def _direction(name: str) -> dict[str, str]:
     return {f"{name}_ios": _WHOLE, f"{name}_bytes": _WHOLE} | {f"{name}_{rate}": _REAL for rate in rates}
 
 
-# The columns of results.parquet of `tranche sim`, whose types do not depend on the values here. `problem` and `interrupted` are told otherwise.
+# The columns of results.parquet of `tranche sim`, whose types do not depend on the values here. `state`, `problem`, `warnings` and `interrupted` are told otherwise.
 FIGURES: dict[str, str] = {
     "seed": _WHOLE,
     "precondition": _TEXT,
@@ -61,23 +61,33 @@ def arrow() -> Any:
     return pyarrow
 
 
-def recorded(store: Store) -> Iterator[tuple[str, dict[str, list[Any]]]]:
-    """For each part its name, and what is known of its runs: ``run``, ``state``, ``problem``, ``load``, ``task_seconds``, ``task_cpu_seconds``.
+def tables(store: Store, columns: list[str] | None = None) -> Iterator[tuple[str, Any]]:
+    """For each part its name, and its rows as a table of pyarrow, with these columns or all.
 
     Raises:
         FleetError: A part cannot be read.
     """
     pyarrow = arrow()
-    columns = ["run", "state", "problem", "load", "drive", "task_seconds", "task_cpu_seconds"]
     for name in store.names(FOLDER):
         if not name.endswith(".parquet") or (data := store.read(name)) is None:
             continue
         try:
             # Without threads, of which some may be left when the program ends.
             file = pyarrow.parquet.ParquetFile(pyarrow.BufferReader(data), pre_buffer=False)
-            table = file.read(columns=columns, use_threads=False)
+            yield name, file.read(columns=columns, use_threads=False)
         except (pyarrow.ArrowException, OSError) as error:
             raise FleetError(f"{store.url}/{name}: this is no part of a fleet's results: {error}") from error
+
+
+def recorded(store: Store) -> Iterator[tuple[str, dict[str, list[Any]]]]:
+    """For each part its name, and what is known of its runs: ``run``, ``state``, ``problem``, ``warnings``, ``load``, ``drive``, ``task_seconds``,
+    ``task_cpu_seconds``.
+
+    Raises:
+        FleetError: A part cannot be read.
+    """
+    columns = ["run", "state", "problem", "warnings", "load", "drive", "task_seconds", "task_cpu_seconds"]
+    for name, table in tables(store, columns):
         yield name, table.to_pydict()
 
 
@@ -86,12 +96,12 @@ class Parts:
 
     Args:
         store: The directory of the fleet.
-        parameters: The columns of what is varied.
+        parameters: For each column of what is varied its values by their texts.
         rows: Most rows that wait for a file.
         seconds: How long a row waits at most. Early in a fleet it is less, so that one sees the first results.
     """
 
-    def __init__(self, store: Store, parameters: Mapping[str, type], rows: int = 1000, seconds: float = 10) -> None:
+    def __init__(self, store: Store, parameters: Mapping[str, Mapping[str, int | float | str]], rows: int = 1000, seconds: float = 10) -> None:
         pyarrow = arrow()
         self._arrow = pyarrow
         self._store = store
@@ -101,18 +111,17 @@ class Parts:
         # No other driver's files have these names, whatever its clock and its process.
         self._names = f"{time.time_ns():x}-{secrets.token_hex(4)}"
         self._written = 0
-        kinds = _BEFORE | {key: _KINDS[kind] for key, kind in parameters.items()} | FIGURES | _AFTER
+        kinds = _BEFORE | {key: _KINDS[type(next(iter(values.values())))] for key, values in parameters.items()} | FIGURES | _AFTER
         types = {_WHOLE: pyarrow.int64(), _REAL: pyarrow.float64(), _TEXT: pyarrow.string()}
         columns = [(name, types[kind]) for name, kind in kinds.items()]
         self._schema = pyarrow.schema([*columns, ("finished", pyarrow.timestamp("us", "UTC"))])
-        self._texts = {key for key, kind in parameters.items() if kind is str}
         self._parameters = parameters
 
     def add(self, run: FleetRun, figures: Mapping[str, Any], problem: str | None, attempts: int) -> None:
         """A run that has ended."""
         row: dict[str, Any] = {
             **figures,
-            **{key: self._parameters[key](text) for key, text in run.combination.shown},
+            **{key: self._parameters[key][text] for key, text in run.combination.shown},
             "run": run.id,
             "state": "done" if problem is None else "failed",
             "problem": problem,

@@ -8,13 +8,17 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
-from .. import _tranche
+from .. import _frames, _tranche
+from .._arguments import Size, checked, size
 from .._simulation import simulate
 from .._tranche import Load, Profile
 from . import samples
 from ._progress import duration
+
+if TYPE_CHECKING:
+    import pandas
 
 
 @dataclass(frozen=True)
@@ -101,6 +105,21 @@ class Plan:
             lines.append(f"cost: {self.cost:,.2f} at {self.price:g} for a node and hour")
         return "\n".join([*lines, "", "assumed:", *(f"- {line}" for line in self.assumptions)])
 
+    def _repr_html_(self) -> str:
+        return _frames.html(self._columns(), notes=[f"{self.cpu_hours:,.1f} CPU hours, {self.node_hours:,.1f} hours of nodes", *self.assumptions])
+
+    def to_pandas(self) -> pandas.DataFrame:
+        """A row for each set.
+
+        Raises:
+            ImportError: pandas is not installed.
+        """
+        return _frames.pandas_of("to_pandas").DataFrame(self._columns())
+
+    def _columns(self) -> dict[str, list[object]]:
+        plain = ("runs", "requests", "rate", "cpu_hours", "longest_hours")
+        return {"set": [one.set.name for one in self.sets]} | {name: [getattr(one, name) for one in self.sets] for name in plain}
+
     @property
     def assumptions(self) -> tuple[str, ...]:
         """What the numbers rest on, in sentences."""
@@ -121,13 +140,14 @@ class Plan:
         return tuple(lines)
 
 
+@checked
 def measure(
     format: str,
     drive: Profile | str | os.PathLike[str] = "tlc-3.84t",
     *,
     precondition: Literal["none", "fill", "steady"] = "steady",
     requests: int = 100_000,
-    mean_bytes: int | None = None,
+    mean_bytes: Size | None = None,
     cache: bool | str | os.PathLike[str] = True,
 ) -> float:
     """Requests of a trace for each second of a processor of this machine, measured with a generated sample.
@@ -158,6 +178,7 @@ def measure(
     return run.requests / run.cpu_seconds
 
 
+@checked
 def plan(
     sets: Iterable[str] = tuple(SETS),
     *,
@@ -167,7 +188,7 @@ def plan(
     rates: Mapping[str, float] | None = None,
     requests: int = 100_000,
     cores_per_node: int = 16,
-    memory_per_node: int | None = None,
+    memory_per_node: Size | None = None,
     hours: float | None = None,
     price: float | None = None,
     efficiency: float = 0.95,
@@ -184,7 +205,7 @@ def plan(
             time that a large drive is preconditioned.
         requests: Of each sample that is measured.
         cores_per_node: Processors of a node.
-        memory_per_node: Bytes; without, it is enough.
+        memory_per_node: Bytes, or a text such as ``"256GiB"``; without, it is enough.
         hours: In which time all is to be done.
         price: Of a node for an hour, in any currency.
         efficiency: Share of the nodes' time that goes into runs.
@@ -195,6 +216,7 @@ def plan(
         Error: The drive cannot be so.
     """
     names = list(sets)
+    node_memory = None if memory_per_node is None else size("memory_per_node", memory_per_node)
     if unknown := [name for name in [*names, *(rates or {})] if name not in SETS]:
         raise ValueError(f"there is no set {unknown[0]!r}: there are {', '.join(SETS)}")
     if not names or runs_per_trace < 1 or cores_per_node < 1 or not 0 < efficiency <= 1:
@@ -212,10 +234,10 @@ def plan(
         planned.append(PlannedSet(one, runs, one.requests * runs_per_trace, rate, cpu_hours, cpu_hours / runs))
     memory = _memory(profile, precondition)
     places = cores_per_node
-    if memory_per_node is not None:
-        places = min(places, memory_per_node * 15 // 16 // memory)
+    if node_memory is not None:
+        places = min(places, node_memory * 15 // 16 // memory)
         if places < 1:
-            raise ValueError(f"a run takes about {memory} bytes of memory, and a node has {memory_per_node}")
+            raise ValueError(f"a run takes about {memory} bytes of memory, and a node has {node_memory}")
     cpu_hours = sum(one.cpu_hours for one in planned)
     node_hours = cpu_hours / efficiency / places
     return Plan(
@@ -224,7 +246,7 @@ def plan(
         precondition=precondition,
         runs_per_trace=runs_per_trace,
         cores_per_node=cores_per_node,
-        memory_per_node=memory_per_node,
+        memory_per_node=node_memory,
         memory_per_run=memory,
         runs_per_node=places,
         efficiency=efficiency,

@@ -8,6 +8,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TextIO, TypeAlias
 
+from .._arguments import checked
+
 
 @dataclass(frozen=True)
 class Progress:
@@ -67,6 +69,7 @@ def duration(seconds: float) -> str:
 class Line:
     """Writes progress: on a terminal a line that changes, and elsewhere a line every half a minute."""
 
+    @checked
     def __init__(self, to: TextIO | None = None) -> None:
         self._to = to or sys.stderr
         self._terminal = self._to.isatty()

@@ -10,6 +10,7 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, nullcontext
 from typing import Any
 
+from .._arguments import checked
 from ._errors import FleetError
 from ._executor import Ended
 from ._task import Done, Task, execute
@@ -57,6 +58,7 @@ class RayExecutor:
         runtime_env: As of ``ray.init``: for example ``{"pip": ["tranche[fleet]"]}`` where nodes lack this package.
     """
 
+    @checked
     def __init__(
         self,
         address: str | None = None,

@@ -15,13 +15,14 @@ from pathlib import Path
 from typing import Any, Literal
 
 from .. import _tranche
+from .._arguments import Duration, checked_class, duration
 from .._simulation import _values
 from .._tranche import Error, Profile
 from ._errors import FleetError
 from ._loads import AnyLoad, Job, Trace, all_opened, anchored, from_json, from_table, to_json
 
 # Of the manifest. It changes when what is written below would mean something else.
-VERSION = 1
+VERSION = 2
 # Keys of sweeps that are arguments here.
 _ARGUMENTS = {"seed": "seeds", "precondition": "precondition", "contents": "contents"}
 
@@ -56,6 +57,7 @@ def digest(value: object) -> str:
     return hashlib.sha256(text.encode()).hexdigest()[:16]
 
 
+@checked_class
 class Fleet:
     """Runs of loads on drives: one for each load, drive, precondition, seed and combination of ``vary``.
 
@@ -68,7 +70,7 @@ class Fleet:
         precondition: What drives go through first, or several of it.
         contents: As of :func:`tranche.simulate`.
         nsid: Namespace of all requests.
-        interval: Seconds of virtual time in each interval of a time series. Each run then writes one, into ``series`` of its directory.
+        interval: Seconds of virtual time in each interval of a time series, or a text such as ``"100ms"``. Each run then writes one, into ``series`` of its directory.
 
     Raises:
         FleetError: A load is not there, or two things are the same.
@@ -86,7 +88,7 @@ class Fleet:
         precondition: Literal["none", "fill", "steady"] | Iterable[Literal["none", "fill", "steady"]] = "none",
         contents: Literal["none", "memory"] = "none",
         nsid: int | None = None,
-        interval: float | None = None,
+        interval: Duration | None = None,
     ) -> None:
         single = isinstance(loads, (str, os.PathLike, Trace, Job))
         self.loads = tuple(all_opened([loads] if single else loads))  # type: ignore[list-item, arg-type]
@@ -97,7 +99,7 @@ class Fleet:
         self.preconditions = (precondition,) if isinstance(precondition, str) else tuple(precondition)
         self.contents = contents
         self.nsid = nsid
-        self.interval = interval
+        self.interval = None if interval is None else duration("interval", interval)
         for key in vary or {}:
             if key in _ARGUMENTS:
                 raise ValueError(f"vary has {key!r}: that is the argument {_ARGUMENTS[key]}")
@@ -194,15 +196,20 @@ class Fleet:
                             id = digest([name, toml, precondition, seed, one.parameters, common])
                             yield FleetRun(load, drive, precondition, seed, one, id)
 
-    def columns(self) -> dict[str, type]:
-        """The columns of what is varied, and whether their values are whole numbers, numbers or texts."""
-        kinds: dict[str, type] = {}
+    @cached_property
+    def parameters(self) -> Mapping[str, Mapping[str, int | float | str]]:
+        """For each parameter its values as results have them, by their texts. All of a parameter are of one type."""
+        texts: dict[str, list[str]] = {}
         for load in self._forms:
             for drive in self.drives:
                 for one in self.combinations(load, drive, self.preconditions[0], self.seeds[0]):
                     for key, text in one.shown:
-                        kinds[key] = max(kinds.get(key, int), _kind(text), key=(int, float, str).index)
-        return kinds
+                        texts.setdefault(key, []).append(text)
+        return {key: dict(zip(some, _tranche.typed(key, some), strict=True)) for key, some in texts.items()}
+
+    def columns(self) -> dict[str, type]:
+        """The columns of what is varied, and whether their values are whole numbers, numbers or texts."""
+        return {key: type(next(iter(values.values()))) for key, values in self.parameters.items()}
 
     def manifest(self) -> dict[str, Any]:
         """What it is, as its directory keeps it."""
@@ -239,16 +246,6 @@ class Fleet:
         return fleet
 
 
-def _kind(text: str) -> type:
-    for kind in (int, float):
-        try:
-            kind(text)
-        except ValueError:
-            continue
-        return kind
-    return str
-
-
 def _list(value: Any) -> list[Any]:
     return value if isinstance(value, list) else [value]
 
@@ -266,27 +263,45 @@ def _drives(name: str, base: Path) -> Sequence[str]:
 
 
 def differences(there: Mapping[str, Any], here: Mapping[str, Any]) -> list[str]:
-    """What two manifests differ in, in words; nothing if they are of the same fleet."""
+    """Why the runs of a manifest are not all runs of another one, in words; nothing if they are.
+
+    A fleet may have more loads, drives, seeds, preconditions and values than the directory that it goes on with.
+    """
     if there == here:
         return []
     found = []
     for key in ("loads", "drives"):
-        ours = {one.get("name") or json.dumps(one, sort_keys=True): one for one in here.get(key, [])}
-        theirs = {one.get("name") or json.dumps(one, sort_keys=True): one for one in there.get(key, [])}
-        if key == "loads":
-            ours = {from_json(one).name: one for one in here[key]}
-            theirs = {from_json(one).name: one for one in there[key]}
+        ours, theirs = _by_name(key, here), _by_name(key, there)
         for what, some in [
             ("only the directory's fleet has", [name for name in theirs if name not in ours]),
-            ("only this fleet has", [name for name in ours if name not in theirs]),
             ("both fleets have, and not the same", [name for name in ours if name in theirs and ours[name] != theirs[name]]),
         ]:
             if some:
                 more = f" and {len(some) - 3} more" if len(some) > 3 else ""
                 found.append(f"{key} that {what}: {', '.join(some[:3])}{more}")
-        if not found and there.get(key) != here.get(key):
-            found.append(f"the order of its {key}")
-    for key in sorted((there.keys() | here.keys()) - {"loads", "drives", "runs"}):
+    for key in ("seeds", "preconditions"):
+        if lost := [str(one) for one in there.get(key, []) if one not in here[key]]:
+            found.append(f"{key} that only the directory's fleet has: {', '.join(lost)}")
+    for key in sorted((there.keys() | here.keys()) - {"loads", "drives", "seeds", "preconditions", "vary", "runs"}):
         if there.get(key) != here.get(key):
             found.append(f"{key}: {there.get(key)!r} in the directory, {here.get(key)!r} now")
+    return found or _lost_values(Fleet.from_manifest(there), Fleet.from_manifest(here))
+
+
+def _by_name(key: str, manifest: Mapping[str, Any]) -> dict[str, Any]:
+    return {from_json(one).name if key == "loads" else one["name"]: one for one in manifest.get(key, [])}
+
+
+def _lost_values(there: Fleet, here: Fleet) -> list[str]:
+    """What ``vary`` has lost, or what has become of another type."""
+    if there.vary == here.vary:
+        return []
+    if there.parameters.keys() != here.parameters.keys():
+        return [f"vary: {', '.join(there.vary) or 'nothing'} in the directory, {', '.join(here.vary) or 'nothing'} now"]
+    found = []
+    for key, values in there.parameters.items():
+        if lost := [text for text in values if text not in here.parameters[key]]:
+            found.append(f"vary: values of {key} that only the directory's fleet has: {', '.join(lost)}")
+        elif (then := there.columns()[key]) is not (now := here.columns()[key]):
+            found.append(f"vary: values of {key} are of the type {then.__name__} in the directory, and {now.__name__} now")
     return found

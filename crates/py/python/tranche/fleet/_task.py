@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import io
-import json
 import os
 import socket
 import time
@@ -142,9 +141,6 @@ def _run(task: Task) -> tuple[dict[str, Any], str | None]:
     row = {key: values[0] for key, values in outcome.runs.to_pydict().items()}
     if outcome.series is not None:
         _write_series(task, outcome.series)
-    document = json.loads(outcome.document)
-    simulation = document.get("runs", [document])[0]["simulation"]
-    row["warnings"] = "; ".join(simulation.get("warnings") or []) or None
     problem = row.pop("problem") or outcome.problem
     return row, problem
 

@@ -11,6 +11,8 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from .._arguments import Size, checked, size as bytes_of
+
 SECTOR = 512
 PAGE = 4096
 PAGES_MAX = 256
@@ -31,13 +33,14 @@ class Event:
     """Bytes, a multiple of 4,096."""
 
 
+@checked
 def events(
     count: int,
     *,
     seed: int = 1,
     volumes: int = 2,
-    volume_bytes: int = 1 << 30,
-    mean_bytes: int = 16384,
+    volume_bytes: Size = 1 << 30,
+    mean_bytes: Size = 16384,
     writes: float = 0.7,
     microseconds: int = 1000,
 ) -> Iterator[Event]:
@@ -51,14 +54,15 @@ def events(
         writes: Share of writes.
         microseconds: Mean time between two.
     """
-    if not PAGE <= mean_bytes <= PAGES_MAX * PAGE // 2:
-        raise ValueError(f"mean_bytes={mean_bytes} is not from {PAGE} to {PAGES_MAX * PAGE // 2}")
-    if volume_bytes < 2 * PAGES_MAX * PAGE:
-        raise ValueError(f"volume_bytes={volume_bytes} is less than {2 * PAGES_MAX * PAGE}")
+    mean, whole = bytes_of("mean_bytes", mean_bytes), bytes_of("volume_bytes", volume_bytes)
+    if not PAGE <= mean <= PAGES_MAX * PAGE // 2:
+        raise ValueError(f"mean_bytes={mean} is not from {PAGE} to {PAGES_MAX * PAGE // 2}")
+    if whole < 2 * PAGES_MAX * PAGE:
+        raise ValueError(f"volume_bytes={whole} is less than {2 * PAGES_MAX * PAGE}")
     draw = random.Random(seed)
-    pages = volume_bytes // PAGE - PAGES_MAX
+    pages = whole // PAGE - PAGES_MAX
     # Of the larger half: uniform from 1 page on, so that the mean is twice that of all, less a page.
-    most = max(1, min(PAGES_MAX, 2 * (2 * mean_bytes // PAGE - 1) - 1))
+    most = max(1, min(PAGES_MAX, 2 * (2 * mean // PAGE - 1) - 1))
     now = 0
     for number in range(count):
         volume = number if number < volumes else draw.randrange(volumes)
@@ -103,6 +107,7 @@ FORMATS: tuple[str, ...] = tuple(_LINES)
 """The forms that there are: ``msr``, ``alibaba``, ``tencent``, ``systor``."""
 
 
+@checked
 def lines(format: str, events: Iterable[Event]) -> Iterator[str]:
     """The lines of a trace, without line feeds.
 
@@ -117,6 +122,7 @@ def lines(format: str, events: Iterable[Event]) -> Iterator[str]:
     yield from map(line, events)
 
 
+@checked
 def write(format: str, events: Iterable[Event], path: str | os.PathLike[str]) -> None:
     """Writes a trace. The form of Tencent has whole seconds, so there many requests come at once.
 
@@ -129,6 +135,7 @@ def write(format: str, events: Iterable[Event], path: str | os.PathLike[str]) ->
             file.write(line + "\n")
 
 
+@checked
 def write_all(directory: str | os.PathLike[str], count: int = 80) -> list[Path]:
     """Writes the samples of this repository, ``msr.csv`` and so on: the same events in each form. The directory is made if it is missing."""
     Path(directory).mkdir(parents=True, exist_ok=True)
