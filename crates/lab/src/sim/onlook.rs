@@ -294,6 +294,7 @@ mod tests {
             overwrite: crate::results::Overwrite::default(),
             resume: false,
             cache: None,
+            until_steady: false,
             interval: Some(10_000_000),
             policies: Default::default(),
             parallel: Some(1),

@@ -6,6 +6,7 @@ use super::rwbs::Rwbs;
 use crate::Nanos;
 
 const DAY: Nanos = 86_400_000_000_000;
+const MINUTE: Nanos = 60_000_000_000;
 
 /// The events that say what I/O there is.
 const EVENTS: [(&str, Action); 2] = [("block_bio_queue", Action::Queued), ("block_rq_issue", Action::Issued)];
@@ -50,8 +51,9 @@ fn time(clock: &mut DayClock, text: &str) -> Result<Nanos, String> {
     };
     let part = |text: &str| text.parse::<u64>().ok().filter(|part| *part < 60);
     let minutes = part(hours).zip(part(minutes)).map(|(hours, minutes)| hours * 60 + minutes);
-    let minutes = minutes.ok_or_else(|| format!("the time is {text:?}: it is HH:MM:SS.NANOSECONDS"))?;
-    Ok(clock.at(minutes * 60_000_000_000 + seconds(rest)?))
+    let rest = seconds(rest).ok().filter(|nanos| *nanos < MINUTE);
+    let of_day = minutes.zip(rest).map(|(minutes, rest)| minutes * MINUTE + rest);
+    Ok(clock.at(of_day.ok_or_else(|| format!("the time is {text:?}: it is HH:MM:SS.NANOSECONDS"))?))
 }
 
 /// `[11:04:05.123456789] (+0.000012345) host block_rq_issue: { cpu_id = 1 }, { dev = 8388608, sector = 2048, nr_sector = 8, …, rwbs = 4, … }`.
