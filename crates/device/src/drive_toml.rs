@@ -116,7 +116,7 @@ fn parse(text: &str) -> Result<File, ConfigError> {
     let mut document = DeTable::parse(text).map_err(|error| ConfigError::Toml(said(error)))?;
     // Cache tiers that are served with the drive are hosts of it: the drive knows nothing of them, and who serves it reads their tables.
     document.get_mut().remove("cache");
-    let mut problems = toml_keys::complete(document.get_mut());
+    let mut problems = toml_keys::complete(document.get_mut(), text);
     let mut read = sets_by_media(document.get_mut());
     loop {
         match read.and_then(|()| File::deserialize(toml::Deserializer::from(document.clone()))) {

@@ -11,12 +11,13 @@ const DISK: &str = "rpm = 1\nheads = 1\ncylinders = 1\nouter_sectors = 1\ninner_
 /// The keys that a namespace must have, likewise.
 const NAMESPACE: &str = "size = \"1MiB\"";
 
-/// Gives tables the keys that they lack, so that they can be read on. Returns which these are, a line for each table.
-pub(crate) fn complete(document: &mut DeTable<'_>) -> Vec<String> {
+/// Gives tables of a text the keys that they lack, so that they can be read on. Returns which these are, a line for each table.
+pub(crate) fn complete(document: &mut DeTable<'_>, text: &str) -> Vec<String> {
     let mut lines = Vec::new();
     for (name, required) in [("set", None), ("namespace", Some(NAMESPACE))] {
         let Some(DeValue::Array(tables)) = document.get_mut(name).map(Spanned::get_mut) else { continue };
         for (number, table) in (1..).zip(tables.iter_mut()) {
+            let line = 1 + text.bytes().take(table.span().start).filter(|byte| *byte == b'\n').count();
             let DeValue::Table(table) = table.get_mut() else { continue };
             let of_media = || match table.get("media")?.get_ref().as_str()? {
                 "nand" => Some(NAND),
@@ -35,7 +36,7 @@ pub(crate) fn complete(document: &mut DeTable<'_>) -> Vec<String> {
             missing.sort();
             if !missing.is_empty() {
                 let keys: Vec<String> = missing.into_iter().map(|(_, key)| key).collect();
-                lines.push(format!("{name}.{number} lacks {}", keys.join(", ")));
+                lines.push(format!("at line {line}, {name}.{number} lacks {}", keys.join(", ")));
             }
         }
     }
@@ -80,9 +81,9 @@ mod tests {
         let text = "[[set]]\nmedia = \"nand\"\ndies = 4\n[[set]]\nmedia = \"disk\"\n[[namespace]]\n[[namespace]]\nsize = \"1MiB\"\n";
         assert_eq!(
             error(text),
-            "set.1 lacks cell, channels, planes, nand_page, pages_per_block, rated_cycles\n\
-             set.2 lacks rpm, heads, cylinders, outer_sectors, inner_sectors, read_seek\n\
-             namespace.1 lacks size"
+            "at line 1, set.1 lacks cell, channels, planes, nand_page, pages_per_block, rated_cycles\n\
+             at line 4, set.2 lacks rpm, heads, cylinders, outer_sectors, inner_sectors, read_seek\n\
+             at line 6, namespace.1 lacks size"
         );
     }
 
@@ -94,7 +95,7 @@ mod tests {
             .replace("program = \"700us\"", "programm = \"700us\"")
             .replace("lba = 4096", "lbas = 4096");
         let said = error(&text);
-        assert!(said.starts_with("set.1 lacks channels\n"), "{said}");
+        assert!(said.contains(", set.1 lacks channels\n"), "{said}");
         let meant = ["serial", "channels", "program", "lba"];
         assert!(meant.iter().all(|meant| said.contains(&format!("did you mean {meant}?"))), "{said}");
         assert_eq!(said.matches("unknown field").count(), meant.len(), "{said}");

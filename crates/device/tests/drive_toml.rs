@@ -130,7 +130,7 @@ fn a_set_needs_a_medium_that_there_is() {
     says("[[set]] # 2\nbanks = 2\nmedia = \"tape\"", "media = \"tape\"", media);
     says("[[set]] # 2\nbanks = 2\nmedia = 5", "media = 5", "expected a string");
     says("[[set]] # 2\nbanks = 2", "[[set]] # 2", "missing field `media`");
-    says("[[set]] # 2\nmedia = \"nand\"\ncell = \"tlc\"", "[[set]] # 2", "missing field `channels`");
+    says("[[set]] # 2\nmedia = \"nand\"\ncell = \"tlc\"", "[[set]] # 2", "set.2 lacks channels, dies");
     let inline = Config::from_toml("set = [5]").unwrap_err().to_string();
     assert!(inline.contains("at line 1, column 8") && inline.contains("expected a table"), "{inline}");
     let one = Config::from_toml("set = 5").unwrap_err().to_string();

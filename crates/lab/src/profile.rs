@@ -109,11 +109,6 @@ pub fn table(drive: &str) -> Result<Table> {
 pub fn without_capacitors(toml: &str) -> Result<String> {
     let config = run::Config::from_toml(toml)?;
     let mut table: Table = toml::from_str(toml)?;
-    let drive = table.entry("drive").or_insert_with(|| Table::new().into());
-    let drive = drive.as_table_mut().context("drive is no table")?;
-    drive.insert("power_loss_protection".to_owned(), false.into());
-    drive.remove("energy");
-    let atomic = drive.remove("atomic_write");
     let mut has_disk = false;
     for (set, config) in tables(&mut table, "set").zip(&config.ftl.sets) {
         if let Some(zone) = set.get_mut("zone").and_then(Value::as_table_mut) {
@@ -127,8 +122,12 @@ pub fn without_capacitors(toml: &str) -> Result<String> {
             set.entry("capacity").or_insert_with(|| format!("{kib}KiB").into());
         }
     }
-    if let (Some(atomic), false) = (atomic, has_disk) {
-        table["drive"]["atomic_write"] = atomic;
+    let drive = table.entry("drive").or_insert_with(|| Table::new().into());
+    let drive = drive.as_table_mut().context("drive is no table")?;
+    drive.insert("power_loss_protection".to_owned(), false.into());
+    drive.remove("energy");
+    if has_disk {
+        drive.remove("atomic_write");
     }
     tables(&mut table, "namespace").for_each(|namespace| drop(namespace.remove("zrwa")));
     Ok(toml::to_string(&table)?)

@@ -90,7 +90,7 @@ fn jobs_do_what_they_say_and_report_it() {
     ] {
         assert!(out.contains(part), "{part}: {out}");
     }
-    assert!(err.contains("direct is ignored: there is no page cache on the way"), "{err}");
+    assert!(err.contains("direct is ignored: I/Os go past the page cache"), "{err}");
 }
 
 #[test]

@@ -26,7 +26,7 @@ use super::{
 };
 use crate::{
     bench,
-    control::Cancel,
+    control::{Cancel, Interrupted},
     counters::{Counters, NamespaceCounts, flash_bytes_written, total_on_flash, write_amplification},
     figure::show_size,
     sweep::{settings, sheet::NamedCell as Column},
@@ -108,6 +108,41 @@ impl RunResult {
 
 /// Most rounds of a load before it is measured.
 pub(super) const MAX_ROUNDS: u64 = 100;
+
+/// What became of a run.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub(super) enum State {
+    /// It came to figures, and nothing went wrong.
+    Done,
+    /// It came to none, or requests failed.
+    Failed,
+    /// The user ended it.
+    Interrupted,
+}
+
+impl State {
+    pub const fn name(self) -> &'static str {
+        match self {
+            Self::Done => "done",
+            Self::Failed => "failed",
+            Self::Interrupted => "interrupted",
+        }
+    }
+
+    /// That of a run with figures.
+    pub fn of(ran: &RunResult) -> Self {
+        match (ran.played.interrupted, ran.played.problems.is_empty()) {
+            (true, _) => Self::Interrupted,
+            (false, true) => Self::Done,
+            (false, false) => Self::Failed,
+        }
+    }
+
+    /// That of a run without figures.
+    pub fn of_error(error: &anyhow::Error) -> Self {
+        if error.is::<Interrupted>() { Self::Interrupted } else { Self::Failed }
+    }
+}
 
 /// The share of a run's progress that preconditioning is thought to take.
 const PREPARATION: u32 = WHOLE / 2;

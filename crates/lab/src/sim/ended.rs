@@ -3,48 +3,13 @@
 use std::time::Duration;
 
 use anyhow::{Context, Result};
-use serde_json::{Map, Value, json};
+use serde_json::{Value, json};
 
 use super::{
-    case::{Case, RunResult},
-    figures, report, series,
+    case::{Case, RunResult, State},
+    document, figures, series,
 };
-use crate::{control::Interrupted, sweep::sheet::NamedCell as Column};
-
-/// What became of a run.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub(super) enum State {
-    /// It came to figures, and nothing went wrong.
-    Done,
-    /// It came to none, or requests failed.
-    Failed,
-    /// The user ended it.
-    Interrupted,
-}
-
-impl State {
-    pub const fn name(self) -> &'static str {
-        match self {
-            Self::Done => "done",
-            Self::Failed => "failed",
-            Self::Interrupted => "interrupted",
-        }
-    }
-
-    /// That of a run with figures.
-    pub fn of(ran: &RunResult) -> Self {
-        match (ran.played.interrupted, ran.played.problems.is_empty()) {
-            (true, _) => Self::Interrupted,
-            (false, true) => Self::Done,
-            (false, false) => Self::Failed,
-        }
-    }
-
-    /// That of a run without figures.
-    pub fn of_error(error: &anyhow::Error) -> Self {
-        if error.is::<Interrupted>() { Self::Interrupted } else { Self::Failed }
-    }
-}
+use crate::sweep::sheet::NamedCell as Column;
 
 /// A run that has ended.
 #[derive(Clone, Debug)]
@@ -70,7 +35,7 @@ impl Ended {
             Ok(ran) => Self {
                 state: State::of(ran),
                 figures: figures::columns(case, ran),
-                document: report::document(case, ran),
+                document: document::document(case, ran),
                 series: ran.series.clone(),
                 warnings: case.doubts(ran),
                 problems: ran.played.problems.clone(),
@@ -81,7 +46,7 @@ impl Ended {
                 let figures = figures::failed(case, state, &problem);
                 Self {
                     state,
-                    document: report::failed(case, &figures),
+                    document: document::failed(case, &figures),
                     figures,
                     series: Vec::new(),
                     warnings: Vec::new(),
@@ -125,10 +90,4 @@ impl Ended {
             took: None,
         }))
     }
-}
-
-/// Parameters of a run for programs.
-pub(super) fn parameters(case: &Case) -> Value {
-    let all = case.parameters.iter().map(|(key, value)| (key.clone(), json!(value)));
-    all.collect::<Map<_, _>>().into()
 }

@@ -2,10 +2,7 @@
 
 use serde_json::{Map, Value};
 
-use super::{
-    case::{Case, RunResult},
-    ended::State,
-};
+use super::case::{Case, RunResult, State};
 use crate::{
     counters::total,
     sweep::sheet::{Cell, NamedCell as Column},

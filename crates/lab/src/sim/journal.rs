@@ -13,12 +13,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value, json};
 
-use super::{
-    case::Case,
-    ended::{Ended, parameters},
-    load::LoadForm,
-    settings::Settings,
-};
+use super::{case::Case, document::parameters, ended::Ended, load::LoadForm, settings::Settings};
 use crate::{results::JOURNAL as FILE, sweep::axes};
 
 /// Something that all runs of a sweep have in common.

@@ -8,6 +8,7 @@ mod agreement;
 mod ahead;
 mod cache;
 mod case;
+mod document;
 mod doubt;
 mod ended;
 mod figures;
@@ -51,8 +52,8 @@ pub(crate) use self::{
     trace_file::open as open_trace,
 };
 use self::{
-    case::Case,
-    ended::{Ended, State},
+    case::{Case, State},
+    ended::Ended,
     journal::{Journal, Kept},
     settings::cases,
 };

@@ -2,42 +2,16 @@
 
 use std::fmt::{self, Write as _};
 
-use serde_json::{Value, json};
-
 use super::{
-    case::{Case, RunResult, Settled},
-    ended::{Ended, State, parameters},
-    figures,
+    case::{Case, RunResult, Settled, State},
+    ended::Ended,
 };
 use crate::{
     counters::{Counters, total},
     figure, memory,
     report::Table,
-    sweep::sheet::{Figure, NamedCell as Column},
+    sweep::sheet::Figure,
 };
-
-/// A run for programs: the document of the load's own tool, and beside it what only the simulated drive knows.
-pub(super) fn document(case: &Case, ran: &RunResult) -> Value {
-    let mut document = match &ran.played.document {
-        Value::Object(map) => map.clone(),
-        _ => serde_json::Map::new(),
-    };
-    let mut simulation = figures::object(&figures::columns(case, ran));
-    simulation.insert("parameters".into(), parameters(case));
-    simulation.insert("namespaces".into(), json!(ran.namespaces));
-    simulation.insert("warnings".into(), json!(case.doubts(ran)));
-    simulation.insert("peak_memory_bytes".into(), json!(memory::peak()));
-    document.insert("simulation".into(), simulation.into());
-    document.into()
-}
-
-/// A run that failed, for programs.
-pub(super) fn failed(case: &Case, figures: &[Column]) -> Value {
-    let mut simulation = figures::object(figures);
-    simulation.insert("parameters".into(), parameters(case));
-    simulation.insert("warnings".into(), json!([]));
-    json!({ "simulation": simulation })
-}
 
 /// A run for people.
 pub(super) fn text(case: &Case, ran: &RunResult) -> String {

@@ -22,7 +22,7 @@ WholeSeconds: TypeAlias = Annotated[int | str, "seconds"]
 """Whole seconds, or a text: ``"2min"``."""
 Path: TypeAlias = str | os.PathLike[str]
 TraceFormat: TypeAlias = Literal[
-    "blktrace", "blkparse", "ftrace", "msr", "alibaba", "tencent", "systor", "twitter", "cachelib", "iolog2", "iolog3", "recording"
+    "blktrace", "blkparse", "ftrace", "lttng", "dftracer", "msr", "alibaba", "tencent", "systor", "twitter", "cachelib", "iolog2", "iolog3", "recording"
 ]
 """In which form a block trace is written."""
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas as _pandas
 
     from ._tranche import Table
 
@@ -28,7 +28,7 @@ def pandas_of(what: str) -> Any:
     return pandas
 
 
-def to_pandas(table: Table) -> pandas.DataFrame:
+def to_pandas(table: Table) -> _pandas.DataFrame:
     """A table as a frame. A column of whole numbers that lacks some has pandas' type ``Int64``.
 
     Raises:

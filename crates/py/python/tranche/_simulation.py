@@ -14,7 +14,7 @@ from ._policies import PlacementPolicy, VictimPolicy
 from ._tranche import Error, Load, Profile, Table
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas as _pandas
 
 
 @dataclass(frozen=True)
@@ -131,7 +131,7 @@ class Run:
         shown = {"figure": [name for name in _SHOWN if name in figures], "value": [figures[name][0] for name in _SHOWN if name in figures]}
         return _frames.html(shown, notes=[*([self.problem] if self.problem else []), *self.warnings])
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> _pandas.DataFrame:
         """Its figures as a frame of one row.
 
         Raises:
@@ -171,7 +171,7 @@ class Sweep:
         shown = {name: values for name, values in columns.items() if name in parameters or name in _SHOWN or name == "warnings"}
         return _frames.html(shown)
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> _pandas.DataFrame:
         """A row for each combination, with the columns of ``table``.
 
         Raises:

@@ -16,7 +16,7 @@ from ._arguments import Duration, Path, Rate, Size, WholeSeconds, checked, hints
 from ._tranche import Profile, Table
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas as _pandas
 
 StudyDrive: TypeAlias = Profile | Path
 """A drive: a :class:`Profile`, the name of a built-in one, or the path of a TOML file."""
@@ -188,7 +188,7 @@ class Study:
     def _repr_html_(self) -> str:
         return _frames.html(self.comparisons.to_pydict() or self.runs.to_pydict(), notes=self.notes)
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> _pandas.DataFrame:
         """A row for each run, with the columns of ``runs``.
 
         Raises:

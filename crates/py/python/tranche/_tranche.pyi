@@ -34,23 +34,6 @@ __all__ = [
     "typed",
 ]
 
-_TraceFormat: TypeAlias = Literal[
-    "blktrace",
-    "blkparse",
-    "ftrace",
-    "lttng",
-    "dftracer",
-    "msr",
-    "alibaba",
-    "tencent",
-    "systor",
-    "twitter",
-    "cachelib",
-    "iolog2",
-    "iolog3",
-    "recording",
-]
-
 __version__: str
 
 class Error(Exception):

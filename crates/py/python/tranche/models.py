@@ -21,7 +21,7 @@ from ._simulation import CommandLatency
 from ._tranche import Profile, Table
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas as _pandas
 
 __all__ = ["InnoDb", "LsmStore", "ModelRun", "NamespaceBytes", "Reads", "StoreRuns"]
 
@@ -74,7 +74,7 @@ class ModelRun:
     def _repr_html_(self) -> str:
         return _frames.html({"figure": list(self.metrics), "value": list(self.metrics.values())})
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> _pandas.DataFrame:
         """The figures as a frame, with the rows and columns of ``table``.
 
         Raises:
@@ -210,7 +210,7 @@ class StoreRuns:
     def _repr_html_(self) -> str:
         return self.overwrites.table._repr_html_()
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> _pandas.DataFrame:
         """A row for the overwrites, and for each of the reads.
 
         Raises:

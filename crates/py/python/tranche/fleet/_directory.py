@@ -18,7 +18,7 @@ from ._spec import Fleet, differences
 from ._store import Store
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas as _pandas
 
 MANIFEST = "fleet.json"
 _LOCK = ".driver.lock"
@@ -68,7 +68,7 @@ class Status:
         problems = [f"{count:,} failed: {problem}" for problem, count in self.problems[:10]]
         return _frames.html({name: [count] for name, count in counts.items()}, notes=[*problems, self.path])
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> _pandas.DataFrame:
         """A row for each run that has ended, with the columns of the dataset.
 
         Raises:

@@ -18,7 +18,7 @@ from . import samples
 from ._progress import duration
 
 if TYPE_CHECKING:
-    import pandas
+    import pandas as _pandas
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class Plan:
     def _repr_html_(self) -> str:
         return _frames.html(self._columns(), notes=[f"{self.cpu_hours:,.1f} CPU hours, {self.node_hours:,.1f} hours of nodes", *self.assumptions])
 
-    def to_pandas(self) -> pandas.DataFrame:
+    def to_pandas(self) -> _pandas.DataFrame:
         """A row for each set.
 
         Raises:
