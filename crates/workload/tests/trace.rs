@@ -161,7 +161,7 @@ fn the_samples_are_of_the_same_events() {
 
 #[test]
 fn lttng() {
-    let text = include_str!("traces/lttng.txt");
+    let text = include_str!("data/lttng.txt");
     let (events, reader) = all(text.as_bytes(), None);
     let at = |micros: u64| 86_399_000_000_000 + 999_000_000 + micros * 1000;
     assert_eq!(
@@ -194,7 +194,7 @@ fn lttng() {
 
 #[test]
 fn dftracer() {
-    let (events, reader) = all(include_str!("traces/dftracer.pfw").as_bytes(), None);
+    let (events, reader) = all(include_str!("data/dftracer.pfw").as_bytes(), None);
     let at = |n: u64| 1_698_080_324_850_000_000 + n * 100_000;
     // A hash is a name, too, and its file lies somewhere else than that of the file's name.
     let (one, other) = (events[0].offset, events[5].offset);

@@ -25,6 +25,7 @@ def _direction(name: str) -> dict[str, str]:
 FIGURES: dict[str, str] = {
     "seed": _WHOLE,
     "precondition": _TEXT,
+    "settling_rounds": _WHOLE,
     "simulated_seconds": _REAL,
     "requests": _WHOLE,
     **_direction("read"),
