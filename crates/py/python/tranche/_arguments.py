@@ -26,6 +26,7 @@ TraceFormat: TypeAlias = Literal[
 ]
 """In which form a block trace is written."""
 
+_MISSING = object()
 _Kind: TypeAlias = Literal["size", "rate", "duration", "seconds"]
 _READ: Mapping[str, tuple[Callable[[str], float], str]] = {
     "size": (_tranche.parse_size, "bytes, or a text such as '64MiB'"),
@@ -118,7 +119,8 @@ def accepts(hint: Any, value: object) -> bool:
     if kind is TextIO:
         return hasattr(value, "write")
     if getattr(kind, "_is_protocol", False):
-        return all(hasattr(value, member) for member in _asked(kind))
+        # A property is there, and not asked for its value: that may take a cluster.
+        return all(inspect.getattr_static(value, member, _MISSING) is not _MISSING for member in _asked(kind))
     return isinstance(value, kind)
 
 
