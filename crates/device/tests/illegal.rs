@@ -411,11 +411,10 @@ fn vendor_commands_from_the_network_are_denied() {
         table.check(name, true, command, got.status(), *status);
     }
     table.finish();
-    let kind = FaultKind::HOST_DISK_FULL;
-    let full = fault(|f| (f.kind, f.count) = (kind, 3));
+    let full = fault(|f| (f.kind, f.count) = (FaultKind::HOST_DISK_FULL, 3));
     b.events.clear();
     b.admin_ok(full, &[]);
-    let told = Output::FaultInjected { kind, nvmsetid: 1 };
+    let told = Output::FaultInjected { kind: FaultKind::HOST_DISK_FULL, nvmsetid: 1 };
     assert_eq!(b.events, [Output::HostDiskFault { full: true, count: 3 }, told]);
 }
 
