@@ -412,30 +412,6 @@ fn flatten(before: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
     }
 }
 
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn people_read_sizes_and_programs_bytes() {
-        let value = json!({ "bytes": 1 << 30, "free_bytes": 3 << 20, "inodes": 7, "data_zones": { "open": 2 }, "size": 5000 });
-        let mut rows = Vec::new();
-        flatten("", &value, &mut rows);
-        let row = |name: &str, text: &str| [name.to_owned(), text.to_owned()];
-        rows.sort();
-        assert_eq!(
-            rows,
-            [
-                row("data zones, open", "2"),
-                row("free", "3MiB"),
-                row("inodes", "7"),
-                row("size", "1GiB"),
-                row("size", "5000B"),
-            ]
-        );
-    }
-}
-
 fn check(options: &Check, output: Output) -> Result<()> {
     let opened = open(&options.of, 1)?;
     let block = u64::from(opened.ns.namespace.block_size);
@@ -472,5 +448,29 @@ fn check(options: &Check, output: Output) -> Result<()> {
     match problems {
         0 => Ok(()),
         _ => Err(FailedCheck(format!("the store has {problems} problems")).into()),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn people_read_sizes_and_programs_bytes() {
+        let value = json!({ "bytes": 1 << 30, "free_bytes": 3 << 20, "inodes": 7, "data_zones": { "open": 2 }, "size": 5000 });
+        let mut rows = Vec::new();
+        flatten("", &value, &mut rows);
+        let row = |name: &str, text: &str| [name.to_owned(), text.to_owned()];
+        rows.sort();
+        assert_eq!(
+            rows,
+            [
+                row("data zones, open", "2"),
+                row("free", "3MiB"),
+                row("inodes", "7"),
+                row("size", "1GiB"),
+                row("size", "5000B"),
+            ]
+        );
     }
 }
