@@ -107,7 +107,7 @@ def test_what_cannot_be_is_an_exception() -> None:
     wrong: list[tuple[str, dict[str, Any], type[Exception], str]] = [
         ("powercut", {}, ValueError, "doublewrite, quota"),
         ("zoned", {"depth": 3}, TypeError, "the study zoned has no option 'depth'|no option \"depth\""),
-        ("zoned", {"scale": "small"}, TypeError, "scale cannot be 'small'"),
+        ("zoned", {"scale": "small"}, TypeError, "scale is 'small'"),
         ("zoned", {"scale": 2000}, ValueError, "1 to 1024"),
         ("zoned", {"parts": []}, ValueError, "names nothing"),
         ("zoned", {"parts": ["reads", "reads"]}, tranche.Error, "twice"),

@@ -107,9 +107,9 @@ def accepts(hint: Any, value: object) -> bool:
     if isinstance(origin, type) and issubclass(origin, Mapping):
         return isinstance(value, Mapping) and all(accepts(inner[0], key) and accepts(inner[1], one) for key, one in value.items())
     if isinstance(origin, type) and issubclass(origin, Iterable):
-        if not isinstance(value, Iterable) or isinstance(value, str | bytes | Mapping):
+        if not isinstance(value, Iterable) or isinstance(value, str | bytes):
             return False
-        members = list(value) if isinstance(value, list | tuple | set | range) else []
+        members = list(value) if isinstance(value, list | tuple | set | range | Mapping) else []
         if origin is tuple and inner and inner[-1] is not ...:
             return len(members) == len(inner) and all(map(accepts, inner, members))
         return all(accepts(inner[0], one) for one in members)
