@@ -107,7 +107,7 @@ impl RunResult {
 }
 
 /// Most rounds of a load before it is measured.
-pub(super) const MAX_ROUNDS: u64 = 100;
+const MAX_ROUNDS: u64 = 100;
 
 /// What became of a run.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

@@ -13,7 +13,7 @@ use crate::sweep::sheet::NamedCell as Column;
 
 /// A run that has ended.
 #[derive(Clone, Debug)]
-pub(super) struct Ended {
+pub(super) struct EndedRun {
     pub state: State,
     /// All columns of its row.
     pub figures: Vec<Column>,
@@ -29,18 +29,21 @@ pub(super) struct Ended {
     pub took: Option<Duration>,
 }
 
-impl Ended {
+impl EndedRun {
     pub fn new(case: &Case, ran: &Result<RunResult>) -> Self {
         match ran {
-            Ok(ran) => Self {
-                state: State::of(ran),
-                figures: figures::columns(case, ran),
-                document: document::document(case, ran),
-                series: ran.series.clone(),
-                warnings: case.doubts(ran),
-                problems: ran.played.problems.clone(),
-                took: Some(ran.preparation + ran.wall),
-            },
+            Ok(ran) => {
+                let (figures, warnings) = (figures::columns(case, ran), case.doubts(ran));
+                Self {
+                    state: State::of(ran),
+                    document: document::document(case, ran, &figures, &warnings),
+                    figures,
+                    series: ran.series.clone(),
+                    warnings,
+                    problems: ran.played.problems.clone(),
+                    took: Some(ran.preparation + ran.wall),
+                }
+            }
             Err(error) => {
                 let (state, problem) = (State::of_error(error), format!("{error:#}"));
                 let figures = figures::failed(case, state, &problem);
@@ -57,7 +60,7 @@ impl Ended {
         }
     }
 
-    /// For a file that [`Ended::read`] reads.
+    /// For a file that [`EndedRun::read`] reads.
     pub fn written(&self) -> Value {
         let row = |row: &Vec<Column>| row.iter().map(|(_, cell)| cell.json()).collect::<Value>();
         json!({ "document": self.document, "series": self.series.iter().map(row).collect::<Vec<_>>() })

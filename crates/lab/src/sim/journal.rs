@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value, json};
 
-use super::{case::Case, document::parameters, ended::Ended, load::LoadForm, settings::Settings};
+use super::{case::Case, document::parameters, ended::EndedRun, load::LoadForm, settings::Settings};
 use crate::{results::JOURNAL as FILE, sweep::axes};
 
 /// Something that all runs of a sweep have in common.
@@ -85,9 +85,9 @@ impl Kept {
     ///
     /// # Errors
     /// What was kept is no run.
-    pub fn of(&self, case: &Case) -> Result<Option<Ended>> {
+    pub fn of(&self, case: &Case) -> Result<Option<EndedRun>> {
         let Some(run) = self.0.get(&key(&parameters(case))) else { return Ok(None) };
-        Ended::read(case, &inexact(run)).with_context(|| format!("{FILE}: {}", case.settings()))
+        EndedRun::read(case, &inexact(run)).with_context(|| format!("{FILE}: {}", case.settings()))
     }
 }
 
@@ -149,7 +149,7 @@ impl Journal {
     ///
     /// # Errors
     /// It cannot be written.
-    pub fn add(&self, case: &Case, ended: &Ended) -> Result<()> {
+    pub fn add(&self, case: &Case, ended: &EndedRun) -> Result<()> {
         let line =
             json!({ "parameters": parameters(case), "run": exact(&ended.written()) }).to_string() + "\n";
         let mut file = self.file.lock().unwrap_or_else(PoisonError::into_inner);

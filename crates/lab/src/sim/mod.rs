@@ -53,7 +53,7 @@ pub(crate) use self::{
 };
 use self::{
     case::{Case, State},
-    ended::Ended,
+    ended::EndedRun,
     journal::{Journal, Kept},
     settings::cases,
 };
@@ -145,14 +145,14 @@ fn simulate_before(
     let case = cases.first().context("there is no run")?;
     let ran = pool::run(&[case], &cache, 1, control, onlooker, &|_, ran| ran);
     let ran = ran.into_iter().next().flatten().ok_or_else(|| anyhow!("interrupted"))??;
-    for doubt in case.doubts(&ran) {
-        tracing::warn!("{doubt}");
+    let (text, interrupted) = (report::text(case, &ran), ran.played.interrupted);
+    let ended = EndedRun::new(case, &Ok(ran));
+    for warning in &ended.warnings {
+        tracing::warn!("{warning}");
     }
-    let mut problems = ran.played.problems.clone();
+    let mut problems = ended.problems.clone();
     let mut place = None;
-    let text = report::text(case, &ran);
-    let interrupted = ran.played.interrupted;
-    let runs = [(case, Ended::new(case, &Ok(ran)))];
+    let runs = [(case, ended)];
     if let Some(out) = out {
         match write(out, options, &runs, &document(options, &runs, began.elapsed(), 1)) {
             Ok(()) => place = Some(out.to_owned()),
@@ -211,7 +211,7 @@ struct Sweep<'a> {
     options: &'a Settings,
     cases: &'a [Case],
     /// Runs that an earlier sweep in the same directory has made, and those that are left.
-    kept: Vec<Option<Ended>>,
+    kept: Vec<Option<EndedRun>>,
     left: Vec<&'a Case>,
     journal: Option<Journal>,
     threads: usize,
@@ -244,7 +244,7 @@ impl<'a> Sweep<'a> {
         // What cannot be written down here is lost with this program alone.
         let unwritten = Mutex::new(None);
         let write_down = |case: &Case, ran: Result<case::RunResult>| {
-            let ended = Ended::new(case, &ran);
+            let ended = EndedRun::new(case, &ran);
             if let Some(journal) = &journal
                 && let Err(error) = journal.add(case, &ended)
                 && let Ok(mut first) = unwritten.lock()
@@ -256,7 +256,7 @@ impl<'a> Sweep<'a> {
         let mut new = pool::run(&left, cache, threads, control, onlooker, &write_down).into_iter();
         let elapsed = began.elapsed();
         let all = kept.into_iter().map(|kept| kept.or_else(|| new.next().flatten()));
-        let runs: Vec<(&Case, Ended)> =
+        let runs: Vec<(&Case, EndedRun)> =
             cases.iter().zip(all).filter_map(|(case, ended)| Some((case, ended?))).collect();
         let mut problems: Vec<String> = runs
             .iter()
@@ -292,8 +292,8 @@ impl<'a> Sweep<'a> {
     }
 }
 
-fn rows<'a>(runs: &'a [(&Case, Ended)]) -> Vec<Row<'a>> {
-    let row = |(case, ended): &'a (&Case, Ended)| Row {
+fn rows<'a>(runs: &'a [(&Case, EndedRun)]) -> Vec<Row<'a>> {
+    let row = |(case, ended): &'a (&Case, EndedRun)| Row {
         parameters: case.load.in_bytes(&case.parameters).into(),
         figures: ended.figures.clone(),
     };
@@ -301,8 +301,8 @@ fn rows<'a>(runs: &'a [(&Case, Ended)]) -> Vec<Row<'a>> {
 }
 
 /// The intervals of all runs, one after the other.
-fn series<'a>(runs: &'a [(&Case, Ended)]) -> Vec<Row<'a>> {
-    let rows = |(case, ended): &'a (&Case, Ended)| {
+fn series<'a>(runs: &'a [(&Case, EndedRun)]) -> Vec<Row<'a>> {
+    let rows = |(case, ended): &'a (&Case, EndedRun)| {
         let parameters = case.load.in_bytes(&case.parameters);
         let row =
             move |figures: &Vec<_>| Row { parameters: parameters.clone().into(), figures: figures.clone() };
@@ -312,7 +312,7 @@ fn series<'a>(runs: &'a [(&Case, Ended)]) -> Vec<Row<'a>> {
 }
 
 /// How well the processors were used, in a sentence.
-fn efficiency(runs: &[(&Case, Ended)], asked: usize, elapsed: Duration, threads: usize) -> String {
+fn efficiency(runs: &[(&Case, EndedRun)], asked: usize, elapsed: Duration, threads: usize) -> String {
     let share = busy(runs) / (elapsed.as_secs_f64() * threads as f64).max(1e-9);
     let count = match runs.len() == asked {
         true => asked.to_string(),
@@ -331,17 +331,17 @@ fn efficiency(runs: &[(&Case, Ended)], asked: usize, elapsed: Duration, threads:
 }
 
 /// Runs that an earlier sweep has made.
-fn kept(runs: &[(&Case, Ended)]) -> usize {
+fn kept(runs: &[(&Case, EndedRun)]) -> usize {
     runs.iter().filter(|(_, ended)| ended.took.is_none()).count()
 }
 
 /// Seconds that all runs together took.
-fn busy(runs: &[(&Case, Ended)]) -> f64 {
+fn busy(runs: &[(&Case, EndedRun)]) -> f64 {
     runs.iter().filter_map(|(_, ended)| ended.took).sum::<Duration>().as_secs_f64()
 }
 
 /// All runs for programs.
-fn document(options: &Settings, runs: &[(&Case, Ended)], elapsed: Duration, threads: usize) -> Value {
+fn document(options: &Settings, runs: &[(&Case, EndedRun)], elapsed: Duration, threads: usize) -> Value {
     json!({
         "engine": "sim",
         "load": options.load.source,
@@ -359,7 +359,7 @@ fn document(options: &Settings, runs: &[(&Case, Ended)], elapsed: Duration, thre
 }
 
 /// Writes the files of the results; `results` is what is in the JSON file.
-fn write(out: &Path, options: &Settings, runs: &[(&Case, Ended)], results: &Value) -> Result<()> {
+fn write(out: &Path, options: &Settings, runs: &[(&Case, EndedRun)], results: &Value) -> Result<()> {
     let sheet = Sheet::new(&rows(runs));
     let about = vec![
         ("tranche.load", options.load.source.clone()),

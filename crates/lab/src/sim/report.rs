@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::{
     case::{Case, RunResult, Settled, State},
-    ended::Ended,
+    ended::EndedRun,
 };
 use crate::{
     counters::{Counters, total},
@@ -108,8 +108,8 @@ const SHOWN: [(&str, &str); 10] = [
 ];
 
 /// All runs for people: parameters, the most important figures, what became of runs that are not done, and numbers of warnings, which stand below.
-pub(super) fn table(runs: &[(&Case, Ended)]) -> String {
-    let figure = |ended: &Ended, name: &str| {
+pub(super) fn table(runs: &[(&Case, EndedRun)]) -> String {
+    let figure = |ended: &EndedRun, name: &str| {
         ended.figures.iter().find(|(column, _)| *column == name)?.1.figure.clone()
     };
     let shown: Vec<_> = SHOWN
@@ -145,7 +145,7 @@ pub(super) fn table(runs: &[(&Case, Ended)]) -> String {
 struct Notes(Vec<(String, String, usize)>);
 
 impl Notes {
-    fn new(runs: &[(&Case, Ended)]) -> Self {
+    fn new(runs: &[(&Case, EndedRun)]) -> Self {
         let mut notes: Vec<(String, String, usize)> = Vec::new();
         for warning in runs.iter().flat_map(|(_, ended)| &ended.warnings) {
             let kind = kind(warning);
@@ -158,7 +158,7 @@ impl Notes {
     }
 
     /// Numbers of the warnings of a run.
-    fn of(&self, ended: &Ended) -> String {
+    fn of(&self, ended: &EndedRun) -> String {
         let kinds: Vec<String> = ended.warnings.iter().map(|warning| kind(warning)).collect();
         let all = (1..).zip(&self.0).filter(|(_, (known, ..))| kinds.contains(known));
         let all: Vec<String> = all.map(|(number, _): (usize, _)| number.to_string()).collect();

@@ -89,9 +89,9 @@ impl Settling {
     }
 }
 
-/// Write amplification of this many spans, one after the other, differs by no more than [`MOVES`] on a steady drive.
+/// Spans in a row whose write amplification agrees within [`MOVES`] on a steady drive.
 const STEADY_SPANS: usize = 3;
-/// A drive has nothing to collect that is so many times written over without a collection.
+/// Times that the namespaces are written over. Without a collection until then, there is nothing to collect.
 const LEAST_PASSES: u64 = 2;
 
 /// Rounds of a load that go before the one that is measured. A span is as many rounds as it takes to collect [`LEAST_COLLECTIONS`].
