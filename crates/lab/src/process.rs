@@ -270,8 +270,8 @@ fn watch(
         match child.try_wait() {
             Ok(Some(status)) => break Some(status),
             Ok(None) if !cancel.is_cancelled() && !is_enough(&output, &messages) => {
-                // Short programs are not waited for, and long ones not disturbed.
-                let pause = if began.elapsed() < SHORT { 2 } else { 20 };
+                // Long programs are not disturbed.
+                let pause = if began.elapsed() < ATTENTIVE_TIME { 2 } else { 20 };
                 thread::sleep(Duration::from_millis(pause));
             }
             _ => break None,
@@ -293,8 +293,8 @@ pub(crate) struct Said {
     pub messages: String,
 }
 
-/// A program is short that ends within this time.
-const SHORT: Duration = Duration::from_millis(200);
+/// Time for which the end of a program is looked for often: short programs are not waited for.
+const ATTENTIVE_TIME: Duration = Duration::from_millis(200);
 /// A program that only answers does so within a fraction of a second.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(20);
 /// Bytes of its answer at most.

@@ -64,18 +64,18 @@ struct Pace {
 }
 
 impl Pace {
-    const FIRST: Duration = Duration::from_secs(5);
-    const LONGEST: Duration = Duration::from_secs(60);
+    const FIRST_DELAY: Duration = Duration::from_secs(5);
+    const PERIOD_MAX: Duration = Duration::from_secs(60);
 
     fn begin() -> Self {
-        Self { began: Instant::now(), next: Self::FIRST }
+        Self { began: Instant::now(), next: Self::FIRST_DELAY }
     }
 
     /// Whether it is time to tell, so long after the beginning.
     fn is_due(&mut self, elapsed: Duration) -> bool {
         let due = elapsed >= self.next;
         if due {
-            self.next = elapsed + elapsed.min(Self::LONGEST);
+            self.next = elapsed + elapsed.min(Self::PERIOD_MAX);
         }
         due
     }

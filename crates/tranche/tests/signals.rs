@@ -12,10 +12,10 @@ use std::process::{Child, Command, ExitStatus, Stdio};
 use std::time::{Duration, Instant};
 
 /// What is promised is a second. A machine with other things to do takes longer.
-const PATIENCE: Duration = Duration::from_secs(20);
+const END_TIMEOUT: Duration = Duration::from_secs(20);
 
 /// Commands that take minutes if nobody ends them.
-const LONG: &[&[&str]] = &[
+const LONG_COMMANDS: &[&[&str]] = &[
     &["sim", "long.fio"],
     &["sim", "long.fio", "--until-steady", "--precondition", "steady", "--no-cache"],
     &["sim", "long.fio", "--drive", "pblaze5-910-short", "--precondition", "steady", "--no-cache"],
@@ -59,7 +59,7 @@ fn prepare(dir: &Path) {
 /// Waits for the end of a process; `None` if that takes too long.
 fn wait(child: &mut Child) -> Option<ExitStatus> {
     let begun = Instant::now();
-    while begun.elapsed() < PATIENCE {
+    while begun.elapsed() < END_TIMEOUT {
         if let Some(status) = child.try_wait().unwrap() {
             return Some(status);
         }
@@ -80,7 +80,7 @@ fn every_command_ends_when_it_is_asked_to() {
     let dir = tempfile::tempdir().unwrap();
     prepare(dir.path());
     let _drive = Served::start(&["--unix", &at(dir.path(), "drive")]);
-    for arguments in LONG {
+    for arguments in LONG_COMMANDS {
         let mut longest = Duration::ZERO;
         for _ in 0..rounds {
             // Most of what can take long is at the beginning.
