@@ -214,7 +214,10 @@ fn quotas_are_set_by_slider_and_exactly() {
         view.type_into(exact, "0");
         view.keys(&["Enter"]);
         assert_eq!(mock.change(view, 3)["body"]["write_bandwidth"], 0);
-        view.wait_words(".notice.failed", "The quota of namespace 2 was not changed: Namespace Insufficient Capacity");
+        view.wait_words(
+            ".notice.failed",
+            "The quota of namespace 2 was not changed: Namespace Insufficient Capacity",
+        );
         view.wait(&format!("document.querySelector({exact:?}).value === '120 MB/s'"));
         view.click(".notice.failed button", "Close this message");
         view.wait("!document.querySelector('.notice.failed')");

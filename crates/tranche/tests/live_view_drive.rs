@@ -88,7 +88,10 @@ fn shows_writes(view: &View, dir: &Path, state: &Value) {
     view.wait(&format!("{counted} === {superblocks} && {superblocks} > 0"));
     // Without timing no die is ever busy.
     let dies = state["sets"][0]["dies"].as_u64().unwrap();
-    view.wait(&format!("document.querySelector('.dies canvas[role=slider]')?.getAttribute('aria-valuemax') === '{}'", dies - 1));
+    view.wait(&format!(
+        "document.querySelector('.dies canvas[role=slider]')?.getAttribute('aria-valuemax') === '{}'",
+        dies - 1
+    ));
     view.wait_words(".dies .legend", "Idle 100\u{a0}%");
     let free = "Number(document.querySelector('.set .flash:not(.dies) .legend .num').textContent)";
     view.wait(&format!("{free} < {superblocks}"));
