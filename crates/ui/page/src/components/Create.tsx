@@ -38,19 +38,21 @@ export function Create({ onClose }: { onClose: () => void }) {
   const most = chosen ? roomFor(chosen, withZones) : 0;
   const unit = withZones ? zoneSize : block;
   const wrong =
-    size.trim() === ""
-      ? ""
-      : wanted === null
-        ? `Enter a size, such as ${exampleSize(most, unit)}, or a number of bytes.`
-        : wanted === 0
-          ? "The size has to be more than 0."
-          : wanted > most
-            ? withZones
-              ? `Set ${set} has room for ${bytes(most)} of zones.`
-              : `Set ${set} has ${bytes(most)} left.`
-            : wanted % unit !== 0
-              ? `The size has to be a multiple of ${bytes(unit)}${withZones ? ", the size of a zone" : ", a logical block"}.`
-              : "";
+    withZones && chosen?.active_zones_left === 0
+      ? `Other namespaces take all active zones of set ${set}.`
+      : size.trim() === ""
+        ? ""
+        : wanted === null
+          ? `Enter a size, such as ${exampleSize(most, unit)}, or a number of bytes.`
+          : wanted === 0
+            ? "The size has to be more than 0."
+            : wanted > most
+              ? withZones
+                ? `Set ${set} has room for ${bytes(most)} of zones.`
+                : `Set ${set} has ${bytes(most)} left.`
+              : wanted % unit !== 0
+                ? `The size has to be a multiple of ${bytes(unit)}${withZones ? ", the size of a zone" : ", a logical block"}.`
+                : "";
   const ready = wanted !== null && wrong === "" && !busy;
 
   const submit = async (event: Event) => {

@@ -132,7 +132,9 @@ function Flash({ map, set }: { map: FlashMap; set: NvmSet }) {
   const erases = blocks.filter((block) => block.state !== "bad").map((block) => block.erases);
   const least = erases.reduce((min, value) => Math.min(min, value), erases[0] ?? 0);
   const most = erases.reduce((max, value) => Math.max(max, value), 0);
-  const cells = blocks.map((block) => (view === "wear" ? wearCell(block, least, most) : contentsCell(block)));
+  // One erase more is one step of colour at most: noise does not look like wear.
+  const top = Math.max(most, least + WEAR_STEPS - 1);
+  const cells = blocks.map((block) => (view === "wear" ? wearCell(block, least, top) : contentsCell(block)));
   const describe = (index: number) => words(blocks[index], index, map);
   const chosen = Math.min(selected, blocks.length - 1);
   const block = blocks[chosen];
@@ -155,7 +157,7 @@ function Flash({ map, set }: { map: FlashMap; set: NvmSet }) {
         />
       </div>
       <CellMap cells={cells} label={`Superblocks of set ${map.set}`} describe={describe} selected={chosen} onSelect={setSelected} />
-      {view === "contents" ? <ContentsLegend blocks={blocks} /> : <WearLegend least={least} most={most} limit={map.erase_limit} />}
+      {view === "contents" ? <ContentsLegend blocks={blocks} /> : <WearLegend least={least} most={most} top={top} limit={map.erase_limit} />}
       {block && <Detail block={block} index={chosen} map={map} />}
     </div>
   );
@@ -182,12 +184,12 @@ function contentsCell(block: Superblock): Cell {
   }
 }
 
-/** Eight steps of wear between the least and the most worn superblock. */
+/** Steps of colour from the least erases to the top of the scale. */
 const WEAR_STEPS = 8;
 
-function wearCell(block: Superblock, least: number, most: number): Cell {
+function wearCell(block: Superblock, least: number, top: number): Cell {
   if (block.state === "bad") return { fill: "cell-bad", level: 0, sign: "cross" };
-  const share = most > least ? (block.erases - least) / (most - least) : most > 0 ? 0.5 : 0;
+  const share = (block.erases - least) / (top - least);
   return { fill: `wear-${Math.min(WEAR_STEPS, 1 + Math.floor(share * WEAR_STEPS))}`, level: 1 };
 }
 
@@ -249,7 +251,7 @@ function ContentsLegend({ blocks }: { blocks: readonly Superblock[] }) {
   return <Legend entries={entries.filter((entry) => entry.always || entry.count > 0)} />;
 }
 
-function WearLegend({ least, most, limit }: { least: number; most: number; limit: number | null }) {
+function WearLegend({ least, most, top, limit }: { least: number; most: number; top: number; limit: number | null }) {
   return (
     <p class="ramp">
       <span class="num">{least}</span>
@@ -258,8 +260,11 @@ function WearLegend({ least, most, limit }: { least: number; most: number; limit
           <i key={step} class={`wear-${step + 1}`} />
         ))}
       </span>
-      <span class="num">{most}</span>
-      <span class="muted">erases, least to most{limit === null ? "" : `; rated for ${whole(limit)}`}</span>
+      <span class="num">{top}</span>
+      <span class="muted">
+        erases. Superblocks have {least === most ? least : `${least} to ${most}`}
+        {limit === null ? "" : `, and are rated for ${whole(limit)}`}
+      </span>
     </p>
   );
 }
