@@ -83,6 +83,20 @@ pub trait Contents: Storage {
         false
     }
 
+    /// Wraps a namespace's key anew, for another UUID. The key itself stays. `None` if it cannot be unwrapped.
+    ///
+    /// # Errors
+    /// If the key cannot be wrapped.
+    fn rewrap_key(
+        &mut self,
+        nsid: u32,
+        [from, to]: [&[u8; 16]; 2],
+        key: &WrappedKey,
+    ) -> Result<Option<WrappedKey>, StorageError> {
+        let _ = (nsid, from, to, key);
+        Ok(None)
+    }
+
     /// A namespace has gone, and its key with it.
     fn drop_key(&mut self, nsid: u32) {
         let _ = nsid;

@@ -20,6 +20,7 @@ use crate::fault_injection::PlannedPowerCut;
 use crate::fdp;
 use crate::firmware;
 use crate::health::{self, Health};
+use crate::identity;
 use crate::io::copy::ReadingCopies;
 use crate::io::fused;
 use crate::keys;
@@ -223,6 +224,21 @@ impl Drive {
     /// If the owner cannot make keys.
     pub fn encrypt<S: Contents>(&mut self, storage: &mut S) -> Result<(), StorageError> {
         keys::encrypt(&mut self.core, storage)
+    }
+
+    /// NSID and UUID of each namespace.
+    pub fn namespace_identifiers(&self) -> impl Iterator<Item = (u32, [u8; 16])> + '_ {
+        self.core.namespaces.iter().map(|(nsid, ns)| (nsid, ns.uuid))
+    }
+
+    /// Gives the drive and its namespaces identifiers of their own, so that hosts can tell a copy from its original. `mark` is a number as for
+    /// [`made`](Self::made); the identifiers (NGUID, UUID) follow from it and from the serial number. Contents and keys stay. Call it before
+    /// any host connects.
+    ///
+    /// # Errors
+    /// If a namespace is locked, or its key cannot be wrapped for its new UUID. Then nothing has changed.
+    pub fn renew_identity<S: Contents>(&mut self, mark: u64, storage: &mut S) -> Result<(), StorageError> {
+        identity::renew(&mut self.core, mark, storage)
     }
 
     /// Whether the drive was opened without its drive key, so that namespaces with keys cannot be used.

@@ -37,6 +37,7 @@ mod firmware;
 mod fixture;
 mod health;
 mod identify;
+mod identity;
 mod io;
 mod keys;
 mod lba_format;

@@ -195,6 +195,23 @@ fn bound_to(nsid: u32, uuid: &[u8; 16]) -> [u8; 20] {
     bound
 }
 
+/// Encrypts a namespace's key with the drive key, and authenticates whose it is.
+fn wrap(drive: &DriveKey, bound: &[u8], key: &[u8]) -> Result<Option<WrappedKey>, ErrorStack> {
+    let (mut nonce, mut tag) = ([0; NONCE], [0; TAG]);
+    openssl::rand::rand_bytes(&mut nonce)?;
+    let gcm = symm::Cipher::aes_256_gcm();
+    let sealed = symm::encrypt_aead(gcm, &drive.0, Some(&nonce), bound, key, &mut tag)?;
+    Ok(WrappedKey::new([&nonce[..], &sealed, &tag].concat()))
+}
+
+/// The key that [`wrap`] has wrapped. The caller wipes it.
+fn unwrap(drive: &DriveKey, bound: &[u8], wrapped: &[u8]) -> Option<Vec<u8>> {
+    let (nonce, rest) = wrapped.split_first_chunk::<NONCE>()?;
+    let (sealed, tag) = rest.split_last_chunk::<TAG>()?;
+    let gcm = symm::Cipher::aes_256_gcm();
+    symm::decrypt_aead(gcm, &drive.0, Some(nonce), bound, sealed, tag).ok()
+}
+
 /// The drive key, and the keys of namespaces that are open.
 #[derive(Default)]
 pub(crate) struct Keyring {
@@ -238,19 +255,34 @@ impl Keyring {
     pub(crate) fn make(&mut self, nsid: u32, uuid: &[u8; 16]) -> Result<Option<WrappedKey>, ErrorStack> {
         self.keep(nsid, None);
         let Some(drive) = &self.drive else { return Ok(None) };
-        let (mut key, mut nonce, mut tag) = ([0; NAMESPACE_KEY], [0; NONCE], [0; TAG]);
+        let mut key = [0; NAMESPACE_KEY];
         // XTS with equal halves is refused by OpenSSL, and would be weak; it does not happen.
         while key[..32] == key[32..] {
             openssl::rand::rand_priv_bytes(&mut key)?;
         }
-        openssl::rand::rand_bytes(&mut nonce)?;
         let cipher = BlockCipher::new(&key, self.choice);
-        let gcm = symm::Cipher::aes_256_gcm();
-        let wrapped = symm::encrypt_aead(gcm, &drive.0, Some(&nonce), &bound_to(nsid, uuid), &key, &mut tag);
+        let wrapped = wrap(drive, &bound_to(nsid, uuid), &key);
         wipe(&mut key);
-        let wrapped = [&nonce[..], &wrapped?, &tag].concat();
+        let wrapped = wrapped?;
         self.keep(nsid, Some(cipher?));
-        Ok(WrappedKey::new(wrapped))
+        Ok(wrapped)
+    }
+
+    /// Wraps a namespace's key for another UUID; `None` if it cannot be unwrapped. The key that is open stays open.
+    pub(crate) fn rewrap(
+        &self,
+        nsid: u32,
+        [from, to]: [&[u8; 16]; 2],
+        wrapped: &WrappedKey,
+    ) -> Result<Option<WrappedKey>, ErrorStack> {
+        let Some(drive) = &self.drive else { return Ok(None) };
+        let unwrap = |bound: &[u8]| unwrap(drive, bound, wrapped.as_bytes());
+        let Some(mut key) = unwrap(&bound_to(nsid, from)).or_else(|| unwrap(&nsid.to_le_bytes())) else {
+            return Ok(None);
+        };
+        let again = wrap(drive, &bound_to(nsid, to), &key);
+        wipe(&mut key);
+        again
     }
 
     /// Opens a wrapped key; false if it was not wrapped with this drive key, or is damaged.
@@ -264,11 +296,7 @@ impl Keyring {
     }
 
     fn unwrap(&self, bound: &[u8], wrapped: &[u8]) -> Option<BlockCipher> {
-        let drive = self.drive.as_ref()?;
-        let (nonce, rest) = wrapped.split_first_chunk::<NONCE>()?;
-        let (sealed, tag) = rest.split_last_chunk::<TAG>()?;
-        let gcm = symm::Cipher::aes_256_gcm();
-        let mut plain = symm::decrypt_aead(gcm, &drive.0, Some(nonce), bound, sealed, tag).ok()?;
+        let mut plain = unwrap(self.drive.as_ref()?, bound, wrapped)?;
         let cipher = plain.as_slice().try_into().ok().and_then(|key| BlockCipher::new(key, self.choice).ok());
         wipe(&mut plain);
         cipher
@@ -327,6 +355,12 @@ mod tests {
                 && !Keyring::new(None).open(3, &UUID, &wrapped)
         );
         assert_ne!(ring.drive_key(), Keyring::new(Some(key(2))).drive_key());
+        let renewed = again.rewrap(3, [&UUID, &[8; 16]], &wrapped).unwrap().unwrap();
+        assert!(!again.open(3, &UUID, &renewed) && again.open(3, &[8; 16], &renewed));
+        block = sealed;
+        again.cipher(3).unwrap().decrypt(9, &mut block).unwrap();
+        assert_eq!(&block, b"some sixteen byt", "the key itself is the same");
+        assert!(again.rewrap(3, [&[8; 16], &UUID], &wrapped).unwrap().is_none(), "wrapped for another UUID");
         for byte in 0..wrapped.as_bytes().len() {
             let mut bytes = wrapped.as_bytes().to_vec();
             bytes[byte] ^= 1;

@@ -35,6 +35,7 @@ pub mod policies;
 pub mod precondition;
 mod prefault;
 mod record;
+pub mod renew;
 mod server;
 mod shared;
 pub mod sim;

@@ -174,8 +174,8 @@ pub struct Serve {
     /// The same as --drive
     #[arg(value_name = "DRIVE.toml", hide = true, conflicts_with = "drive")]
     pub old_drive: Option<String>,
-    /// A new drive has no capacitors: a power cut takes what was not flushed, and keeps what was (docs/howto/power-cuts.md). Zone Random Write
-    /// Areas, which need capacitors, go with them
+    /// Make the new drive without capacitors: a power cut loses writes that were not flushed, and only those (docs/howto/power-cuts.md). The
+    /// drive has no Zone Random Write Areas then, because they need capacitors
     #[arg(long)]
     pub no_capacitors: bool,
     /// Keep the drive in this directory, made if need be; in memory without
@@ -581,6 +581,22 @@ pub enum Image {
         #[arg(value_name = "OUT")]
         out: PathBuf,
         /// The drive key, or a file that holds it, as for `tranche serve`. Without it encrypted namespaces are left out
+        #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DRIVE_KEY", hide_env_values = true)]
+        drive_key: Option<Secret>,
+    },
+    /// Give the drive of a copied image an identity of its own, so that hosts can tell it from its original: new identifiers
+    /// of namespaces (NGUID, UUID), and the names that are given. Contents, keys and settings stay. No drive may use the image
+    Renew {
+        /// The image
+        #[arg(value_name = "DIR")]
+        dir: PathBuf,
+        /// Serial number of the drive, up to 20 characters [default: the original's]
+        #[arg(long, value_name = "SERIAL")]
+        serial: Option<String>,
+        /// NQN of the drive [default: the original's]. Linux takes drives of one NQN for one drive with several controllers
+        #[arg(long, value_name = "NQN")]
+        nqn: Option<String>,
+        /// The drive key, or a file that holds it, as for `tranche serve`. A drive with encrypted namespaces needs it
         #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DRIVE_KEY", hide_env_values = true)]
         drive_key: Option<Secret>,
     },

@@ -7,6 +7,7 @@ use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
 use run::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};
 use run::image::ImageError;
+use run::renew::{DriveIdentity, NewNames};
 use run::trust::TrustedDir;
 use run::{DriveKey, StartError};
 use rustix::fs::OFlags;
@@ -28,7 +29,39 @@ pub fn image(command: &Image, output: Output) -> Result<ExitCode> {
         Image::Salvage { dir, out, drive_key } => {
             salvage(dir, out, crate::serve::drive_key(drive_key.as_ref())?, output)
         }
+        Image::Renew { dir, serial, nqn, drive_key } => {
+            let names = NewNames { serial: serial.clone(), nqn: nqn.clone() };
+            renew(dir, &names, crate::serve::drive_key(drive_key.as_ref())?, output)
+        }
     }
+}
+
+fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>, output: Output) -> Result<ExitCode> {
+    let [before, now] = run::renew::renew(dir, names, key)?;
+    match output {
+        Output::Json => {
+            let identity = |of: &DriveIdentity| {
+                let namespace = |(nsid, id): &(u32, [u8; 16])| json!({ "nsid": nsid, "uuid": uuid(id) });
+                let namespaces: Vec<Value> = of.namespaces.iter().map(namespace).collect();
+                json!({ "serial": of.serial, "nqn": of.nqn.to_string(), "namespaces": namespaces })
+            };
+            print_json(&json!({ "before": identity(&before), "now": identity(&now) }))?;
+        }
+        Output::Text => {
+            let mut text = format!("serial number {}\nNQN {}\n", now.serial, now.nqn);
+            for ((nsid, from), (_, to)) in before.namespaces.iter().zip(&now.namespaces) {
+                let _ = writeln!(text, "namespace {nsid}: UUID {}, before {}", uuid(to), uuid(from));
+            }
+            print_text(&text)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
+}
+
+/// A UUID as RFC 9562 writes it.
+fn uuid(id: &[u8; 16]) -> String {
+    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
+    [&id[..4], &id[4..6], &id[6..8], &id[8..10], &id[10..]].map(hex).join("-")
 }
 
 /// Whether an error says that the image is damaged, and not that it cannot be looked at.

@@ -11,7 +11,7 @@ use std::fmt::Write;
 use std::path::PathBuf;
 
 /// The schemas in the order of the page.
-const ORDER: [&str; 63] = [
+const ORDER: [&str; 64] = [
     "error",
     "serve",
     "ns-list",
@@ -58,6 +58,7 @@ const ORDER: [&str; 63] = [
     "key",
     "firmware",
     "image-check",
+    "image-renew",
     "image-salvage",
     "bench",
     "sim",

@@ -327,6 +327,9 @@ fn a_linux_kernel_has_namespaces_as_ublk_devices() {
     let name = "a_linux_kernel_has_namespaces_as_ublk_devices";
     let temporary = tempfile::tempdir().unwrap();
     let file = volatile(temporary.path());
+    let toml =
+        std::fs::read_to_string(&file).unwrap() + "\n[[set]] # 3\nmedia = \"dram\"\ncapacity = \"5GiB\"\n";
+    std::fs::write(&file, toml).unwrap();
     let needed = ["mkfs.ext4", "fsck.ext4", "python3", "insmod", "setpriv"];
     let arguments = [file.to_str().unwrap(), TRANCHE];
     let Some(guest) = Guest::boot(name, "ublk.sh", &needed, 0, &arguments) else { return };

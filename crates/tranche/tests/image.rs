@@ -520,3 +520,68 @@ fn encrypted_namespaces_are_saved_with_their_key() {
     let second = std::fs::read(out.join("namespace-2.img")).unwrap();
     assert_eq!(second[4 * 4096..][..4096], page(2, 4));
 }
+
+/// What a drive says of itself when it opens.
+fn notes(dir: &Path, key: &str) -> Vec<String> {
+    let options =
+        Options { image: Some(dir.to_owned()), drive_key: Some(key.parse().unwrap()), ..Options::default() };
+    let running = run::start(None, &options, &mut |_| ()).unwrap();
+    let notes = running.notes().to_vec();
+    running.stop();
+    notes
+}
+
+#[test]
+fn a_copy_is_told_and_gets_an_identity_of_its_own() {
+    let temp = Temp::new();
+    let (dir, dead, copied) = (temp.at("image"), temp.at("dead"), temp.at("copy"));
+    let key = format!("{}{}", DriveKey::PREFIX, "5a".repeat(32));
+    let (running, queue) = open(&dir, Some(&key));
+    write_all(&queue);
+    // What a killed process leaves can be renewed, too: it is recovered first.
+    copy(&dir, &dead);
+    let in_use = tranche(&["image", "renew"], &dir, &[]);
+    assert!(in_use.status.code() == Some(1) && text(&in_use).contains("is in use"), "{}", text(&in_use));
+    drop(queue);
+    running.stop();
+    copy(&dir, &copied);
+    let told = |dir: &Path| notes(dir, &key).iter().any(|note| note.contains("tranche image renew"));
+    assert!(!told(&dir) && told(&copied) && !told(&copied), "a copy is told once");
+
+    let renew = |dir: &Path, rest: &[&str]| {
+        let output = tranche(&["image", "renew", "--output", "json"], dir, rest);
+        let document: Value = serde_json::from_slice(&output.stdout).unwrap_or_default();
+        (output.status.code().unwrap(), document, text(&output))
+    };
+    let before = bytes_of(&copied);
+    let (code, _, words) = renew(&copied, &["--drive-key", &key, "--nqn", "no NQN"]);
+    assert!(code == 1 && words.contains("drive.nqn"), "{words}");
+    assert!(bytes_of(&copied) == before, "a name that cannot be changes nothing");
+    let (code, _, words) = renew(&copied, &[]);
+    assert!(code == 1 && words.contains("LOCKED"), "{words}");
+
+    let nqn = "nqn.2026-11.test:copy";
+    let mut seen = Vec::new();
+    for dir in [&dead, &copied] {
+        let (code, renewed, words) = renew(dir, &["--drive-key", &key, "--nqn", nqn, "--serial", "COPY0001"]);
+        assert!(code == 0 && renewed["before"]["serial"] == "TRANCHE0001", "{words}");
+        assert!(renewed["now"]["serial"] == "COPY0001" && renewed["now"]["nqn"] == nqn, "{words}");
+        let ids = |which: &str| {
+            let namespaces = renewed[which]["namespaces"].as_array().unwrap();
+            namespaces.iter().map(|ns| ns["uuid"].as_str().unwrap().to_owned()).collect::<Vec<_>>()
+        };
+        assert_eq!((ids("before").len(), ids("now").len()), (3, 3));
+        seen.extend(ids("now"));
+        seen.extend(if seen.len() == 3 { ids("before") } else { Vec::new() });
+        let out = temp.at(dir.file_name().unwrap().to_str().unwrap()).with_extension("out");
+        let (code, _, words) = salvage(dir, &out, &["--drive-key", &key]);
+        assert_eq!((code, saved(&out)), (0, (0..40).collect::<Vec<_>>()), "{words}");
+        // The next time it is the original of this identity.
+        let (_, again, _) = renew(dir, &["--drive-key", &key]);
+        assert_eq!(again["before"], renewed["now"]);
+    }
+    let all = seen.len();
+    seen.sort_unstable();
+    seen.dedup();
+    assert_eq!((all, seen.len()), (9, 9), "{seen:?}");
+}

@@ -218,6 +218,9 @@ fn of_an_image(c: &mut Checked) {
     serve();
     let found = c.good("image-check", &["image", "check", &image]);
     assert_eq!((&found["damaged"], &found["left"]), (&false.into(), &"clean".into()));
+    c.good("image-renew", &["image", "renew", &image, "--serial", "COPY0001"]);
+    c.bad(1, &["image", "renew", &image, "--nqn", "no NQN"]);
+    c.bad(1, &["image", "renew", "missing"]);
     c.written("image-salvage", &["image", "salvage", &image, "saved"], "saved", "report.json");
     let saved: Value = serde_json::from_slice(&std::fs::read(c.at("saved/report.json")).unwrap()).unwrap();
     assert!(saved["results"].is_null(), "a directory may move");

@@ -10,10 +10,11 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::num::NonZeroU64;
-use std::os::unix::fs::FileExt;
+use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::time::UNIX_EPOCH;
 
 /// How a file is opened.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -118,6 +119,23 @@ pub(crate) struct HostDisk {
 }
 
 const LOCK: &str = "lock";
+/// Longest text of the lock file: a process identifier, an inode number and a time in nanoseconds.
+const LOCK_TEXT_BYTES: u64 = 64;
+
+/// An image that this process holds. Dropping it lets others have it.
+#[derive(Debug)]
+pub(crate) struct ImageLock {
+    _file: File,
+    /// The lock file is another one than the file that the last process held: the directory is a copy.
+    pub is_copy: bool,
+}
+
+/// The inode number and the time of birth of a file. A copy has others; a renamed file keeps them.
+fn identity(file: &File) -> String {
+    let Ok(found) = file.metadata() else { return String::new() };
+    let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    format!("{} {}", found.ino(), born.map_or(0, |born| born.as_nanos()))
+}
 
 impl HostDisk {
     /// Opens a directory that exists.
@@ -150,17 +168,21 @@ impl HostDisk {
     }
 
     /// Takes the lock that keeps a second process out; it lives as long as the returned file.
-    pub(crate) fn lock(&self) -> Result<File, ImageError> {
+    pub(crate) fn lock(&self) -> Result<ImageLock, ImageError> {
         let file = self.dir.open_file(LOCK, OFlags::RDWR | OFlags::CREATE);
         let file = file.map_err(ImageError::io("open", &self.named.join(LOCK)))?;
         match rustix::fs::flock(&file, FlockOperation::NonBlockingLockExclusive) {
             Ok(()) => {}
             Err(e) => return Err(self.not_locked(&file, e)),
         }
-        // Only for the message above; that it cannot be written is no reason to refuse the image.
-        let pid = format!("{}\n", std::process::id());
-        let _ = file.set_len(0).and_then(|()| file.write_all_at(pid.as_bytes(), 0));
-        Ok(file)
+        let mut before = String::new();
+        let _ = (&file).take(LOCK_TEXT_BYTES).read_to_string(&mut before);
+        let identity = identity(&file);
+        let is_copy = before.split_once(' ').is_some_and(|(_, recorded)| recorded.trim_end() != identity);
+        // Only for messages; that it cannot be written is no reason to refuse the image.
+        let text = format!("{} {identity}\n", std::process::id());
+        let _ = file.set_len(0).and_then(|()| file.write_all_at(text.as_bytes(), 0));
+        Ok(ImageLock { _file: file, is_copy })
     }
 
     /// Takes the lock for reading only, and changes nothing. Other readers may have it, too. An image that no drive ever
@@ -181,11 +203,8 @@ impl HostDisk {
             return ImageError::io("lock", &self.named.join(LOCK))(error.into());
         }
         let mut holder = String::new();
-        let _ = file.take(20).read_to_string(&mut holder);
-        let holder = match holder.trim() {
-            "" => "unknown".to_owned(),
-            holder => holder.to_owned(),
-        };
+        let _ = file.take(LOCK_TEXT_BYTES).read_to_string(&mut holder);
+        let holder = holder.split_whitespace().next().unwrap_or("unknown").to_owned();
         ImageError::Locked { path: self.named.clone(), holder }
     }
 }

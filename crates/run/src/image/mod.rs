@@ -72,7 +72,7 @@ use crate::memory::SLOT;
 use crate::slots::{Reuse, Slots};
 use crate::trust::TrustError;
 use device::SPARE;
-use disk::{Disk, DiskFile, HostDisk, Open};
+use disk::{Disk, DiskFile, HostDisk, ImageLock, Open};
 use files::{CONFIG, CONTENTS, SPARES};
 use flush_habit::FlushHabit;
 use format::{Entry, Header, ImageFileKind};
@@ -85,7 +85,6 @@ use missed_reads::MissedReads;
 use nvme::Completion;
 use scrub::Scrub;
 use std::collections::HashMap;
-use std::fs::File;
 use std::io;
 use std::path::Path;
 use std::sync::atomic::AtomicBool;
@@ -113,10 +112,17 @@ impl Default for ImageOptions {
     }
 }
 
+/// What is said of an image that another directory holds, too.
+const COPIED: &str = "this image was copied since it was last open: the drive has the NQN, the serial number and the identifiers of \
+                      namespaces (NGUID, UUID) of the original. A host that sees both takes them for one drive. \
+                      `tranche image renew` gives a copy its own";
+/// A configuration that is being written.
+const NEW_CONFIG: &str = "drive.new";
+
 /// An image directory that this process has locked.
 pub(crate) struct Locked {
     disk: Arc<dyn Disk>,
-    lock: Option<File>,
+    lock: Option<ImageLock>,
 }
 
 /// Whether there is an image in a directory.
@@ -229,7 +235,19 @@ impl Locked {
 
     /// Reads the newest state.
     pub(crate) fn find(&self) -> Result<ImageState, ImageError> {
-        ImageState::read(&*self.disk)
+        let mut found = ImageState::read(&*self.disk)?;
+        if self.lock.as_ref().is_some_and(|lock| lock.is_copy) {
+            found.notes.push(COPIED.to_owned());
+        }
+        Ok(found)
+    }
+
+    /// Changes the configuration that the image was created with. After a crash it is the one or the other.
+    pub(crate) fn set_config(&self, config: &str) -> Result<(), ImageError> {
+        let failed = |e| ImageError::io("write", &files::path(&*self.disk, CONFIG))(e);
+        disk::write_all(&*self.disk, NEW_CONFIG, &[config.as_bytes()], true).map_err(failed)?;
+        self.disk.rename(NEW_CONFIG, CONFIG).map_err(failed)?;
+        files::sync_names(&*self.disk)
     }
 
     /// Fills the directory of a new image: afterwards it can be opened.
@@ -423,7 +441,7 @@ fn open(disk: &dyn Disk, name: &str, how: Open) -> Result<Arc<dyn DiskFile>, Ima
 /// An image in use: contents, slots and journal.
 pub(crate) struct Image {
     disk: Arc<dyn Disk>,
-    _lock: Option<File>,
+    _lock: Option<ImageLock>,
     contents: Arc<dyn DiskFile>,
     /// What slots hold beside their pages.
     spares: Arc<dyn DiskFile>,

@@ -121,6 +121,19 @@ impl Contents for Store {
         self.keys.open(nsid, uuid, key)
     }
 
+    fn rewrap_key(
+        &mut self,
+        nsid: u32,
+        uuids: [&[u8; 16]; 2],
+        key: &WrappedKey,
+    ) -> Result<Option<WrappedKey>, StorageError> {
+        self.open_reads();
+        self.keys.rewrap(nsid, uuids, key).map_err(|error| {
+            tracing::error!("the key of namespace {nsid} cannot be wrapped: {error}");
+            StorageError::Failed
+        })
+    }
+
     fn drop_key(&mut self, nsid: u32) {
         self.open_reads();
         self.keys.drop_key(nsid);

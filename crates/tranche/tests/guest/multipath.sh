@@ -25,11 +25,12 @@ inject() {
 }
 fault() { inject "$@" || fail "fault $*"; }
 ana=0x10 down=0x11
-optimized=1 inaccessible=3 lost=4 change=15
+optimized=1 non_optimized=2 inaccessible=3 lost=4 change=15
 # Whether the path of a controller is in a state, as the kernel knows it.
 path_is() { [ "$(cat /sys/class/nvme/nvme"$1"/nvme*c*n1/ana_state)" = "$2" ]; }
 controller_is() { [ "$(cat "/sys/class/nvme/nvme$1/state")" = "$2" ]; }
 controller_is_not() { ! controller_is "$@"; }
+gone() { ! [ -e "$1" ]; }
 
 echo "== two paths, one namespace"
 grep -q Y /sys/module/nvme_core/parameters/multipath || fail "this kernel has no native multipath"
@@ -112,6 +113,68 @@ await controller_is 1 live
 loaded "over ports that go down"
 [ "$(dmesg | grep -c 'Successfully reconnected')" -ge 2 ] || fail "the ports did not go down"
 ! dmesg | grep -q "I/O error" || fail "an I/O error"
+
+echo "== a port stalls under load"
+# The second path goes through a program that stops: its connections stay open, and nothing comes through. Commands that were under way are in its
+# buffers, and come to the drive when it runs again. The drive has closed that controller then, and does not execute them.
+nvme disconnect -d nvme1 >/dev/null
+await gone /sys/class/nvme/nvme1
+python3 - "$address" "$second" <<'PYTHON' &
+import socket, sys, threading
+listener = socket.create_server(("127.0.0.1", 4421))
+def pass_on(source, sink):
+    try:
+        while data := source.recv(65536):
+            sink.sendall(data)
+    except OSError:
+        pass
+    for end in (source, sink):
+        try:
+            end.shutdown(socket.SHUT_RDWR)
+        except OSError:
+            pass
+while True:
+    near, _ = listener.accept()
+    try:
+        far = socket.create_connection((sys.argv[1], int(sys.argv[2])))
+    except OSError:
+        near.close()
+        continue
+    for ends in ((near, far), (far, near)):
+        threading.Thread(target=pass_on, args=ends, daemon=True).start()
+PYTHON
+proxy=$!
+stalling() { nvme connect -t tcp -a 127.0.0.1 -s 4421 -n "$nqn" --keep-alive-tmo=2 --reconnect-delay=1 --ctrl-loss-tmo=120; }
+await stalling
+await controller_is 1 live
+fault 0 $ana 2 $optimized
+fault 0 $ana 1 $non_optimized
+await path_is 1 optimized
+await path_is 0 non-optimized
+load stall 128m
+written() { awk '{ print $7 }' /sys/block/nvme0c1n1/stat; }
+before=$(written)
+sleep 2
+[ "$(written)" -gt "$before" ] || fail "the load does not use the path that is to stall"
+for _ in 1 2; do
+    kill -STOP $proxy
+    await controller_is_not 1 live
+    # The other path has the load, although it is not the better one.
+    before=$(awk '{ print $7 }' /sys/block/nvme0c0n1/stat)
+    passed() { [ "$(awk '{ print $7 }' /sys/block/nvme0c0n1/stat)" -gt $((before + 1000)) ]; }
+    await passed
+    kill -CONT $proxy
+    await controller_is 1 live
+    await path_is 1 optimized
+done
+loaded "over a port that stalls"
+! dmesg | grep -q "I/O error" || fail "an I/O error"
+nvme disconnect -d nvme1 >/dev/null
+kill -9 $proxy
+fault 0 $ana 1 $optimized
+await gone /sys/class/nvme/nvme1
+connect "$second"
+await controller_is 1 live
 
 echo "== discovery tells of ports"
 # The kernel passes the event on to user space.

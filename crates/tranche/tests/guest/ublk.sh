@@ -1,7 +1,7 @@
 #!/bin/sh
 # Namespaces as ublk devices of a kernel: runs in the guest of scripts/guest.sh, and serves the drive there. Arguments: address, port of NVMe/TCP and
 # subsystem NQN, which are not used; the drive's file, the program `tranche`. The drive has one namespace of 1 GiB in blocks of 4,096 bytes on a set
-# of NAND, a set 2 of DRAM, and no power-loss protection.
+# of NAND, a set 2 of DRAM, a set 3 of 5 GiB of DRAM, and no power-loss protection.
 set -eu
 
 drive=$4 tranche=$5
@@ -140,6 +140,51 @@ exec 8<>"$new"
 await gone "$new"
 dead 8
 exec 8<&-
+
+echo "== discards of 2 GiB and more"
+"$tranche" ns create --nvm-set 3 --size 4GiB --lba 4096 --attach >/dev/null
+large() { new 2 && [ "$(blockdev --getsize64 "$new")" = 4294967296 ]; }
+await large
+small=$device
+device=$new
+mark() { for at in 0 2047 2048 3071 3072; do dd if=/tmp/data of="$device" bs=1M count=1 seek=$at oflag=direct status=none; done; }
+marked() { dd if="$device" bs=1M count=1 skip="$1" iflag=direct status=none | cmp -s -n $((1 << 20)) - /tmp/data; }
+mark
+marked 3071 || fail "nothing is written behind 2 GiB"
+blkdiscard -o 0 -l $((3 << 30)) "$device" || fail "blkdiscard of 3 GiB"
+for at in 0 2047 2048 3071; do zeroes $at; done
+marked 3072 || fail "a discard of 3 GiB reached beyond its end"
+mark
+blkdiscard -z -o 0 -l $((2 << 30)) "$device" || fail "blkdiscard -z of 2 GiB"
+for at in 0 2047; do zeroes $at; done
+for at in 2048 3071 3072; do marked $at || fail "zeroes of 2 GiB reached beyond their end"; done
+
+echo "== a namespace is deleted under load"
+# Reads and writes that are under way, or come later, fail. None hangs, and none is answered with the data of another namespace.
+for load in if=$device\ of=/dev/null\ iflag=direct if=/dev/zero\ of=$device\ oflag=direct; do
+    # shellcheck disable=SC2086
+    timeout 60 dd $load bs=64k status=none 2>>/tmp/dd &
+    loads="${loads:-} $!"
+done
+sleep 1
+"$tranche" ns delete 2 --force >/dev/null
+for load in $loads; do
+    ended=0
+    wait "$load" || ended=$?
+    [ $ended = 1 ] || fail "a load on a deleted namespace ended with $ended"
+done
+await gone "$device"
+device=$small
+
+echo "== reads that fail"
+unreadable() { ! dd if="$device" of=/dev/null bs=4k count=1 skip="$1" iflag=direct status=none 2>/tmp/dd && grep -q 'Input/output error\|critical medium' /tmp/dd; }
+dd if=/tmp/data of="$device" bs=1M count=4 seek=900 oflag=direct conv=fsync status=none
+"$tranche" fault uncorrectable --nvm-set 1 --count 1
+unreadable $((900 << 8)) || fail "a read that the medium cannot correct: $(cat /tmp/dd)"
+"$tranche" fault clear
+# The block is lost until it is written again. All others are there.
+dd if=/tmp/data of="$device" bs=4k count=1 seek=$((900 << 8)) oflag=direct status=none
+dd if="$device" bs=1M count=4 skip=900 iflag=direct status=none | cmp - /tmp/data || fail "what was not struck"
 
 echo "== the power of the drive is cut"
 mount "$device" /tmp/mnt
