@@ -16,7 +16,7 @@
 //! panic. What is not validated: that a transport's data is as long as the command's transfer; capsules (crate
 //! `fabric`); that the runner's numbers of commands are unique (a second one is answered with Internal Error).
 //!
-//! Not implemented: command sets other than NVM.
+//! Not implemented: command sets other than NVM and Zoned Namespace.
 
 mod admin;
 mod association;

@@ -14,6 +14,8 @@
 //! Imports point down only. `layer` has requests, volumes, events and saving. `sets` has the kinds of sets: `nand_set`, `memory` and `disk`.
 //! Their contract is `set`. Below are the mechanism `flash`, the policies `victim` and `placement`, and configuration, answers and storage.
 //!
+//! Each NAND set has its own share of the write buffer, so that one set cannot starve another.
+//!
 //! Not modelled: the flash that a real drive spends on its own tables. The map is rebuilt from the spare
 //! areas; deallocations and volumes are in a *system area* that is taken to be reliable.
 

@@ -1,4 +1,5 @@
-//! Time, timelines of resources, and the queue of events.
+//! Time, timelines of resources, and the queue of events. An operation reserves channel, plane and die when it is requested, and knows
+//! its end.
 
 use serde::{Deserialize, Serialize};
 use std::collections::BinaryHeap;

@@ -1,4 +1,5 @@
-//! Which slots of contents are in use.
+//! Which slots of contents are in use: free, referred to, waiting until what freed them is safe, or being erased. An illegal transition
+//! stops the image, in every build.
 
 use media::{Slot, tables::huge_pages};
 
