@@ -65,7 +65,7 @@ pub fn compare(load: &Load, log: &Log) -> Vec<Line> {
 }
 
 impl fmt::Display for Line {
-    /// A row of the table in docs/cache.md.
+    /// A row of the table that the test prints.
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "| `{}`: {} |", self.load, self.phase)?;
         for (theirs, (least, most)) in self.theirs.list().iter().zip(self.ours) {
