@@ -1,4 +1,4 @@
-//! How the program ends: its exit code, and what it says of an error (`docs/cli.md` has the list).
+//! How the program ends: its exit code, and what it says of an error (`docs/commands.md` has the list).
 
 use crate::options::Output;
 use crate::refusal;

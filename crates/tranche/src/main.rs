@@ -1,4 +1,4 @@
-//! The command line: `tranche`. See `docs/cli.md`.
+//! The command line: `tranche`. See `docs/commands.md`.
 //!
 //! Results go to standard output, everything else to standard error. The exit code tells kinds of errors apart ([`exit`]); it is 130
 //! after a second signal.

@@ -1,4 +1,4 @@
-//! What commands print with `--output json` is what `docs/json.md` says.
+//! What commands print with `--output json` is what `docs/schemas` say.
 
 mod common;
 #[path = "common/schema.rs"]

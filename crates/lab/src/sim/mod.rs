@@ -76,7 +76,7 @@ const SHORTEST: u64 = 1000;
 /// What came of a simulation.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    /// For programs: the run, or all of them if something is varied (docs/json.md).
+    /// For programs: the run, or all of them if something is varied (docs/schemas/sim.json).
     pub document: Value,
     /// A row for each run, with the columns of results.parquet.
     pub runs: Sheet,
