@@ -70,6 +70,7 @@ fn the_page_shows_what_a_drive_does_and_changes_it() {
     view.click("#faults button", "Cut the power…");
     view.click("dialog button", "Cut the power");
     view.wait("document.querySelector('.banner.good')");
+    view.wait_words(".figures", "24 MiB in all");
     view.wait("document.querySelector('.pill').textContent.trim() === 'live'");
     // Without the drive nothing answers.
     drop(served);
@@ -83,13 +84,15 @@ fn shows_writes(view: &View, dir: &Path, state: &Value) {
     view.wait_words(".figures", "24 MiB in all");
     view.wait_words("#namespace-1 .detail", "24 MiB");
     let superblocks = &state["sets"][0]["superblocks"];
-    let counted = |map: &str| {
-        format!(
-            "[...document.querySelectorAll('.set {map} .legend .num')].reduce((sum, each) => sum + Number(each.textContent), 0)"
-        )
-    };
-    view.wait(&format!("{} === {superblocks} && {superblocks} > 0", counted(".flash:not(.dies)")));
-    view.wait(&format!("{} === {}", counted(".dies"), state["sets"][0]["dies"]));
+    let counted = "[...document.querySelectorAll('.set .flash:not(.dies) .legend .num')].reduce((sum, each) => sum + Number(each.textContent), 0)";
+    view.wait(&format!("{counted} === {superblocks} && {superblocks} > 0"));
+    // Without timing no die is ever busy.
+    let dies = state["sets"][0]["dies"].as_u64().unwrap();
+    view.wait(&format!(
+        "document.querySelector('.dies canvas[role=slider]')?.getAttribute('aria-valuemax') === '{}'",
+        dies - 1
+    ));
+    view.wait_words(".dies .legend", "Idle 100\u{a0}%");
     let free = "Number(document.querySelector('.set .flash:not(.dies) .legend .num').textContent)";
     view.wait(&format!("{free} < {superblocks}"));
     view.wait("document.querySelector('.plot').getAttribute('aria-valuetext').includes('Namespace 1: ')");
@@ -97,12 +100,16 @@ fn shows_writes(view: &View, dir: &Path, state: &Value) {
 
 /// Quotas, and a namespace that is created and deleted.
 fn changes_namespaces(view: &View, url: &str) {
+    view.eval("document.querySelector('#namespace-1 .quota summary').click()");
     let exact = "#namespace-1 .limit:nth-of-type(2) input[type=text]";
     view.type_into(exact, "50 MB/s");
     view.keys(&["Enter"]);
-    view.wait_words(".notice.done", "write bandwidth: 50 MB/s");
+    view.wait_words(".notice.done", "Namespace 1: write bandwidth is limited to 50 MB/s.");
     assert_eq!(state(url)["namespaces"][0]["quota"]["write_bandwidth"], 50_000_000);
     view.click("#namespaces button", "Create a namespace");
+    view.wait("document.querySelector('dialog.create[open]')");
+    // The example fits into what is left.
+    assert_eq!(view.attribute("dialog.create input[type=text]", "placeholder"), "32 MiB");
     view.type_into("dialog.create input[type=text]", "8 MiB");
     view.keys(&["Enter"]);
     view.wait("document.querySelectorAll('.namespace').length === 2");

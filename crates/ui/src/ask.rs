@@ -242,7 +242,7 @@ pub(crate) fn route(method: &Method, path: &str, query: Option<&str>) -> Result<
 fn not_here() -> Refusal {
     Refusal::new(
         StatusCode::NOT_FOUND,
-        "there is nothing at this address (docs/howto/live-view.md lists what is)",
+        "there is nothing at this address (docs/live-view-api.md lists all addresses)",
     )
 }
 

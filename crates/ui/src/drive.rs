@@ -1,7 +1,7 @@
 //! The thread that talks to the drive. Requests come to it one by one; while anybody watches, it takes samples.
 
 use crate::ask::Ask;
-use crate::refusal::Refusal;
+use crate::refusal::{Refusal, explain};
 use crate::source::{Answer, Feed, Source};
 use crate::state::{self, INTERVAL};
 use crate::view::View;
@@ -69,7 +69,7 @@ impl Source for Drive {
             Ok(Err(_)) => Err(busy("the view has ended")),
             Err(_) => {
                 let why = format!(
-                    "the drive has not answered within {} s: what was asked for may still be done",
+                    "the drive has not answered within {} s: the request may still be carried out",
                     PATIENCE.as_secs()
                 );
                 Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, why))
@@ -133,7 +133,7 @@ fn tell<T: Transport>(view: &mut View<T>, feed: &watch::Sender<Feed>, with_state
                 feed.state = Some(state);
             }
         }
-        Err(error) => feed.gone = Some(text(serde_json::json!({ "reason": away(&error) }))),
+        Err(error) => feed.gone = Some(text(serde_json::json!({ "reason": explain(&error) }))),
     });
 }
 
@@ -150,14 +150,6 @@ fn sample<T: Transport>(view: &mut View<T>) -> Result<Value, Error> {
     sampler.sample(&mut connected.host, at_ns)
 }
 
-/// Why the drive is away.
-fn away(error: &Error) -> String {
-    match error.is_lost() {
-        true => format!("the drive is away ({error})"),
-        false => error.to_string(),
-    }
-}
-
 fn carry_out<T: Transport>(view: &mut View<T>, ask: Ask) -> Answer {
     match ask {
         Ask::State => Ok(view.look(state)?),
@@ -172,7 +164,7 @@ fn carry_out<T: Transport>(view: &mut View<T>, ask: Ask) -> Answer {
         Ask::PowerCut(cut) => view.change(|host| change::power_cut(host, &cut)),
         Ask::Fault(fault) => view.change(|host| change::fault(host, &fault)),
         Ask::Pace(_) => {
-            let why = "this is a drive that is served, and its time is that of the clock: only a run of tranche sim has a speed";
+            let why = "this drive is served in real time: only a run of tranche sim has a speed";
             Err(Refusal::new(StatusCode::CONFLICT, why))
         }
     }

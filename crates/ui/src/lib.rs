@@ -2,7 +2,7 @@
 //!
 //! An HTTP server with a page in it. The page shows what a drive does (the maps of its sets, traffic, latencies, quotas), and changes it. All
 //! of that goes through a typed NVMe host ([`host::Host`]). So the view works on any Tranche that a host can connect to, and the drive decides what is
-//! allowed. `docs/howto/live-view.md` lists the addresses, and who may use them.
+//! allowed. `docs/howto/live-view.md` says who may use it, `docs/live-view-api.md` lists the addresses.
 //!
 //! A run in virtual time is shown by the same service ([`RunView`]). The thread of the run hands over what the drive is like. A page changes
 //! nothing of it but its speed.

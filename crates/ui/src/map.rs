@@ -95,7 +95,7 @@ pub(crate) fn check_attached<T: Transport>(host: &mut Host<T>, nsid: Nsid) -> Re
     check_known(host, nsid)?;
     if !host.active_namespaces()?.contains(&nsid) {
         let why = format!(
-            "namespace {nsid} is not attached to this view, and only then its zones can be seen and changed: attach it first \
+            "namespace {nsid} is not attached to this view, so its zones cannot be read or changed: attach it first \
              (POST /api/namespaces/{nsid}/attach)"
         );
         return Err(Refusal::new(StatusCode::CONFLICT, why));

@@ -29,6 +29,22 @@ impl Refusal {
     }
 }
 
+/// An error of the drive in words, without the codes of its status.
+pub(crate) fn explain(error: &host::Error) -> String {
+    let is = |status: Status| error.status().is_some_and(|found| found.is(status));
+    match error {
+        _ if is(Status::POWER_LOSS) => "The drive has no power.".to_owned(),
+        host::Error::Transport(TransportError::Closed) => "The drive has closed the connection.".to_owned(),
+        _ if is(Status::ABORTED_SQ_DELETION) => "The drive has closed the connection.".to_owned(),
+        _ if error.is_lost() => format!("The drive cannot be reached: {error}."),
+        host::Error::Command { what, status } => match status.words() {
+            Some(words) => format!("{what}: the drive answered: {words}"),
+            None => error.to_string(),
+        },
+        _ => error.to_string(),
+    }
+}
+
 impl From<host::Error> for Refusal {
     fn from(error: host::Error) -> Refusal {
         let is = |status: Status| error.status().is_some_and(|found| found.is(status));
@@ -43,7 +59,7 @@ impl From<host::Error> for Refusal {
             host::Error::Command { .. } => StatusCode::CONFLICT,
             _ => StatusCode::BAD_GATEWAY,
         };
-        Refusal::new(status, error.to_string())
+        Refusal::new(status, explain(&error))
     }
 }
 
@@ -61,6 +77,13 @@ mod tests {
         assert_eq!(of(Status::POWER_LOSS), 503);
         assert!(host::Error::from(TransportError::Closed).is_lost());
         assert!(!host::Error::Absent("namespace 9".into()).is_lost());
+        let power = host::Error::Command { what: "asking".into(), status: Status::POWER_LOSS };
+        assert_eq!(Refusal::from(power).why, "The drive has no power.");
+        let full = host::Error::Command {
+            what: "creating".into(),
+            status: Status::NAMESPACE_INSUFFICIENT_CAPACITY.with_dnr(),
+        };
+        assert_eq!(Refusal::from(full).why, "creating: the drive answered: Namespace Insufficient Capacity");
         let refusal = Refusal::bad("a \"word\"");
         assert_eq!(refusal.response().status(), 400);
     }

@@ -15,10 +15,10 @@ use tokio::sync::watch;
 use web::StatusCode;
 
 /// Why a page changes nothing of the drive.
-const FIXED: &str = "this drive is simulated, and the run is what its load and its seed make of it: nothing from outside changes it. \
-                     tranche serve --ui has a drive that can be changed";
+const FIXED: &str = "this drive is simulated: its load and its seed alone decide what happens. Use tranche serve --ui for a drive that can \
+                     be changed.";
 /// Why zones are not shown.
-const ZONES: &str = "a run hands over the maps of superblocks, and no list of zones: the map of the set says which superblocks have zones";
+const ZONES: &str = "a run has no list of zones: the map of the set shows which superblocks have zones";
 /// So many samples are handed over between two looks at what changes seldom.
 const SAMPLES: u32 = 4;
 

@@ -44,12 +44,41 @@ fn die(times: &DieTimesEntry) -> Value {
     json!([times.read_ns.get(), times.program_ns.get(), times.erase_ns.get()])
 }
 
+/// Bytes of SMART's unit for host traffic.
+const DATA_UNIT_BYTES: u64 = 512_000;
+
+/// Bytes over the drive's life. The exact count restarts at power-on; SMART's data units survive it, rounded up.
+#[derive(Default)]
+struct LifetimeBytes {
+    total: u64,
+    since_power_on: u64,
+}
+
+impl LifetimeBytes {
+    /// The bytes so far. `restarted`: the drive has lost its power since the last update.
+    fn update(&mut self, since_power_on: u64, data_units: u128, restarted: bool) -> u64 {
+        let bytes = |units: u128| u64::try_from(units).unwrap_or(u64::MAX).saturating_mul(DATA_UNIT_BYTES);
+        if bytes(data_units) < self.total {
+            // SMART never decreases: this is another drive at the same address.
+            *self = LifetimeBytes::default();
+        }
+        let base = if restarted { 0 } else { self.since_power_on };
+        self.total = self.total.saturating_add(since_power_on.saturating_sub(base));
+        // Traffic that no sample has seen is known from SMART alone.
+        self.total = self.total.max(bytes(data_units.saturating_sub(1)));
+        self.since_power_on = since_power_on;
+        self.total
+    }
+}
+
 /// Takes samples, one after the other.
 #[derive(Default)]
 pub(crate) struct Sampler {
     counted: BTreeMap<Nsid, Counted>,
     /// The drive's time since power on when the last sample was taken.
     powered_ns: u64,
+    read: LifetimeBytes,
+    written: LifetimeBytes,
 }
 
 impl Sampler {
@@ -83,11 +112,14 @@ impl Sampler {
         // Last, so that it has all that the others have.
         let all = host.namespace_statistics(NSID_ALL)?;
         let powered_ns = all.time_ns.get();
-        if powered_ns < self.powered_ns {
-            // Counts began anew.
+        let restarted = powered_ns < self.powered_ns;
+        if restarted {
             self.forget();
         }
         self.powered_ns = powered_ns;
+        let (host_read, host_written) = (all.host_bytes_read.get(), all.host_bytes_written.get());
+        let lifetime_read = self.read.update(host_read, smart.data_units_read.get(), restarted);
+        let lifetime_written = self.written.update(host_written, smart.data_units_written.get(), restarted);
         let namespaces: Vec<Value> =
             logs.iter().map(|log| namespace(log, self.counted.get(&log.nsid.get()))).collect();
         self.counted = logs
@@ -98,8 +130,10 @@ impl Sampler {
             "at_ns": at_ns,
             "power_on_ns": powered_ns,
             "drive": {
-                "host_read": all.host_bytes_read.get(),
-                "host_written": all.host_bytes_written.get(),
+                "host_read": host_read,
+                "host_written": host_written,
+                "lifetime_read": lifetime_read,
+                "lifetime_written": lifetime_written,
                 "media_written": all.media_bytes_written(),
                 "media_erased_blocks": erased,
                 "collections": collections,
@@ -117,6 +151,20 @@ impl Sampler {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn lifetime_bytes_survive_a_power_cut_and_are_exact_while_samples_see_all() {
+        let mut bytes = LifetimeBytes::default();
+        assert_eq!(bytes.update(700_000, 2, false), 700_000);
+        assert_eq!(bytes.update(900_000, 2, false), 900_000);
+        assert_eq!(bytes.update(0, 2, true), 900_000);
+        assert_eq!(bytes.update(300_000, 3, false), 1_200_000);
+        // Two power cycles without a sample: SMART has more.
+        assert_eq!(bytes.update(100, 9, true), 8 * DATA_UNIT_BYTES);
+        assert_eq!(bytes.update(200, 9, false), 8 * DATA_UNIT_BYTES + 100);
+        // A new drive in the place of the old one.
+        assert_eq!(bytes.update(50, 1, true), 50);
+    }
 
     #[test]
     fn percentiles_are_of_the_commands_since_the_sample_before() {

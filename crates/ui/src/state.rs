@@ -99,6 +99,7 @@ fn namespace_value<T: Transport>(host: &mut Host<T>, nsid: Nsid, common: &Common
         "set": ns.nvmsetid.get(),
         "medium": common.media.get(&ns.nvmsetid.get()),
         "size": bytes(ns.nsze.get()),
+        "allocated": low(ns.nvmcap),
         "used": bytes(ns.nuse.get()),
         "lba_bytes": block,
         "metadata_bytes": ns.format().ms.get(),

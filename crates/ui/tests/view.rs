@@ -53,6 +53,13 @@ fn the_state_is_that_of_the_drive() {
         views.map(|host| host["cntlid"].clone()).collect::<Vec<_>>(),
         [state["view"]["cntlid"].clone()]
     );
+    // What the namespaces of a set take and what is left add up to its capacity.
+    let bytes = |value: &Value| value.as_u64().unwrap();
+    for set in state["sets"].as_array().unwrap() {
+        let own = state["namespaces"].as_array().unwrap().iter().filter(|ns| ns["set"] == set["id"]);
+        let taken: u64 = own.map(|ns| bytes(&ns["allocated"])).sum();
+        assert_eq!(taken + bytes(&set["unallocated"]), bytes(&set["capacity"]), "{state}");
+    }
     assert_eq!(state["lba_formats"], json!([512, 4096]));
     // What a host writes is used.
     let ns = host.namespace(1).unwrap();
@@ -195,10 +202,20 @@ fn a_view_that_began_before_a_power_cut_goes_on_after_it() {
     let drive = Drive::of(&harmful(), ui::Options::default());
     assert_eq!(drive.json("/api/state")["allows"]["power_cut"], true);
     let mut events = drive.events();
-    let before = events.wait("sample")["power_on_ns"].as_u64();
+    let mut host = drive.host("writer");
+    let ns = host.namespace(1).unwrap();
+    host.io_queue(4).unwrap().write(&ns, 0, &[1; 65536], false).unwrap();
+    let written = |sample: &Value, count: &str| sample["drive"][count].as_u64();
+    let before = loop {
+        let sample = events.wait("sample");
+        if written(&sample, "host_written") == Some(65536) {
+            assert_eq!(written(&sample, "lifetime_written"), Some(65536));
+            break sample["power_on_ns"].as_u64();
+        }
+    };
     drive.done("POST", "/api/power-cut", &json!({ "off_ms": 2000 }));
     let gone = events.wait("gone");
-    assert!(gone["reason"].as_str().unwrap().len() > 10, "{gone}");
+    assert!(gone["reason"].as_str().unwrap().starts_with("The drive has "), "{gone}");
     let mut state = false;
     let after = loop {
         let (name, data) = events.next();
@@ -210,5 +227,7 @@ fn a_view_that_began_before_a_power_cut_goes_on_after_it() {
     };
     assert!(state, "a state comes before the first sample");
     assert!(after["power_on_ns"].as_u64() > Some(0) && before > Some(0));
+    assert_eq!(written(&after, "host_written"), Some(0));
+    assert_eq!(written(&after, "lifetime_written"), Some(65536));
     assert!(drive.running.handle().snapshot().unwrap().drive.unsafe_shutdowns > 0);
 }

@@ -64,6 +64,8 @@ export interface Namespace {
   set: number;
   medium: Medium;
   size: number;
+  /** What it takes of the set's capacity: of zones what can be written to them, which is less than their size. */
+  allocated: number;
   used: number;
   lba_bytes: number;
   metadata_bytes: number;
@@ -141,7 +143,11 @@ export type DieTimes = readonly [number, number, number];
 export interface DriveSample {
   host_read: number;
   host_written: number;
+  /** Over the drive's life: they survive power cuts. */
+  lifetime_read: number;
+  lifetime_written: number;
   media_written: number;
+  /** Over the drive's life, as `collections`. */
   media_erased_blocks: number;
   collections: number;
   temperature_k: number;
@@ -278,7 +284,7 @@ async function ask<T>(method: string, path: string, body?: unknown): Promise<T> 
     answer = await fetch(path, init);
   } catch (error) {
     const late = error instanceof DOMException && error.name === "TimeoutError";
-    throw new ApiError(late ? "The live view did not answer within 30 s. Is the drive still there?" : "The live view cannot be reached. Does tranche still run?", 0);
+    throw new ApiError(late ? "The live view did not answer within 30 s." : "The live view cannot be reached. Check whether tranche is still running.", 0);
   }
   const text = await answer.text();
   let json: unknown = null;

@@ -32,17 +32,15 @@ export function App() {
           <>
             <RunBar />
             <Figures />
-            <div class="columns">
-              <Charts />
-              <Sets />
-            </div>
+            <Charts />
+            <Sets />
             <Namespaces />
             <Zones />
             <Faults />
             <Studies />
           </>
         ) : (
-          <p class="waiting muted">{link.value === "connecting" ? reason.value || "Asking the drive what it is…" : ""}</p>
+          <p class="waiting muted">{link.value === "connecting" ? reason.value || "Waiting for the drive…" : ""}</p>
         )}
       </main>
       <footer class="page-foot muted">
@@ -63,15 +61,15 @@ export function App() {
   );
 }
 
-/** What a run does of which samples come, or came. */
+/** The state of a run, or of a drive that is served. */
 function liveWords(run: Run | null): string {
-  if (run?.end) return run.end === "complete" ? "run over" : `run ${run.end}`;
+  if (run?.end) return run.end === "complete" ? "run ended" : `run ${run.end}`;
   return run?.paused ? "paused" : LINKS.live;
 }
 
 function Header() {
   const known = state.value;
-  const zoned = known?.namespaces.some((namespace) => namespace.zoned) ?? false;
+  const zoned = known !== null && known.run === null && known.namespaces.some((namespace) => namespace.zoned);
   return (
     <header class="page-head">
       <div class="brand">
@@ -101,9 +99,9 @@ function Header() {
           Explain terms
         </button>
         <label>
-          <span class="hidden-words">Colours of the page</span>
+          <span class="hidden-words">Colours</span>
           <select value={scheme.value} onChange={(event) => (scheme.value = event.currentTarget.value as Scheme)}>
-            <option value="auto">Auto</option>
+            <option value="auto">System colours</option>
             <option value="light">Light</option>
             <option value="dark">Dark</option>
           </select>

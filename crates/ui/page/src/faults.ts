@@ -4,15 +4,15 @@ import type { ActiveFault } from "./api";
 
 /** What the kinds do, in words; kinds that are not here show their names. */
 export const WORDS: Record<string, [string, string]> = {
-  "bit-errors": ["Bit errors", "Reads have bit errors that are corrected."],
-  uncorrectable: ["Uncorrectable reads", "Reads cannot be corrected. Hosts see media errors."],
+  "bit-errors": ["Bit errors", "Reads have bit errors, which the drive corrects."],
+  uncorrectable: ["Uncorrectable reads", "Reads cannot be corrected: hosts receive media errors."],
   "program-failure": ["Program failures", "Programs fail. The drive retires the block and writes elsewhere."],
   "erase-failure": ["Erase failures", "Erases fail. The drive retires the block."],
   "stuck-die": ["Stuck die", "A die fails every operation."],
-  "lost-write": ["Lost writes", "Programs are reported good and write nothing."],
-  "misdirected-write": ["Misdirected writes", "Programs land elsewhere."],
-  "weak-page": ["Weak pages", "What is written cannot be read until it is written again."],
-  slow: ["Slow operations", "Operations take so many times as long."],
+  "lost-write": ["Lost writes", "Programs report success and write nothing."],
+  "misdirected-write": ["Misdirected writes", "Programs write to another place."],
+  "weak-page": ["Weak pages", "Written data cannot be read until it is written again."],
+  slow: ["Slow operations", "Operations take a multiple of their time."],
   "host-disk-full": ["Host's disk full", ""],
   "host-disk-error": ["Host's disk fails", ""],
   "port-ana": ["ANA state", ""],

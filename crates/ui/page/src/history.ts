@@ -36,7 +36,7 @@ export function sharesOf(now: DieTimes, before: DieTimes, span: number): DieShar
 
 const FIELDS = ["read", "written", "reads", "writes", "read_p50", "read_p99", "read_p999", "write_p50", "write_p99", "write_p999", "held"] as const;
 
-/** Write amplification is that of so many seconds: buffers make that of one sample jump. */
+/** Seconds over which write amplification is measured: buffers make the value of one sample jump. */
 export const AMPLIFICATION_SECONDS = 5;
 
 export class History {
@@ -46,8 +46,10 @@ export class History {
   readonly amplification: Value[] = [];
   readonly erases: Value[] = [];
   readonly collections: Value[] = [];
+  /** What hosts and the drive wrote to flash since the history began; it never decreases. NaN in gaps. */
   private readonly hostWritten: number[] = [];
   private readonly mediaWritten: number[] = [];
+  private flashTotals = { host: 0, media: 0 };
   private last: Sample | null = null;
   private beforeLast: Sample | null = null;
   /** Whether there is a gap after the last sample. */
@@ -63,8 +65,13 @@ export class History {
     return this.at.length;
   }
 
-  /** Takes the next sample. Time that goes back means that the view began anew: what was known is dropped. */
-  push(sample: Sample): void {
+  /** Where the newest sample is; -1 without one. After it there may be a gap. */
+  get newestIndex(): number {
+    return this.at.length - (this.broken ? 2 : 1);
+  }
+
+  /** Takes the next sample. `onFlash` gives the namespaces that count for write amplification. Time that goes back means a new view: the history restarts. */
+  push(sample: Sample, onFlash: (nsid: number) => boolean = () => true): void {
     if (this.last?.at_ns === sample.at_ns) return;
     const broken = this.broken;
     this.broken = false;
@@ -73,8 +80,14 @@ export class History {
     const before = this.last && !broken && sample.power_on_ns > this.last.power_on_ns ? this.last : null;
     const seconds = before ? (sample.at_ns - before.at_ns) / 1e9 : 0;
     this.at.push(sample.at_ns / 1e9);
-    this.hostWritten.push(sample.drive.host_written);
-    this.mediaWritten.push(sample.drive.media_written);
+    for (const now of sample.namespaces) {
+      const old = before?.namespaces.find((other) => other.nsid === now.nsid);
+      if (!old || !onFlash(now.nsid)) continue;
+      this.flashTotals.host += Math.max(0, now.written - old.written);
+      this.flashTotals.media += Math.max(0, now.media_written - old.media_written);
+    }
+    this.hostWritten.push(this.flashTotals.host);
+    this.mediaWritten.push(this.flashTotals.media);
     this.amplification.push(this.recentAmplification());
     this.erases.push(before ? rise(before.drive.media_erased_blocks, sample.drive.media_erased_blocks, seconds) : null);
     this.collections.push(before ? rise(before.drive.collections, sample.drive.collections, seconds) : null);
@@ -135,7 +148,7 @@ export class History {
     while (begin > 0 && (this.at[end] ?? 0) - (this.at[begin] ?? 0) < AMPLIFICATION_SECONDS && !Number.isNaN(this.hostWritten[begin - 1])) begin -= 1;
     const host = (this.hostWritten[end] ?? 0) - (this.hostWritten[begin] ?? 0);
     const media = (this.mediaWritten[end] ?? 0) - (this.mediaWritten[begin] ?? 0);
-    return host > 0 && media >= 0 ? media / host : null;
+    return host > 0 ? media / host : null;
   }
 
   private ratesOf(nsid: number): Rates {
@@ -160,6 +173,7 @@ export class History {
   private clear(): void {
     for (const list of [this.at, this.hostWritten, this.mediaWritten, this.amplification, this.erases, this.collections]) list.length = 0;
     this.namespaces.clear();
+    this.flashTotals = { host: 0, media: 0 };
     this.last = null;
     this.beforeLast = null;
   }

@@ -13,7 +13,7 @@ export type Link = "connecting" | "live" | "gone" | "lost";
 
 /** Samples are kept for so many: 15 minutes of two a second. */
 const KEPT = 1800;
-/** "The drive is back" stays for so long. */
+/** How long the page shows what is back. */
 const BACK_MS = 8000;
 /** How long the stream may be silent before the page says so, at least. */
 const SILENCE_MS = 5000;
@@ -21,11 +21,14 @@ const SILENCE_MS = 5000;
 const RETRY_MS = 2000;
 /** The status of a request that comes before there is something to see. */
 const TOO_EARLY = 425;
+/** The statuses of requests while the drive is away. */
+const AWAY: readonly number[] = [503, 504];
 
 export const state = signal<State | null>(null);
 export const link = signal<Link>("connecting");
 export const reason = signal("");
-export const back = signal(false);
+/** What is back: shown for some seconds. */
+export const back = signal<"" | "drive" | "connection">("");
 /** Raised by one for each sample: who shows the history depends on it. */
 export const tick = signal(0);
 export const history = new History(KEPT);
@@ -36,6 +39,18 @@ const PER_SECOND = 2;
 export function shownSeconds(): number {
   if (!state.value?.run) return span.value;
   return Math.max(1e-6, history.lasting(PER_SECOND * span.value) * (1 + 1e-9));
+}
+
+/** Whether a namespace is on flash: only there the drive writes more than hosts do. */
+function onFlash(nsid: number): boolean {
+  return state.value?.namespaces.find((namespace) => namespace.nsid === nsid)?.medium === "nand";
+}
+
+/** The write amplification of all that hosts wrote to flash since power-on; null if they wrote nothing. */
+export function amplificationSincePowerOn(): number | null {
+  const counts = (history.newest?.namespaces ?? []).filter(({ nsid }) => onFlash(nsid));
+  const total = (field: "written" | "media_written") => counts.reduce((sum, each) => sum + each[field], 0);
+  return total("written") > 0 ? total("media_written") / total("written") : null;
 }
 
 let source: EventSource | null = null;
@@ -83,7 +98,7 @@ function listen(): void {
     }
     lastHeard = performance.now();
     up();
-    history.push(sample);
+    history.push(sample, onFlash);
     tick.value += 1;
   });
   source.addEventListener("state", () => {
@@ -98,7 +113,7 @@ function listen(): void {
     else down("gone", wordsOf(told));
   });
   source.addEventListener("error", () => {
-    down("lost", "The live view cannot be reached. Does tranche still run?");
+    down("lost", "Check whether tranche is still running.");
     // After an answer that is no stream the browser does not try again by itself.
     if (source?.readyState === EventSource.CLOSED) {
       setTimeout(listen, RETRY_MS);
@@ -111,7 +126,7 @@ function listen(): void {
 async function refused(): Promise<void> {
   try {
     state.value = await api.state();
-    if (link.value === "lost") reason.value = "It answers, but gives this page no samples. Perhaps too many pages are open: close some.";
+    if (link.value === "lost") reason.value = "It answers, but sends this page no samples. Too many pages may be open: close some.";
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
     if (link.value === "lost") reason.value = error.message;
@@ -152,7 +167,7 @@ function down(how: "gone" | "lost", words: string): void {
   if (link.value === "live") history.gap();
   link.value = how;
   reason.value = words;
-  back.value = false;
+  back.value = "";
 }
 
 function up(): void {
@@ -161,18 +176,29 @@ function up(): void {
   link.value = "live";
   reason.value = "";
   if (was === "connecting") return;
-  back.value = true;
+  back.value = was === "gone" ? "drive" : "connection";
   clearTimeout(backTimer);
-  backTimer = window.setTimeout(() => (back.value = false), BACK_MS);
+  backTimer = window.setTimeout(() => (back.value = ""), BACK_MS);
   void refresh();
 }
 
-/** Calls `ask` now and every `ms` while `wanted` says so and the page can be seen. Returns what ends it. */
+/** Asks the drive for something that is shown. Gives what is wrong: nothing while the drive is away, which the banner reports. */
+export async function look<T>(ask: () => Promise<T>, take: (answer: T) => void): Promise<string> {
+  try {
+    take(await ask());
+  } catch (error) {
+    if (!(error instanceof ApiError)) throw error;
+    return error.status === 0 || AWAY.includes(error.status) ? "" : error.message;
+  }
+  return "";
+}
+
+/** Calls `ask` now and every `ms` while `wanted` says so, the drive is there and the page can be seen. Returns what ends it. */
 export function poll(ask: () => Promise<void>, ms: number, wanted: () => boolean): () => void {
   let ended = false;
   let timer = 0;
   const round = async () => {
-    if (!document.hidden && wanted() && link.value !== "lost") await ask();
+    if (!document.hidden && wanted() && link.value !== "lost" && link.value !== "gone") await ask();
     if (!ended) timer = window.setTimeout(() => void round(), ms);
   };
   void round();

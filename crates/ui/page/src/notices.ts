@@ -13,9 +13,9 @@ export const notices = signal<readonly Notice[]>([]);
 
 let next = 1;
 /** What was done goes by itself; what failed stays until somebody closes it. */
-const DONE_MS = 6000;
-/** Older ones make room. */
-const SHOWN = 4;
+const DONE_MS = 5000;
+/** Failures that are shown: older ones make room. */
+const SHOWN = 3;
 
 export function dismiss(id: number): void {
   notices.value = notices.value.filter((notice) => notice.id !== id);
@@ -32,21 +32,22 @@ export function failed(text: string): void {
 
 function add(kind: Notice["kind"], text: string): number {
   const id = next++;
-  // The same error again is no second one.
-  const others = notices.value.filter((notice) => notice.text !== text);
+  // The same error again is no second one. Of what was done only the last is news.
+  const others = notices.value.filter((notice) => notice.text !== text && notice.kind !== "done");
   notices.value = [...others, { id, kind, text }].slice(-SHOWN);
   return id;
 }
 
-/** Does what somebody asked for and says how it went. Returns whether it went well. */
-export async function attempt(what: string, act: () => Promise<unknown>): Promise<boolean> {
+/** Does what somebody asked for, and reports what has changed, or what has not and why. Returns whether it went well. */
+export async function attempt<T>(act: () => Promise<T>, words: { done?: string | ((answer: T) => string); failed: string }): Promise<boolean> {
+  let answer: T;
   try {
-    await act();
+    answer = await act();
   } catch (error) {
     if (!(error instanceof ApiError)) throw error;
-    failed(`${what}: ${error.message}`);
+    failed(`${words.failed}: ${error.message}`);
     return false;
   }
-  done(what);
+  if (words.done !== undefined) done(typeof words.done === "string" ? words.done : words.done(answer));
   return true;
 }

@@ -21,7 +21,7 @@ function store(key: string, value: string): void {
 export type Scheme = "auto" | "light" | "dark";
 
 export const scheme = signal<Scheme>((["light", "dark"] as const).find((name) => name === stored("scheme", "")) ?? "auto");
-export const explanations = signal(stored("explanations", "on") === "on");
+export const explanations = signal(stored("explain", "off") === "on");
 /** Seconds that the charts show. */
 export const span = signal(Number(stored("span", "60")) || 60);
 /** What the charts show: reads, writes or both. */
@@ -53,7 +53,7 @@ export function applyPrefs(): void {
     colours.clear();
     palette.value += 1;
   });
-  effect(() => store("explanations", explanations.value ? "on" : "off"));
+  effect(() => store("explain", explanations.value ? "on" : "off"));
   effect(() => store("span", String(span.value)));
 }
 

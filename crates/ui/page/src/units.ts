@@ -64,6 +64,12 @@ export function parseSize(text: string): number | null {
   return parse(text, /^(?:([kmgtp])(i?)b?|b)?$/i, true);
 }
 
+/** A size that fits into `most`: a power of two of at most 4 GiB, and no less than one `unit`. */
+export function exampleSize(most: number, unit: number): string {
+  const fits = Math.pow(2, Math.floor(Math.log2(Math.max(1, Math.min(most, 4 * 1024 ** 3)))));
+  return bytes(fits % unit === 0 ? fits : unit);
+}
+
 /** A rate that somebody typed: "200 MB/s", "1.5GB", "4096". Bytes per second, or null where it is none. */
 export function parseRate(text: string): number | null {
   return parse(text, /^(?:([kmgtp])(i?)b?(?:\/s)?|b(?:\/s)?)?$/i, false);

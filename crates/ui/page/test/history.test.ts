@@ -8,7 +8,7 @@ function sample(step: number, written: number, options: { media?: number; on?: n
   return {
     at_ns: step * 5e8,
     power_on_ns: on * 5e8,
-    drive: { host_read: 0, host_written: written, media_written: media, media_erased_blocks: 0, collections: 0, temperature_k: 313, spare_percent: 100, used_percent: 0 },
+    drive: { host_read: 0, host_written: written, lifetime_read: 0, lifetime_written: written, media_written: media, media_erased_blocks: 0, collections: 0, temperature_k: 313, spare_percent: 100, used_percent: 0 },
     faults: [],
     namespaces: nsids.map((nsid) => ({
       nsid, reads: 0, writes: step, read: 0, written, media_written: media, throttled_ns: 0, shared_ns: 0, in_flight: 0, queued: 0,
@@ -34,6 +34,16 @@ describe("History", () => {
     history.push(sample(40, 2000, { media: 4000 }));
     history.push(sample(60, 2000, { media: 4000 }));
     expect(history.amplification.at(-1)).toBeNull();
+  });
+
+  it("counts only what was written to flash", () => {
+    const history = new History(100);
+    const two = (step: number): Sample => {
+      const one = sample(step, 100 * step, { media: 300 * step });
+      return { ...one, namespaces: [...one.namespaces, ...one.namespaces.map((each) => ({ ...each, nsid: 2, media_written: each.written }))] };
+    };
+    for (let step = 1; step <= 4; step += 1) history.push(two(step), (nsid) => nsid === 1);
+    expect(history.amplification.at(-1)).toBeCloseTo(3);
   });
 
   it("joins nothing across a loss of power or a gap", () => {

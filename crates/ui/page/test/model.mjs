@@ -90,6 +90,9 @@ class Flash {
   }
 }
 
+/** What a namespace takes of its set: zones of 256 MiB have room for 192 MiB. */
+const allocated = ({ size, zoned }) => (zoned ? (size * 3) / 4 : size);
+
 const QUOTA = { read_bandwidth: 0, write_bandwidth: 0, read_iops: 0, write_iops: 0, burst_us: 0, weight: 0 };
 
 export class Model {
@@ -149,10 +152,10 @@ export class Model {
     const all = [
       { ...base, ...flash, id: 1, medium: "nand", capacity: 80 * GIB, dies: 16, superblocks: 1024, endurance_used_percent: 1, spare_percent: 98 },
       { ...base, id: 2, medium: "dram", capacity: 8 * GIB },
-      { ...base, ...flash, id: 3, medium: "nand", capacity: 48 * GIB, dies: 8, superblocks: 192, zones: true, zone_size: 256 * MIB, zone_capacity: 192 * MIB, active_zones_left: 11 },
+      { ...base, ...flash, id: 3, medium: "nand", capacity: 36 * GIB, superblock_bytes: 192 * MIB, dies: 8, superblocks: 192, zones: true, zone_size: 256 * MIB, zone_capacity: 192 * MIB, active_zones_left: 11 },
       { ...base, id: 4, medium: "disk", capacity: 900 * GIB },
     ];
-    for (const set of all) set.unallocated = set.capacity - this.namespaces.filter((namespace) => namespace.set === set.id).reduce((sum, namespace) => sum + namespace.size, 0);
+    for (const set of all) set.unallocated = set.capacity - this.namespaces.filter((namespace) => namespace.set === set.id).reduce((sum, namespace) => sum + allocated(namespace), 0);
     return all;
   }
 
@@ -171,7 +174,7 @@ export class Model {
       ],
       sets,
       namespaces: this.namespaces.map((namespace) => ({
-        nsid: namespace.nsid, set: namespace.set, medium: sets.find((set) => set.id === namespace.set).medium, size: namespace.size,
+        nsid: namespace.nsid, set: namespace.set, medium: sets.find((set) => set.id === namespace.set).medium, size: namespace.size, allocated: allocated(namespace),
         used: this.scenario === "empty" ? 0 : Math.round(namespace.size * [0.96, 0.93, 0.5, 0.38, 0.02][namespace.nsid - 1] || 0),
         lba_bytes: namespace.lba_bytes, metadata_bytes: 0, zoned: namespace.zoned, zone_count: namespace.zoned ? 192 : 0,
         attached: namespace.controllers.length > 0, attached_here: namespace.controllers.includes(1), controllers: namespace.controllers, quota: namespace.quota,
@@ -261,6 +264,7 @@ export class Model {
       at_ns: this.ticks * TICK_NS,
       power_on_ns: this.ticks * TICK_NS,
       drive: {
+        lifetime_read: Math.round(this.hostRead), lifetime_written: Math.round(this.hostWritten) + (this.flash.programmed > 0 ? before : 0),
         host_read: Math.round(this.hostRead), host_written: Math.round(this.hostWritten) + (this.flash.programmed > 0 ? before : 0), media_written: Math.round(media), media_erased_blocks: this.flash.erased,
         collections: this.flash.collections, temperature_k: 313, spare_percent: 98, used_percent: this.scenario === "empty" ? 0 : 1,
       },

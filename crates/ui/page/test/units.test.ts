@@ -1,6 +1,6 @@
 import { describe, expect, it } from "vitest";
 import { limitAt, placeOf, STEPS } from "../src/slider";
-import { bytes, count, parseCount, parseRate, parseSize, rate, time } from "../src/units";
+import { bytes, count, exampleSize, parseCount, parseRate, parseSize, rate, time } from "../src/units";
 
 describe("units", () => {
   it("writes three digits and the unit that fits", () => {
@@ -26,6 +26,15 @@ describe("units", () => {
       expect(parseRate(wrong)).toBeNull();
       expect(parseCount(wrong)).toBeNull();
     }
+  });
+
+  it("gives an example of a size that fits", () => {
+    const mib = 1024 ** 2;
+    expect(exampleSize(80 * mib, 4096)).toBe("64 MiB");
+    expect(exampleSize(900 * 1024 * mib, 4096)).toBe("4 GiB");
+    expect(exampleSize(2 * mib, 512)).toBe("2 MiB");
+    // Zones of 24 MiB.
+    expect(exampleSize(72 * mib, 24 * mib)).toBe("24 MiB");
   });
 
   it("reads what it writes", () => {

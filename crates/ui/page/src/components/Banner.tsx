@@ -1,33 +1,35 @@
 import { back, link, reason } from "../live";
 import { dismiss, notices } from "../notices";
 
-const WORDS = {
-  gone: "The drive is gone.",
-  lost: "The connection to the live view is lost.",
-  connecting: "Connecting to the live view…",
-};
+/** What has happened, and why where that is known. */
+function words(how: "gone" | "lost", why: string): [string, string] {
+  // The server's reason is a sentence of its own.
+  if (how === "gone") return [why || "The drive does not answer.", ""];
+  return ["The connection to the live view is lost.", why];
+}
 
 /** Whether the drive is there, in the one place where nobody overlooks it. */
 export function Banner() {
   const now = link.value;
+  const [what, why] = now === "gone" || now === "lost" ? words(now, reason.value) : ["", ""];
   return (
     <div role="status" aria-live="assertive" class="banner-room">
-      {now === "gone" || now === "lost" ? (
+      {what !== "" ? (
         <p class="banner bad">
           <svg viewBox="0 0 20 20" aria-hidden="true">
             <path d="M10 2 19 18H1Z" fill="none" stroke="currentColor" stroke-width="1.6" stroke-linejoin="round" />
             <path d="M10 7.5v5M10 15v.6" stroke="currentColor" stroke-width="1.8" stroke-linecap="round" />
           </svg>
           <span>
-            <strong>{WORDS[now]}</strong> {reason.value} What you see is what was last known. The page goes on by itself when it is back.
+            <strong>{what}</strong> {why} The page shows the last known state, and continues by itself.
           </span>
         </p>
-      ) : back.value ? (
+      ) : back.value !== "" ? (
         <p class="banner good">
           <svg viewBox="0 0 20 20" aria-hidden="true">
             <path d="m4 10.5 4 4 8-9" fill="none" stroke="currentColor" stroke-width="2" stroke-linecap="round" stroke-linejoin="round" />
           </svg>
-          <strong>The drive is back.</strong>
+          <strong>The {back.value} is back.</strong>
         </p>
       ) : null}
     </div>

@@ -11,6 +11,8 @@ export interface Cell {
   upperFill?: string;
   /** A sign that tells the state without colour. */
   sign?: "cross" | "hatch" | "frame" | "dot" | "bar";
+  /** Of a bar: its parts from below, each a share of its height. They replace `level` and `upper`. */
+  parts?: readonly { fill: string; share: number }[];
 }
 
 interface Props {
@@ -21,18 +23,27 @@ interface Props {
   describe: (index: number) => string;
   selected: number;
   onSelect: (index: number) => void;
-  /** More rows than this height are scrolled. */
-  maxHeight?: number;
+  /** Cells are squares, or bars with the number of the cell below. */
+  shape?: "cells" | "bars";
 }
 
-const LARGEST = 22;
+const HEIGHT = 340;
+const LARGEST = 30;
 const SMALLEST = 6;
+/** A bar: its width with the gap, and its height. */
+const BAR = { widest: 56, narrowest: 8, height: 84, label: 16 };
+/** The least width of a bar that has room for its number. */
+const LABELLED = 22;
 
 interface Grid {
   columns: number;
+  /** From one cell to the next. */
   pitch: number;
+  rowPitch: number;
   gap: number;
   rows: number;
+  /** Room below each cell for its number. */
+  label: number;
 }
 
 /** Cells as large as they can be so that all of them are in sight. */
@@ -40,16 +51,26 @@ export function gridOf(cells: number, width: number, height: number): Grid {
   for (let pitch = LARGEST; pitch >= SMALLEST; pitch -= 1) {
     const columns = Math.max(1, Math.floor(width / pitch));
     const rows = Math.ceil(cells / columns);
-    if (rows * pitch <= height || pitch === SMALLEST) return { columns, pitch, rows, gap: pitch >= 12 ? 2 : 1 };
+    if (rows * pitch <= height || pitch === SMALLEST) return { columns, pitch, rowPitch: pitch, rows, gap: pitch >= 12 ? 2 : 1, label: 0 };
   }
   throw new Error("the smallest pitch always fits");
+}
+
+/** Bars side by side in as few rows as possible. */
+export function barsOf(bars: number, width: number): Grid {
+  const rows = Math.max(1, Math.ceil((bars * BAR.narrowest) / width));
+  const columns = Math.max(1, Math.ceil(bars / rows));
+  const pitch = Math.max(BAR.narrowest, Math.min(BAR.widest, Math.floor(width / columns)));
+  const label = pitch >= LABELLED ? BAR.label : 0;
+  const gap = pitch >= LABELLED ? 6 : 2;
+  return { columns, pitch, rowPitch: (rows > 1 ? BAR.height / 2 : BAR.height) + label + gap, rows, gap, label };
 }
 
 /**
  * Thousands of cells on a canvas. To assistive technology it is a slider: arrow keys choose a cell, whose description is the
  * value's text. So screen readers say it without a table of thousands of rows.
  */
-export function CellMap({ cells, label, describe, selected, onSelect, maxHeight = 340 }: Props) {
+export function CellMap({ cells, label, describe, selected, onSelect, shape = "cells" }: Props) {
   const frame = useRef<HTMLDivElement>(null);
   const canvas = useRef<HTMLCanvasElement>(null);
   const [width, setWidth] = useState(0);
@@ -63,19 +84,19 @@ export function CellMap({ cells, label, describe, selected, onSelect, maxHeight 
     return () => watch.disconnect();
   }, []);
 
-  const grid = gridOf(cells.length, Math.max(SMALLEST, width), maxHeight);
+  const grid = shape === "bars" ? barsOf(cells.length, Math.max(BAR.narrowest, width)) : gridOf(cells.length, Math.max(SMALLEST, width), HEIGHT);
   const current = Math.min(selected, cells.length - 1);
   const colours = palette.value;
 
   useEffect(() => {
     if (canvas.current && width > 0) draw(canvas.current, cells, grid, current);
-  }, [cells, width, current, colours, grid.columns, grid.pitch]);
+  }, [cells, width, current, colours, grid.columns, grid.pitch, grid.rowPitch]);
 
   const indexAt = (event: PointerEvent | MouseEvent): number | null => {
     const box = canvas.current?.getBoundingClientRect();
     if (!box) return null;
     const column = Math.floor((event.clientX - box.left) / grid.pitch);
-    const row = Math.floor((event.clientY - box.top) / grid.pitch);
+    const row = Math.floor((event.clientY - box.top) / grid.rowPitch);
     const index = row * grid.columns + column;
     return column >= 0 && column < grid.columns && index >= 0 && index < cells.length ? index : null;
   };
@@ -147,7 +168,7 @@ function Tip({ text, x, y, width }: { text: string; x: number; y: number; width:
 function draw(canvas: HTMLCanvasElement, cells: readonly Cell[], grid: Grid, selected: number): void {
   const ratio = Math.min(3, devicePixelRatio || 1);
   const width = grid.columns * grid.pitch;
-  const height = Math.max(1, grid.rows) * grid.pitch;
+  const height = Math.max(1, grid.rows) * grid.rowPitch;
   canvas.style.width = `${width}px`;
   canvas.style.height = `${height}px`;
   if (canvas.width !== Math.round(width * ratio)) canvas.width = Math.round(width * ratio);
@@ -156,39 +177,49 @@ function draw(canvas: HTMLCanvasElement, cells: readonly Cell[], grid: Grid, sel
   if (!pen) return;
   pen.setTransform(ratio, 0, 0, ratio, 0, 0);
   pen.clearRect(0, 0, width, height);
-  const size = grid.pitch - grid.gap;
+  const wide = grid.pitch - grid.gap;
+  const high = grid.rowPitch - grid.gap - grid.label;
   for (const [index, cell] of cells.entries()) {
     const x = (index % grid.columns) * grid.pitch;
-    const y = Math.floor(index / grid.columns) * grid.pitch;
-    drawCell(pen, cell, x, y, size);
+    const y = Math.floor(index / grid.columns) * grid.rowPitch;
+    drawCell(pen, cell, x, y, wide, high);
+    if (grid.label === 0) continue;
+    pen.fillStyle = colour(index === selected ? "ink" : "muted");
+    pen.font = `${index === selected ? "600 " : ""}11px system-ui, sans-serif`;
+    pen.textAlign = "center";
+    pen.textBaseline = "bottom";
+    pen.fillText(String(index), x + wide / 2, y + high + grid.label);
   }
   if (selected >= 0) {
     const x = (selected % grid.columns) * grid.pitch;
-    const y = Math.floor(selected / grid.columns) * grid.pitch;
+    const y = Math.floor(selected / grid.columns) * grid.rowPitch;
     pen.strokeStyle = colour("ink");
     pen.lineWidth = 1.5;
-    pen.strokeRect(x + 0.25, y + 0.25, size - 0.5, size - 0.5);
+    pen.strokeRect(x + 0.75, y + 0.75, wide - 1.5, high - 1.5);
     pen.strokeStyle = colour("surface");
     pen.lineWidth = 1;
-    if (size >= 10) pen.strokeRect(x + 1.5, y + 1.5, size - 3, size - 3);
+    if (wide >= 10) pen.strokeRect(x + 2, y + 2, wide - 4, high - 4);
   }
 }
 
-function drawCell(pen: CanvasRenderingContext2D, cell: Cell, x: number, y: number, size: number): void {
+function drawCell(pen: CanvasRenderingContext2D, cell: Cell, x: number, y: number, wide: number, high: number): void {
   pen.fillStyle = colour("cell-free");
-  pen.fillRect(x, y, size, size);
-  const upper = Math.round(size * Math.min(1, cell.upper ?? 0));
-  if (upper > 0 && cell.upperFill) {
-    pen.fillStyle = colour(cell.upperFill);
-    pen.fillRect(x, y + size - upper, size, upper);
+  pen.fillRect(x, y, wide, high);
+  const fill = (share: number, name: string, above = 0) => {
+    const part = Math.round(high * Math.min(1, share));
+    pen.fillStyle = colour(name);
+    pen.fillRect(x, y + high - above - part, wide, part);
+    return above + part;
+  };
+  if (cell.parts) {
+    let above = 0;
+    for (const part of cell.parts) above = fill(part.share, part.fill, above);
+    return;
   }
+  if (cell.upperFill) fill(cell.upper ?? 0, cell.upperFill);
   // What is there at all can be seen.
-  const level = cell.level > 0 ? Math.max(1, Math.round(size * Math.min(1, cell.level))) : 0;
-  if (level > 0) {
-    pen.fillStyle = colour(cell.fill);
-    pen.fillRect(x, y + size - level, size, level);
-  }
-  if (cell.sign) drawSign(pen, cell, x, y, size);
+  if (cell.level > 0) fill(Math.max(cell.level, 1 / high), cell.fill);
+  if (cell.sign) drawSign(pen, cell, x, y, Math.min(wide, high));
 }
 
 function drawSign(pen: CanvasRenderingContext2D, cell: Cell, x: number, y: number, size: number): void {
@@ -249,7 +280,7 @@ function Swatch({ cell }: { cell: Cell }) {
   const canvas = useRef<HTMLCanvasElement>(null);
   const colours = palette.value;
   useEffect(() => {
-    if (canvas.current) draw(canvas.current, [cell], { columns: 1, pitch: 15, gap: 1, rows: 1 }, -1);
+    if (canvas.current) draw(canvas.current, [cell], { columns: 1, pitch: 15, rowPitch: 15, gap: 1, rows: 1, label: 0 }, -1);
   }, [colours]);
   return <canvas ref={canvas} class="swatch" aria-hidden="true" />;
 }

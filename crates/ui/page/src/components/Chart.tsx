@@ -1,6 +1,6 @@
 import { useEffect, useLayoutEffect, useRef, useState } from "preact/hooks";
 import uPlot from "uplot";
-import { history, shownSeconds, state, tick } from "../live";
+import { history, link, shownSeconds, state, tick } from "../live";
 import { colour, palette } from "../prefs";
 import { time } from "../units";
 import type { Value } from "../history";
@@ -11,6 +11,8 @@ export interface Line {
   /** Names the line among all of the chart. */
   key: string;
   label: string;
+  /** The label where there is little room. */
+  short: string;
   /** A colour of the style sheet. */
   colour: string;
   dash: readonly number[];
@@ -74,7 +76,7 @@ export function Chart({ title, note, lines, format, logarithmic = false, floor, 
     if (!document.hidden) plot.current?.setData(dataOf(lines));
   }, [redraw, seconds, shape]);
 
-  const last = history.length - 1;
+  const last = history.newestIndex;
   const first = history.since(seconds);
   const shown = cursor === null ? last : Math.min(last, first + cursor);
   const ago = shown >= 0 ? (history.at[last] ?? 0) - (history.at[shown] ?? 0) : 0;
@@ -107,7 +109,7 @@ export function Chart({ title, note, lines, format, logarithmic = false, floor, 
           <Term id={title} />
         </h3>
         {note && <span class="muted">{note}</span>}
-        <span class="when muted">{cursor === null ? "now" : `${age(ago)} ago`}</span>
+        <span class="when muted">{cursor !== null ? `${age(ago)} ago` : link.value === "live" ? "now" : "last"}</span>
       </figcaption>
       <div class="plot-room">
         <div
@@ -134,7 +136,7 @@ export function Chart({ title, note, lines, format, logarithmic = false, floor, 
         {lines.map((line) => (
           <li key={line.key}>
             <Stroke colour={line.colour} dash={line.dash} />
-            <span>{line.label}</span>
+            <span>{line.short}</span>
             <span class="num">{words(value(line), format)}</span>
           </li>
         ))}
@@ -191,7 +193,7 @@ function options({ lines, format, logarithmic, floor, reference, width, setCurso
   return {
     width,
     height: HEIGHT,
-    padding: [8, 16, 0, 0],
+    padding: [12, 16, 0, 0],
     legend: { show: false },
     cursor: {
       sync: { key: "tranche" },

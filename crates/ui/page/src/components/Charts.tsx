@@ -14,14 +14,14 @@ const SPANS = [
   [300, "5 min"],
   [900, "15 min"],
 ] as const;
-/** The same for a run, whose time passes at another speed: two samples of a second. */
+/** The spans of a run, whose time passes at another speed: two samples are one second of a span. */
 const SAMPLES = [
   [60, "120 samples"],
   [300, "600"],
   [900, "1,800"],
 ] as const;
 const DIRECTIONS: readonly [Direction, string][] = [
-  ["both", "Both"],
+  ["both", "Reads + writes"],
   ["read", "Reads"],
   ["write", "Writes"],
 ];
@@ -31,7 +31,7 @@ const PERCENTILES: readonly [Percentile, string][] = [
   ["p999", "p99.9"],
 ];
 
-/** The place of a namespace among all, which gives its colour; the same as long as no lower one comes or goes. */
+/** The position of a namespace among all, which selects its colour. It changes only if a lower one is created or deleted. */
 export function placeOf(nsid: number): number {
   const all = new Set([...history.namespaces.keys(), ...(state.value?.namespaces ?? []).map((namespace) => namespace.nsid)]);
   return [...all].sort((a, b) => a - b).indexOf(nsid);
@@ -49,6 +49,7 @@ export function Charts() {
     shown.map((nsid) => ({
       key: String(nsid),
       label: `Namespace ${nsid}`,
+      short: `NS ${nsid}`,
       ...lineOf(placeOf(nsid)),
       values: pick(history.namespaces.get(nsid) as Rates),
     }));
@@ -86,7 +87,7 @@ export function Charts() {
         <Chart title="iops" note={what} lines={lines((rates) => chosen(rates, "reads", "writes"))} format={count} floor={100} empty="No commands yet" />
         <Chart
           title="latency"
-          note={`${PERCENTILES.find(([name]) => name === percentile.value)?.[1] ?? ""} of ${way === "both" ? "the slower kind" : what}`}
+          note={`${PERCENTILES.find(([name]) => name === percentile.value)?.[1] ?? ""} of ${way === "both" ? "reads or writes" : what}`}
           lines={lines(slowest)}
           format={time}
           logarithmic
@@ -95,12 +96,12 @@ export function Charts() {
         />
         <Chart
           title="amplification"
-          note={`media / host, ${AMPLIFICATION_SECONDS} s`}
-          lines={[{ key: "drive", label: "Drive", colour: "series-1", dash: [], values: history.amplification }]}
+          note={`over ${AMPLIFICATION_SECONDS} s`}
+          lines={[{ key: "drive", label: "Drive", short: "Drive", colour: "series-1", dash: [], values: history.amplification }]}
           format={digits}
           floor={2}
           reference={1}
-          empty="No writes in this time"
+          empty="No writes to flash in this time"
         />
       </div>
     </section>

@@ -1,10 +1,20 @@
 import { useId, useLayoutEffect, useRef, useState } from "preact/hooks";
-import { api } from "../api";
+import { api, type NvmSet } from "../api";
 import { refresh, state } from "../live";
 import { attempt } from "../notices";
-import { bytes, parseSize } from "../units";
+import { bytes, exampleSize, parseSize } from "../units";
 import { MEDIA } from "./Sets";
 import { Term } from "./Term";
+
+/** Zones take whole MiB of a set. */
+const ZONE_GRANULE = 1 << 20;
+
+/** The largest namespace that fits into a set. Zones take their capacity of the set, and their size of addresses. */
+function roomFor(set: NvmSet, withZones: boolean): number {
+  if (!withZones) return set.unallocated;
+  const taken = Math.ceil(set.zone_capacity / ZONE_GRANULE) * ZONE_GRANULE;
+  return taken > 0 ? Math.floor(set.unallocated / taken) * set.zone_size : 0;
+}
 
 /** A new namespace: where, how large, of which kind. */
 export function Create({ onClose }: { onClose: () => void }) {
@@ -22,27 +32,35 @@ export function Create({ onClose }: { onClose: () => void }) {
   const [busy, setBusy] = useState(false);
   useLayoutEffect(() => box.current?.showModal(), []);
 
-  const most = chosen?.unallocated ?? 0;
   const wanted = size.trim() === "" ? null : parseSize(size);
   const withZones = zoned && (chosen?.zones ?? false);
   const zoneSize = withZones ? (chosen?.zone_size ?? 0) : 0;
+  const most = chosen ? roomFor(chosen, withZones) : 0;
+  const unit = withZones ? zoneSize : block;
   const wrong =
     size.trim() === ""
       ? ""
       : wanted === null
-        ? "Write a size, such as 4 GiB, 512 MiB or a number of bytes."
+        ? `Enter a size, such as ${exampleSize(most, unit)}, or a number of bytes.`
         : wanted === 0
-          ? "A namespace needs some room."
+          ? "The size has to be more than 0."
           : wanted > most
-            ? `Set ${set} has ${bytes(most)} left.`
-            : "";
+            ? withZones
+              ? `Set ${set} has room for ${bytes(most)} of zones.`
+              : `Set ${set} has ${bytes(most)} left.`
+            : wanted % unit !== 0
+              ? `The size has to be a multiple of ${bytes(unit)}${withZones ? ", the size of a zone" : ", a logical block"}.`
+              : "";
   const ready = wanted !== null && wrong === "" && !busy;
 
   const submit = async (event: Event) => {
     event.preventDefault();
     if (!ready || !chosen) return;
     setBusy(true);
-    const went = await attempt(`Create a namespace of ${bytes(wanted)} in set ${set}`, () => api.create({ set, size: wanted, lba_bytes: block, zoned: withZones, attach }));
+    const went = await attempt(() => api.create({ set, size: wanted, lba_bytes: block, zoned: withZones, attach }), {
+      done: ({ nsid }) => `Namespace ${nsid} was created: ${bytes(wanted)} in set ${set}.`,
+      failed: "The namespace was not created",
+    });
     setBusy(false);
     if (went) box.current?.close();
     await refresh();
@@ -71,21 +89,22 @@ export function Create({ onClose }: { onClose: () => void }) {
             <input
               id={`${id}-size`}
               type="text"
-              placeholder="4 GiB"
+              placeholder={most > 0 ? exampleSize(most, unit) : ""}
               autocomplete="off"
               spellcheck={false}
+              autofocus
               required
               value={size}
               aria-invalid={wrong !== ""}
               aria-describedby={`${id}-hint`}
               onInput={(event) => setSize(event.currentTarget.value)}
             />
-            <button type="button" disabled={most === 0} onClick={() => setSize(String(most))}>
-              All that is left
+            <button type="button" disabled={most === 0} onClick={() => setSize(parseSize(bytes(most)) === most ? bytes(most) : String(most))}>
+              Use all
             </button>
           </span>
           <small id={`${id}-hint`} class={wrong === "" ? "muted" : "inline-error"} role={wrong === "" ? undefined : "alert"}>
-            {wrong || (wanted !== null ? bytes(wanted) : `Up to ${bytes(most)}`) + (zoneSize > 0 ? `. Zones have ${bytes(zoneSize)} each.` : "")}
+            {wrong || (wanted !== null ? bytes(wanted) : most > 0 ? `Up to ${bytes(most)}` : `Set ${set} has no room left`) + (zoneSize > 0 ? `, in zones of ${bytes(zoneSize)}` : "")}
           </small>
         </div>
         <label class="field">
@@ -104,13 +123,13 @@ export function Create({ onClose }: { onClose: () => void }) {
           <label class="check">
             <input type="checkbox" checked={zoned} onChange={(event) => setZoned(event.currentTarget.checked)} />
             <span>
-              With <Term id="zone">zones</Term>: written in order, nothing to collect
+              With <Term id="zone">zones</Term>: written in order, without garbage collection
             </span>
           </label>
         )}
         <label class="check">
           <input type="checkbox" checked={attach} onChange={(event) => setAttach(event.currentTarget.checked)} />
-          <span>Attach it, so that hosts can use it at once</span>
+          <span>Attach it to all hosts</span>
         </label>
         <div class="row end">
           <button type="button" onClick={() => box.current?.close()}>

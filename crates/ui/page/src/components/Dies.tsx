@@ -6,45 +6,38 @@ import { permille } from "../units";
 import { CellMap, Legend, type Cell } from "./CellMap";
 import { Term } from "./Term";
 
-/** A die is called by what it does most, if that takes more than this share of its time. */
-const IDLE = 0.005;
+const KINDS = ["read", "program", "erase"] as const;
 
-type Work = "idle" | "read" | "program" | "erase";
+/** What fills the bar of a die, from below. */
+const FILLS = { read: "cell-zone", program: "cell-valid", erase: "cell-collecting" } as const;
+const NAMES = { read: "Reads", program: "Programs", erase: "Erases" } as const;
 
-const CELLS: Record<Work, Cell> = {
-  idle: { fill: "cell-free", level: 0 },
-  read: { fill: "cell-open", level: 0.6, sign: "dot" },
-  program: { fill: "cell-valid", level: 0.6, sign: "bar" },
-  erase: { fill: "cell-collecting", level: 0.6, sign: "hatch" },
-};
-
-const NAMES: readonly [Work, string][] = [
-  ["idle", "Idle"],
-  ["read", "Mostly reads"],
-  ["program", "Mostly programs"],
-  ["erase", "Mostly erases"],
-];
-
-function busy(die: DieShares): number {
-  return die.read + die.program + die.erase;
+/** The shares in permille, rounded down, and the rest: all four are 1,000. */
+function permilles(die: DieShares): { shares: [keyof typeof NAMES, number][]; idle: number } {
+  const shares = KINDS.map((kind): [keyof typeof NAMES, number] => [kind, Math.floor(1000 * die[kind])]);
+  return { shares, idle: 1000 - shares.reduce((sum, [, share]) => sum + share, 0) };
 }
 
-function workOf(die: DieShares): Work {
-  if (busy(die) < IDLE) return "idle";
-  if (die.erase >= die.program && die.erase >= die.read) return "erase";
-  return die.program >= die.read ? "program" : "read";
+/** A share that stays on one line. */
+function percent(share: number): string {
+  return permille(share).replace(" ", "\u00a0");
 }
 
-function cellOf(die: DieShares): Cell {
-  const work = workOf(die);
-  return work === "idle" ? CELLS.idle : { ...CELLS[work], level: Math.max(0.08, busy(die)) };
+function barOf(die: DieShares): Cell {
+  return { fill: "cell-free", level: 0, parts: KINDS.map((kind) => ({ fill: FILLS[kind], share: die[kind] })) };
 }
 
 function words(die: DieShares | undefined, index: number): string {
   if (!die) return "";
-  const parts = [`Die ${index}: busy ${permille(1000 * busy(die))} of the time`];
-  for (const [name, share] of [["reads", die.read], ["programs", die.program], ["erases", die.erase]] as const) if (share > 0) parts.push(`${name} ${permille(1000 * share)}`);
-  return parts.join(", ");
+  const { shares, idle } = permilles(die);
+  const parts = shares.filter(([, share]) => share > 0).map(([kind, share]) => `${NAMES[kind].toLowerCase()} ${percent(share)}`);
+  return [`Die ${index}: busy ${percent(1000 - idle)} of the time`, ...parts].join(", ");
+}
+
+/** The mean of all dies. */
+function meanOf(dies: readonly DieShares[]): DieShares {
+  const mean = (kind: keyof DieShares) => dies.reduce((sum, die) => sum + die[kind], 0) / dies.length;
+  return { read: mean("read"), program: mean("program"), erase: mean("erase") };
 }
 
 /** What the dies of a set did between the last two samples. Nothing where that is not known. */
@@ -54,14 +47,19 @@ export function Dies({ set }: { set: NvmSet }) {
   const dies = history.dies(set.id);
   if (!dies || dies.length === 0) return null;
   const chosen = Math.min(selected, dies.length - 1);
-  const works = dies.map(workOf);
+  const { shares, idle } = permilles(meanOf(dies));
   return (
     <div class="flash dies">
       <p class="muted">
-        What the <Term id="die">dies</Term> did since the sample before: the higher, the busier
+        Busy time of each <Term id="die">die</Term> between the last two samples. A full bar is 100{"\u00a0"}%.
       </p>
-      <CellMap cells={dies.map(cellOf)} label={`Dies of set ${set.id}`} describe={(index) => words(dies[index], index)} selected={chosen} onSelect={setSelected} maxHeight={110} />
-      <Legend entries={NAMES.map(([work, name]) => ({ cell: CELLS[work], name, count: works.filter((each) => each === work).length }))} />
+      <CellMap shape="bars" cells={dies.map(barOf)} label={`Dies of set ${set.id}`} describe={(index) => words(dies[index], index)} selected={chosen} onSelect={setSelected} />
+      <Legend
+        entries={[
+          ...shares.map(([kind, share]) => ({ cell: { fill: FILLS[kind], level: 1 }, name: NAMES[kind], count: percent(share) })),
+          { cell: { fill: "cell-free", level: 0 }, name: "Idle", count: percent(idle) },
+        ]}
+      />
       <p class="num chosen">{words(dies[chosen], chosen)}</p>
     </div>
   );

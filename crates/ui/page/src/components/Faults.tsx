@@ -8,22 +8,28 @@ import { MEDIA } from "./Sets";
 import { Explain, Term } from "./Term";
 import { Why } from "./Why";
 
-const NETWORK = "the drive takes the live view for a host on the network, and its TOML does not have allow_network_faults = true.";
+const NETWORK = "the live view counts as a host on the network, and the drive's TOML does not have allow_network_faults = true.";
+/** The drive accepts no smaller chance. */
+const MOST_ONE_IN = 1e9;
 
-/** Losses of power, and failures on purpose. */
+/** Power cuts, and failures on purpose. */
 export function Faults() {
   if (!state.value) return null;
+  const { power_cut: cuts, faults } = state.value.allows;
   return (
     <section id="faults" aria-labelledby="faults-title">
       <div class="section-head">
         <h2 id="faults-title">Faults and power</h2>
       </div>
       <Explain ids={["fault", "powerCut"]} />
-      <div class="cards two">
-        <PowerCut />
-        <Inject />
-      </div>
-      <Active />
+      {cuts === faults && <Why allowed={cuts} what="The power cannot be cut here, and faults cannot be injected" why={NETWORK} />}
+      {!state.value.run && (
+        <div class="cards">
+          <PowerCut />
+          <Inject />
+          <Active />
+        </div>
+      )}
     </section>
   );
 }
@@ -35,7 +41,7 @@ function Active() {
   return (
     <div class="card" role="status" aria-label="Active faults">
       <h3>Active faults</h3>
-      {faults.length === 0 && <p class="muted">None</p>}
+      {faults.length === 0 && <p class="muted">None. Faults appear here while they are active.</p>}
       {faults.length > 0 && (
         <ul class="plain">
           {faults.map((fault) => (
@@ -54,10 +60,10 @@ function PowerCut() {
   const [busy, setBusy] = useState(false);
   const cut = async (event: Event) => {
     event.preventDefault();
-    const text = `The drive loses power for ${off / 1000} s. Commands that are on their way fail. ${noPlp ? "The capacitors fail too: completed writes that are not on flash yet are LOST." : "Completed writes survive if the drive has capacitors."}`;
+    const text = `The drive loses power for ${off / 1000} s. Commands in flight fail. ${noPlp ? "The capacitors fail too: completed writes that are not on flash yet are LOST." : "Completed writes survive if the drive has capacitors."}`;
     if (!(await confirm("Cut the power?", text, "Cut the power"))) return;
     setBusy(true);
-    await attempt("Cut the power", () => api.powerCut({ off_ms: off, no_plp: noPlp }));
+    await attempt(() => api.powerCut({ off_ms: off, no_plp: noPlp }), { done: `The power is cut for ${off / 1000} s.`, failed: "The power was not cut" });
     setBusy(false);
     await refresh();
   };
@@ -66,18 +72,18 @@ function PowerCut() {
       <h3>
         <Term id="powerCut" />
       </h3>
-      <Why allowed={allowed} what="The power cannot be cut from here" why={NETWORK} />
+      {allowed !== state.value?.allows.faults && <Why allowed={allowed} what="The power cannot be cut here" why={NETWORK} />}
       <fieldset class="plain" disabled={allowed !== true}>
         <label class="field">
-          <span>Time without power, ms</span>
+          <span>Time without power, 1 to 60,000 ms</span>
           <input type="number" min={1} max={60000} required value={off} onInput={(event) => setOff(Number(event.currentTarget.value))} />
         </label>
         <label class="check">
           <input type="checkbox" checked={noPlp} onChange={(event) => setNoPlp(event.currentTarget.checked)} />
-          <span>The capacitors fail, too</span>
+          <span>The capacitors fail too</span>
         </label>
         <button type="submit" class="danger" disabled={busy}>
-          {busy ? "Without power…" : "Cut the power…"}
+          {busy ? "No power…" : "Cut the power…"}
         </button>
       </fieldset>
     </form>
@@ -98,6 +104,8 @@ function Inject() {
   if (!known) return null;
 
   const how = when === "count" && !kind?.counted ? "always" : when;
+  // A die that all chosen sets have.
+  const lastDie = Math.max(0, Math.min(...known.sets.filter((other) => set === 0 || other.id === set).map((other) => other.dies)) - 1);
   const given = parameter ?? (kind?.parameter === "factor" ? 10 : 0);
   const inject = async (event: Event) => {
     event.preventDefault();
@@ -106,11 +114,12 @@ function Inject() {
     if (kind.parameter !== "die" && how === "chance") order.one_in = oneIn;
     if (kind.counted && how === "count") order.count = many;
     if (kind.parameter !== null) order.parameter = given;
-    await attempt(`Inject: ${nameOf(kind.kind).toLowerCase()} ${set === 0 ? "in all sets" : `in set ${set}`}`, () => api.fault(order));
+    const what = `${nameOf(kind.kind)} in ${set === 0 ? "all sets" : `set ${set}`}`;
+    await attempt(() => api.fault(order), { done: `${what}: injected.`, failed: `${what}: not injected` });
     await refresh();
   };
   const clear = async () => {
-    await attempt("End all faults", () => api.fault({ set: 0, kind: "clear" }));
+    await attempt(() => api.fault({ set: 0, kind: "clear" }), { done: "All faults are cleared.", failed: "The faults were not cleared" });
     await refresh();
   };
   return (
@@ -118,7 +127,7 @@ function Inject() {
       <h3>
         <Term id="fault">Faults</Term>
       </h3>
-      <Why allowed={allowed} what="Faults cannot be injected from here" why={NETWORK} />
+      {allowed !== known.allows.power_cut && <Why allowed={allowed} what="Faults cannot be injected here" why={NETWORK} />}
       <fieldset class="plain" disabled={allowed !== true || !kind}>
         <div class="fields">
           <label class="field">
@@ -154,14 +163,14 @@ function Inject() {
               <select value={how} onChange={(event) => setWhen(event.currentTarget.value as typeof when)}>
                 <option value="chance">By chance</option>
                 <option value="always">Every operation</option>
-                {kind?.counted && <option value="count">The next few only</option>}
+                {kind?.counted && <option value="count">The next operations</option>}
               </select>
             </label>
           )}
           {kind?.parameter !== "die" && how === "chance" && (
             <label class="field">
               <span>One operation in</span>
-              <input type="number" min={1} max={4294967295} required value={oneIn} onInput={(event) => setOneIn(Number(event.currentTarget.value))} />
+              <input type="number" min={1} max={MOST_ONE_IN} required value={oneIn} onInput={(event) => setOneIn(Number(event.currentTarget.value))} />
             </label>
           )}
           {kind?.counted && how === "count" && (
@@ -172,8 +181,8 @@ function Inject() {
           )}
           {kind?.parameter && (
             <label class="field">
-              <span>{kind.parameter === "die" ? "Die, from 0" : "Times as long"}</span>
-              <input type="number" min={kind.parameter === "die" ? 0 : 2} required value={given} onInput={(event) => setParameter(Number(event.currentTarget.value))} />
+              <span>{kind.parameter === "die" ? `Die, 0 to ${lastDie}` : "Times as long"}</span>
+              <input type="number" min={kind.parameter === "die" ? 0 : 2} max={kind.parameter === "die" ? lastDie : 4294967295} required value={given} onInput={(event) => setParameter(Number(event.currentTarget.value))} />
             </label>
           )}
         </div>
@@ -183,7 +192,7 @@ function Inject() {
             Inject
           </button>
           <button type="button" onClick={() => void clear()}>
-            End all faults
+            Clear all faults
           </button>
         </div>
       </fieldset>

@@ -1,4 +1,4 @@
-import { history, link, state, tick } from "../live";
+import { amplificationSincePowerOn, history, link, state, tick } from "../live";
 import type { Rates, Value } from "../history";
 import { bytes, count, digits, rate, time, whole } from "../units";
 import type { TermId } from "../terms";
@@ -12,7 +12,9 @@ export function Figures() {
   const total = (field: keyof Rates) => now(field).reduce<number>((sum, value) => sum + (value ?? 0), 0);
   const slowest = [...now("read_p99"), ...now("write_p99")].reduce<Value>((most, value) => (value !== null && (most === null || value > most) ? value : most), null);
   const amplification = history.amplification.at(-1) ?? null;
-  const life = drive && drive.host_written > 0 ? drive.media_written / drive.host_written : null;
+  const life = amplificationSincePowerOn();
+  const held = (history.newest?.namespaces ?? []).reduce((sum, each) => sum + each.queued, 0);
+  const inFlight = (history.newest?.namespaces ?? []).reduce((sum, each) => sum + each.in_flight, 0);
   // Only flash wears.
   const wears = state.value?.sets.some((set) => set.rated_cycles !== null) ?? false;
   const known = drive !== undefined && link.value === "live";
@@ -20,14 +22,14 @@ export function Figures() {
 
   return (
     <dl class="figures" aria-label="The drive now">
-      <Figure id="throughput" name="Reads" value={show(rate(total("read")))} note={drive ? `${bytes(drive.host_read)} in all` : ""} />
-      <Figure id="throughput" name="Writes" value={show(rate(total("written")))} note={drive ? `${bytes(drive.host_written)} in all` : ""} />
+      <Figure id="throughput" name="Reads" value={show(rate(total("read")))} note={drive ? `${bytes(drive.lifetime_read)} in all` : ""} />
+      <Figure id="throughput" name="Writes" value={show(rate(total("written")))} note={drive ? `${bytes(drive.lifetime_written)} in all` : ""} />
       <Figure id="iops" value={show(count(total("reads") + total("writes")))} note="reads and writes" />
       <Figure id="latency" name="Latency p99" value={show(slowest === null ? "–" : time(slowest))} note="slowest namespace" />
-      <Figure id="amplification" value={show(amplification === null ? "–" : `${digits(amplification)}`)} note={life === null ? "nothing written yet" : `${digits(life)} in all`} />
+      <Figure id="inFlight" value={show(whole(inFlight))} note={!known ? "" : held > 0 ? `${whole(held)} held back` : "none held back"} />
+      <Figure id="amplification" value={show(amplification === null ? "–" : `${digits(amplification)}`)} note={life === null ? "nothing written to flash" : `${digits(life)} since power-on`} />
       <Figure id="collection" value={show(`${digits(history.collections.at(-1) ?? 0)} /s`)} note={drive ? `${whole(drive.collections)} in all` : ""} />
       {wears && drive && <Figure id="wear" value={show(`${drive.used_percent} %`)} note={`${drive.spare_percent} % spare`} />}
-      {drive && <Figure name="Temperature" value={show(`${Math.round(drive.temperature_k - 273.15)} °C`)} note="heat is not modelled" />}
     </dl>
   );
 }

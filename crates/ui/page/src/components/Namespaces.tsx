@@ -30,7 +30,7 @@ export function Namespaces() {
       <Why allowed={allowed} what="Namespaces cannot be created or deleted here" why="the drive has no namespace management." />
       <Explain ids={["namespace", "attach", "lba", "quota", "burst", "weight"]} />
       {known.namespaces.length === 0 && (
-        <p class="card empty">This drive has no namespaces yet. Create one: a size and a medium are all that it needs. Hosts see it as a disk.</p>
+        <p class="card empty">This drive has no namespaces yet. Create one: it needs a size and a medium. Hosts see it as a disk.</p>
       )}
       <div class="cards">
         {known.namespaces.map((namespace) => (
@@ -45,24 +45,26 @@ export function Namespaces() {
 function NamespaceCard({ namespace }: { namespace: Namespace }) {
   const manage = state.value?.allows.namespaces === true;
   const { nsid } = namespace;
+  // Zones have less room than addresses.
+  const writable = namespace.zoned ? namespace.allocated : namespace.size;
   const others = (state.value?.hosts ?? []).filter((host) => !host.view && namespace.controllers.includes(host.cntlid));
 
   const remove = async () => {
-    const users = others.length > 0 ? ` ${others.length === 1 ? "A host has" : `${others.length} hosts have`} it attached and will see it vanish.` : "";
+    const users = others.length > 0 ? ` ${others.length === 1 ? "A host uses" : `${others.length} hosts use`} it and will lose it.` : "";
     const yes = await confirm(`Delete namespace ${nsid}?`, `All data of namespace ${nsid} (${bytes(namespace.size)} on ${MEDIA[namespace.medium]}) is lost for good.${users}`, `Delete namespace ${nsid}`);
     if (!yes) return;
-    await attempt(`Delete namespace ${nsid}`, () => api.remove(nsid, others.length > 0));
+    await attempt(() => api.remove(nsid, others.length > 0), { done: `Namespace ${nsid} was deleted.`, failed: `Namespace ${nsid} was not deleted` });
     await refresh();
   };
   const attach = async () => {
-    await attempt(`Attach namespace ${nsid}`, () => api.attach(nsid));
+    await attempt(() => api.attach(nsid), { done: `Namespace ${nsid} is attached.`, failed: `Namespace ${nsid} was not attached` });
     await refresh();
   };
   const detach = async () => {
-    const who = others.length > 0 ? `${others.length === 1 ? "A host uses" : `${others.length} hosts use`} it now and will see it vanish; commands that are on their way fail. ` : "";
-    const yes = await confirm(`Detach namespace ${nsid}?`, `${who}Its data stays. Nothing can read or write it until it is attached again.`, `Detach namespace ${nsid}`);
+    const who = others.length > 0 ? `${others.length === 1 ? "A host uses" : `${others.length} hosts use`} it and will lose it; commands in flight fail. ` : "";
+    const yes = await confirm(`Detach namespace ${nsid}?`, `${who}Its data stays. It cannot be read or written until it is attached again.`, `Detach namespace ${nsid}`);
     if (!yes) return;
-    await attempt(`Detach namespace ${nsid}`, () => api.detach(nsid));
+    await attempt(() => api.detach(nsid), { done: `Namespace ${nsid} is detached.`, failed: `Namespace ${nsid} was not detached` });
     await refresh();
   };
 
@@ -82,7 +84,8 @@ function NamespaceCard({ namespace }: { namespace: Namespace }) {
       <dl class="detail">
         <Fact name="Medium" value={`${MEDIA[namespace.medium]}, set ${namespace.set}`} />
         <Fact name="Size" value={bytes(namespace.size)} />
-        <Fact name="Used" value={`${bytes(namespace.used)} (${permille(namespace.size > 0 ? (1000 * namespace.used) / namespace.size : 0)})`} />
+        {namespace.zoned && <Fact name="Writable" value={bytes(writable)} />}
+        <Fact name="Used" value={`${bytes(namespace.used)} (${permille(writable > 0 ? (1000 * namespace.used) / writable : 0)})`} />
         <Fact name="Logical block" value={`${namespace.lba_bytes} B${namespace.metadata_bytes > 0 ? ` + ${namespace.metadata_bytes} B` : ""}`} />
         {namespace.zoned && <Fact name="Zones" value={whole(namespace.zone_count)} />}
         <Fact name="Hosts" value={String(others.length)} />

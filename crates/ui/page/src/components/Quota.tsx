@@ -32,42 +32,52 @@ const LIMITS: readonly Control[] = [
   { field: "write_iops", label: "Write IOPS", ...IOPS },
 ];
 
-/** How long a slider rests before the drive is told. */
+/** A slider has to rest this long before its limit is sent. */
 const REST_MS = 300;
+
+/** The limits in force, in few words. */
+function summary(quota: Quota): string {
+  const limits = LIMITS.filter(({ field }) => quota[field] > 0).map(({ field, label, say }) => `${label.toLowerCase().replace(" iops", "")} ${say(quota[field])}`);
+  return limits.length > 0 ? limits.join(", ") : "no limits";
+}
 
 /** Limits of one namespace. A change holds at once. */
 export function QuotaControls({ namespace }: { namespace: Namespace }) {
   const allowed = state.value?.allows.quotas ?? true;
-  const blocked = allowed !== true;
   const [save, setSave] = useState(false);
   const set = async (change: Partial<Quota>, what: string) => {
-    const went = await attempt(`Namespace ${namespace.nsid}: ${what}`, () => api.quota(namespace.nsid, { ...change, save }));
+    const went = await attempt(() => api.quota(namespace.nsid, { ...change, save }), {
+      done: `Namespace ${namespace.nsid}: ${what}.`,
+      failed: `The quota of namespace ${namespace.nsid} was not changed`,
+    });
     await refresh();
     return went;
   };
   return (
-    <fieldset class="quota" disabled={blocked}>
-      <legend>
-        <Term id="quota" />
-      </legend>
-      <Why allowed={allowed} what="Quotas cannot be set here" why="the drive has no quotas." />
-      {LIMITS.map((control) => (
-        <Limit key={control.field} control={control} value={namespace.quota[control.field]} set={set} />
-      ))}
-      <div class="row">
-        <Number_ label={<Term id="burst">Burst, µs</Term>} value={namespace.quota.burst_us} most={1e7} none="1000" set={(value) => set({ burst_us: value }, `burst ${value === 0 ? "of the default" : `${value} µs`}`)} />
-        <Number_ label={<Term id="weight" />} value={namespace.quota.weight} most={1000} none="100" set={(value) => set({ weight: value }, `weight ${value === 0 ? "of the default" : value}`)} />
-        <label class="check">
-          <input type="checkbox" checked={save} onChange={(event) => setSave(event.currentTarget.checked)} />
-          <span>Changes survive power off</span>
-        </label>
-      </div>
-    </fieldset>
+    <details class="quota">
+      <summary>
+        <span class="name">Quota</span> <span class="muted num">{summary(namespace.quota)}</span>
+      </summary>
+      <fieldset class="plain" disabled={allowed !== true} aria-label={`Quota of namespace ${namespace.nsid}`}>
+        {allowed !== state.value?.allows.namespaces && <Why allowed={allowed} what="Quotas cannot be set here" why="the drive has no quotas." />}
+        {LIMITS.map((control) => (
+          <Limit key={control.field} control={control} value={namespace.quota[control.field]} set={set} />
+        ))}
+        <div class="row">
+          <Number_ label={<Term id="burst">Burst, µs</Term>} value={namespace.quota.burst_us} most={1e7} none="1000" set={(value) => set({ burst_us: value }, value === 0 ? "the burst is the default" : `the burst is ${value} µs`)} />
+          <Number_ label={<Term id="weight" />} value={namespace.quota.weight} most={1000} none="100" set={(value) => set({ weight: value }, value === 0 ? "the weight is the default" : `the weight is ${value}`)} />
+          <label class="check">
+            <input type="checkbox" checked={save} onChange={(event) => setSave(event.currentTarget.checked)} />
+            <span>Keep changes after power off</span>
+          </label>
+        </div>
+      </fieldset>
+    </details>
   );
 }
 
 function Limit({ control, value, set }: { control: Control; value: number; set: (change: Partial<Quota>, what: string) => Promise<boolean> }) {
-  // What the hand has chosen and the drive has not confirmed.
+  // Chosen, and not confirmed by the drive.
   const [draft, setDraft] = useState<number | null>(null);
   const [text, setText] = useState<string | null>(null);
   const [wrong, setWrong] = useState("");
@@ -78,7 +88,8 @@ function Limit({ control, value, set }: { control: Control; value: number; set: 
   const now = draft ?? value;
   const say = (limit: number) => (limit === 0 ? control.none : control.say(limit));
   const send = async (limit: number) => {
-    await set({ [control.field]: limit }, `${control.label.toLowerCase()}: ${say(limit)}`);
+    const what = control.label.replace(/^[RW]/, (letter) => letter.toLowerCase());
+    await set({ [control.field]: limit }, limit === 0 ? `${what} has no limit` : `${what} is limited to ${say(limit)}`);
     setDraft(null);
   };
   const slide = (place: number) => {
@@ -94,7 +105,7 @@ function Limit({ control, value, set }: { control: Control; value: number; set: 
     const words = text.trim().toLowerCase();
     const limit = words === "" || words === control.none ? 0 : control.parse(text);
     if (limit === null || (limit !== 0 && (limit < control.least || limit > control.most))) {
-      setWrong(`Write ${control.say(control.least)} to ${control.say(control.most)}, or 0 for no limit.`);
+      setWrong(`Enter ${control.say(control.least)} to ${control.say(control.most)}, or 0 for no limit.`);
       return;
     }
     setWrong("");

@@ -17,9 +17,9 @@ const SPEEDS: readonly (readonly [Speed, string])[] = [
 ];
 
 const ENDS = {
-  complete: "The run is over. What you see is its last state. Its results are where tranche sim was started; Ctrl-C there ends this page.",
-  interrupted: "The run was interrupted. What you see is its last state.",
-  failed: "The run failed. What you see is its last state. Where tranche sim was started it says why.",
+  complete: "The run has ended. This is its last state. Its results are in the terminal of tranche sim; Ctrl-C there closes this page.",
+  interrupted: "The run was interrupted. This is its last state.",
+  failed: "The run failed. This is its last state. The terminal of tranche sim shows the reason.",
 } as const;
 
 /** The run whose drive is shown: how far it is, how fast it goes. */
@@ -35,29 +35,29 @@ export function RunBar() {
         <h2 id="run-title">Simulated run of {run.load}</h2>
         {run.end === null && <Controls run={run} />}
       </div>
-      <progress max={1} value={done} aria-label="The share of the load that is done" />
+      <progress max={1} value={done} aria-label="Share of the load that is done" />
       <p class="progress num">
         {time(sample?.at_ns ?? 0)} of <Term id="virtualTime">virtual time</Term>
         {done > 0 && <>, {permille(1000 * done)} of the load</>}
       </p>
       <p role="status" class={run.end === null ? "hidden-words" : `ended ${run.end}`}>
-        {run.end === null ? (run.paused ? "The run is paused." : "The run goes on.") : ENDS[run.end]}
+        {run.end === null ? (run.paused ? "The run is paused." : "The run continues.") : ENDS[run.end]}
       </p>
     </section>
   );
 }
 
 function Controls({ run }: { run: Run }) {
-  const change = async (what: string, pace: { speed?: Speed; paused?: boolean }) => {
-    await attempt(what, () => api.pace(pace));
+  const change = async (failed: string, pace: { speed?: Speed; paused?: boolean }) => {
+    await attempt(() => api.pace(pace), { failed });
     await refresh();
   };
   const speeds = SPEEDS.some(([speed]) => speed === run.speed) ? SPEEDS : [...SPEEDS, [run.speed, `× ${run.speed}`] as const];
   return (
     <div class="controls">
-      <Choice label="Virtual seconds for each real one" options={speeds} value={run.speed} onChange={(speed) => void change(speed === "max" ? "The run goes as fast as it can" : `The run goes at ${speed} virtual seconds for each real one`, { speed })} />
-      <button type="button" onClick={() => void change(run.paused ? "The run goes on" : "The run is paused", { paused: !run.paused })}>
-        {run.paused ? "Go on" : "Pause"}
+      <Choice label="Virtual seconds for each real one" options={speeds} value={run.speed} onChange={(speed) => void change("The speed was not changed", { speed })} />
+      <button type="button" onClick={() => void change(run.paused ? "The run was not continued" : "The run was not paused", { paused: !run.paused })}>
+        {run.paused ? "Continue" : "Pause"}
       </button>
     </div>
   );

@@ -1,6 +1,6 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { api, ApiError, type FlashMap, type NvmSet, type SetMap, type Superblock } from "../api";
-import { poll, state } from "../live";
+import { api, type FlashMap, type NvmSet, type SetMap, type Superblock } from "../api";
+import { look, poll, state } from "../live";
 import { lineOf } from "../prefs";
 import { bytes, permille, whole } from "../units";
 import { CellMap, Legend, type Cell } from "./CellMap";
@@ -10,7 +10,7 @@ import { Explain, Term } from "./Term";
 
 export const MEDIA = { nand: "NAND flash", dram: "DRAM", pmem: "Persistent memory", disk: "Hard disk" } as const;
 
-/** Each NVM Set with a map of what lies in it. */
+/** Each NVM Set with a map of its contents. */
 export function Sets() {
   const sets = state.value?.sets ?? [];
   return (
@@ -19,9 +19,11 @@ export function Sets() {
         <h2 id="media-title">Media</h2>
       </div>
       <Explain ids={["nvmset", "die", "superblock", "valid", "collection", "wear"]} />
-      {sets.map((set) => (
-        <SetCard key={set.id} set={set} />
-      ))}
+      <div class={sets.length > 1 ? "sets" : "sets single"}>
+        {sets.map((set) => (
+          <SetCard key={set.id} set={set} />
+        ))}
+      </div>
     </section>
   );
 }
@@ -35,15 +37,7 @@ function SetCard({ set }: { set: NvmSet }) {
     const watch = new IntersectionObserver((entries) => (seen = entries.at(-1)?.isIntersecting ?? true), { rootMargin: "200px" });
     if (box.current) watch.observe(box.current);
     const end = poll(
-      async () => {
-        try {
-          setMap(await api.map(set.id));
-          setError("");
-        } catch (failure) {
-          if (!(failure instanceof ApiError)) throw failure;
-          setError(failure.message);
-        }
-      },
+      async () => setError(await look(() => api.map(set.id), setMap)),
       1000,
       () => seen,
     );
@@ -66,10 +60,10 @@ function SetCard({ set }: { set: NvmSet }) {
         </h3>
         <p class="muted">
           {bytes(set.capacity)}
-          {set.dies > 0 && (
+          {set.dies > 0 && set.medium !== "disk" && (
             <>
               {" · "}
-              {set.dies} <Term id="die">{set.dies === 1 ? "die" : "dies"}</Term>
+              {set.dies} {set.medium === "nand" ? <Term id="die">{set.dies === 1 ? "die" : "dies"}</Term> : set.dies === 1 ? "bank" : "banks"}
             </>
           )}
           {set.rated_cycles !== null && set.endurance_used_percent !== null && (
@@ -87,9 +81,14 @@ function SetCard({ set }: { set: NvmSet }) {
         </p>
       </header>
       <Allocation set={set} />
-      <Dies set={set} />
+      {map && !("superblocks" in map) && <Use map={map} />}
       {error !== "" && <p class="inline-error">{error}</p>}
-      {map && ("superblocks" in map ? <Flash map={map} set={set} /> : <Use map={map} />)}
+      {map && "superblocks" in map && (
+        <div class="maps">
+          <Dies set={set} />
+          <Flash map={map} set={set} />
+        </div>
+      )}
     </article>
   );
 }
@@ -104,7 +103,7 @@ function Allocation({ set }: { set: NvmSet }) {
       <svg viewBox={`0 0 ${width} 10`} preserveAspectRatio="none" role="img" aria-label={allocationWords(set)}>
         <rect class="track" width={width} height="10" />
         {here.map((namespace) => {
-          const part = set.capacity > 0 ? (namespace.size / set.capacity) * width : 0;
+          const part = set.capacity > 0 ? (namespace.allocated / set.capacity) * width : 0;
           const at = from;
           from += part;
           return <rect key={namespace.nsid} class={`fill-${lineOf(placeOf(namespace.nsid)).colour}`} x={at + 1} width={Math.max(1, part - 2)} height="10" />;
@@ -117,8 +116,8 @@ function Allocation({ set }: { set: NvmSet }) {
 
 function allocationWords(set: NvmSet): string {
   const here = (state.value?.namespaces ?? []).filter((namespace) => namespace.set === set.id);
-  const parts = here.map((namespace) => `namespace ${namespace.nsid}: ${bytes(namespace.size)}`);
-  if (here.length > 4) parts.splice(0, parts.length, `${here.length} namespaces: ${bytes(here.reduce((sum, namespace) => sum + namespace.size, 0))}`);
+  const parts = here.map((namespace) => `namespace ${namespace.nsid}: ${bytes(namespace.allocated)}`);
+  if (here.length > 4) parts.splice(0, parts.length, `${here.length} namespaces: ${bytes(here.reduce((sum, namespace) => sum + namespace.allocated, 0))}`);
   parts.push(`unallocated: ${bytes(set.unallocated)}`);
   const text = parts.join(" · ");
   return text.charAt(0).toUpperCase() + text.slice(1);
@@ -142,7 +141,8 @@ function Flash({ map, set }: { map: FlashMap; set: NvmSet }) {
     <div class="flash">
       <div class="row between">
         <p class="muted">
-          {whole(blocks.length)} <Term id="superblock">superblocks</Term> of {bytes(set.superblock_bytes)}, each a block of every die
+          {whole(blocks.length)} <Term id="superblock">superblocks</Term> of {bytes(set.superblock_bytes)}, with {bytes(Math.max(0, blocks.length * set.superblock_bytes - set.capacity))}{" "}
+          <Term id="overProvisioning">over-provisioning</Term>
         </p>
         <Choice
           label={`Colours of set ${map.set}`}

@@ -35,7 +35,7 @@ export function Term({ id, children }: { id: TermId; children?: preact.Component
   );
 }
 
-/** The terms of a section, explained in place until somebody has seen enough. */
+/** The terms of a section, explained in place if somebody wants that. */
 export function Explain({ ids }: { ids: readonly TermId[] }) {
   if (!explanations.value) return null;
   return (

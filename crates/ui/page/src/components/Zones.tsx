@@ -1,7 +1,7 @@
 import { useEffect, useRef, useState } from "preact/hooks";
-import { api, ApiError, type Namespace, type Zone, type ZoneAction, type Zones as ZoneList } from "../api";
+import { api, type Namespace, type Zone, type ZoneAction, type Zones as ZoneList } from "../api";
 import { confirm } from "../confirm";
-import { poll, refresh, state } from "../live";
+import { look, poll, refresh, state } from "../live";
 import { attempt } from "../notices";
 import { bytes, permille, whole } from "../units";
 import { CellMap, Legend, type Cell } from "./CellMap";
@@ -10,7 +10,8 @@ import { Explain, Term } from "./Term";
 
 /** Zoned namespaces, zone by zone. */
 export function Zones() {
-  const zoned = (state.value?.namespaces ?? []).filter((namespace) => namespace.zoned);
+  // A run has no list of zones: they are in the map of superblocks.
+  const zoned = state.value?.run ? [] : (state.value?.namespaces ?? []).filter((namespace) => namespace.zoned);
   if (zoned.length === 0) return null;
   return (
     <section id="zones" aria-labelledby="zones-title">
@@ -32,15 +33,7 @@ function ZoneCard({ namespace }: { namespace: Namespace }) {
   const [selected, setSelected] = useState(0);
   const { nsid } = namespace;
 
-  const load = async () => {
-    try {
-      setList(await api.zones(nsid));
-      setError("");
-    } catch (failure) {
-      if (!(failure instanceof ApiError)) throw failure;
-      setError(failure.message);
-    }
-  };
+  const load = async () => setError(await look(() => api.zones(nsid), setList));
   useEffect(() => {
     if (!namespace.attached_here) return;
     let seen = true;
@@ -54,7 +47,7 @@ function ZoneCard({ namespace }: { namespace: Namespace }) {
   }, [nsid, namespace.attached_here]);
 
   const attach = async () => {
-    await attempt(`Attach namespace ${nsid}`, () => api.attach(nsid));
+    await attempt(() => api.attach(nsid), { done: `Namespace ${nsid} is attached.`, failed: `Namespace ${nsid} was not attached` });
     await refresh();
   };
 
@@ -73,7 +66,7 @@ function ZoneCard({ namespace }: { namespace: Namespace }) {
       </header>
       {!namespace.attached_here && (
         <p class="why">
-          The live view can look at zones of attached namespaces only.{" "}
+          The zones of a namespace are shown while it is attached.{" "}
           <button type="button" disabled={state.value?.allows.namespaces !== true} onClick={() => void attach()}>
             Attach namespace {nsid}
           </button>
@@ -82,7 +75,7 @@ function ZoneCard({ namespace }: { namespace: Namespace }) {
       {error !== "" && namespace.attached_here && <p class="inline-error">{error}</p>}
       {list && namespace.attached_here && (
         <>
-          <CellMap cells={zones.map(cellOf)} label={`Zones of namespace ${nsid}`} describe={(index) => words(zones[index], index)} selected={chosen} onSelect={setSelected} maxHeight={260} />
+          <CellMap cells={zones.map(cellOf)} label={`Zones of namespace ${nsid}`} describe={(index) => words(zones[index], index)} selected={chosen} onSelect={setSelected} />
           <ZoneLegend zones={zones} />
           {zone && <ZoneDetail nsid={nsid} zone={zone} index={chosen} after={load} />}
         </>
@@ -144,13 +137,15 @@ function ZoneDetail({ nsid, zone, index, after }: { nsid: number; zone: Zone; in
   const act = async (action: ZoneAction) => {
     const asks = {
       reset: ["Reset", `All data of zone ${index} of namespace ${nsid} is lost for good.`],
-      finish: ["Finish", `Zone ${index} of namespace ${nsid} becomes full. What is not written of it cannot be used until it is reset.`],
+      finish: ["Finish", `Zone ${index} of namespace ${nsid} becomes full. Its unwritten part cannot be used until a reset.`],
     } as const;
     if (action === "reset" || action === "finish") {
       const [name, text] = asks[action];
       if (!(await confirm(`${name} zone ${index}?`, text, `${name} zone ${index}`))) return;
     }
-    await attempt(`${action.charAt(0).toUpperCase() + action.slice(1)} zone ${index} of namespace ${nsid}`, () => api.zone(nsid, zone.start, action));
+    const zoneWords = `Zone ${index} of namespace ${nsid}`;
+    const past = { open: "opened", close: "closed", finish: "finished", reset: "reset" }[action];
+    await attempt(() => api.zone(nsid, zone.start, action), { done: `${zoneWords} was ${past}.`, failed: `${zoneWords} was not ${past}` });
     await after();
   };
   return (
@@ -158,7 +153,7 @@ function ZoneDetail({ nsid, zone, index, after }: { nsid: number; zone: Zone; in
       <dl class="detail" aria-label="The chosen zone">
         <Fact name="Zone" value={String(index)} />
         <Fact name="State" value={zone.state} />
-        <Fact name="Begins at" value={bytes(zone.start)} />
+        <Fact name="Starts at" value={bytes(zone.start)} />
         <Fact name="Written" value={`${bytes(written(zone) * zone.capacity)} of ${bytes(zone.capacity)}`} />
         <Fact name="Write pointer" value={zone.write_pointer === null ? "none" : bytes(zone.write_pointer)} />
       </dl>
