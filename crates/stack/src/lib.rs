@@ -3,7 +3,7 @@
 //!
 //! - [`Hop`] is one step of the way. It takes time, and it lets so many requests through at once.
 //! - [`WriteCache`] acknowledges writes from memory that a battery protects, and writes them to the device later.
-//! - [`Composite`] is a block device that is made of others, as the caches of `tier` and `logtier` are: a state machine ([`Machine`]) above, and devices
+//! - [`Composite`] is a block device that is made of others, as the cache of `tier` is: a state machine ([`Machine`]) above, and devices
 //!   below ([`Below`]). [`Slab`] numbers what is under way.
 //! - [`Partition`] is a range of a device that several share ([`Shared`]).
 //!

@@ -13,8 +13,7 @@ use crate::{
     control::Control,
     counters::Counters,
     machine::{
-        Attachment, CacheSizes, Drives, LogCache, Played, SharedDevice, Tier, cached, config, log_cached,
-        partition, play, whole,
+        Attachment, CacheSizes, Drives, Played, SharedDevice, Tier, cached, config, partition, play, whole,
     },
 };
 
@@ -37,7 +36,6 @@ pub(super) struct Bed {
 enum Store {
     Disk(SharedDevice),
     Cache(Shared<Tier>),
-    Log(Shared<LogCache>),
 }
 
 /// What a load has found.
@@ -119,10 +117,6 @@ impl Bed {
                 let config = tier::Config { chunk: 64 << 10, policy, ..tier::Config::default() };
                 Store::Cache(cached(&drives, &disk, &shared, sizes, config, seed)?)
             }
-            Design::Log(replacement) => {
-                let config = logtier::Config { replacement, ..logtier::Config::default() };
-                Store::Log(log_cached(&drives, &disk, &shared, sizes, config, seed)?)
-            }
         };
         Ok(Self { drives, store, ssd })
     }
@@ -140,7 +134,6 @@ impl Bed {
         match &self.store {
             Store::Disk(_) => 0,
             Store::Cache(tier) => tier.with(|tier| tier.core().memory()),
-            Store::Log(cache) => cache.with(|cache| cache.core().memory()),
         }
     }
 
@@ -153,11 +146,6 @@ impl Bed {
                 let (resident, all) = status.cache_blocks;
                 [all, resident, status.dirty].map(|chunks| u64::from(chunks) * (64 << 10))
             }),
-            Store::Log(cache) => cache.with(|cache| {
-                let status = cache.core().status();
-                let places = u64::from(status.buckets) * logtier::BUCKET_DEFAULT;
-                [places, u64::from(status.cached) * logtier::BLOCK, u64::from(status.dirty) * logtier::BLOCK]
-            }),
         }
     }
 
@@ -165,14 +153,13 @@ impl Bed {
         match &self.store {
             Store::Disk(disk) => Ok(Box::new(partition(disk, "the disk", 0, CacheSizes::PUBLISHED.origin)?)),
             Store::Cache(tier) => whole(tier),
-            Store::Log(cache) => whole(cache),
         }
     }
 
     /// The cache, if there is one.
     fn tier(&self) -> Option<&Shared<Tier>> {
         match &self.store {
-            Store::Disk(_) | Store::Log(_) => None,
+            Store::Disk(_) => None,
             Store::Cache(tier) => Some(tier),
         }
     }
@@ -191,16 +178,11 @@ impl Bed {
         let cached = || match &self.store {
             Store::Disk(_) => 0,
             Store::Cache(tier) => u64::from(tier.with(|tier| tier.core().resident())) * (64 << 10),
-            Store::Log(cache) => cache.with(|cache| u64::from(cache.core().cached()) * logtier::BLOCK),
         };
         let hits = || match &self.store {
             Store::Disk(_) => (0, 0),
             Store::Cache(tier) => tier.with(|tier| {
                 let it = *tier.core().counters();
-                (it.read_hits + it.write_hits, it.read_misses + it.write_misses)
-            }),
-            Store::Log(cache) => cache.with(|cache| {
-                let it = cache.core().counters();
                 (it.read_hits + it.write_hits, it.read_misses + it.write_misses)
             }),
         };

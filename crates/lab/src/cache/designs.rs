@@ -1,4 +1,4 @@
-//! dm-cache's design beside a log-structured one: the same loads, and what each writes to its SSD.
+//! What dm-cache's policies write to their SSD: each runs the same loads.
 
 use std::collections::BTreeMap;
 

@@ -342,10 +342,9 @@ fn sections(results: &Results, options: &Options) -> Vec<Section> {
     }
     if let Some(table) = designs(results) {
         sections.push(Section {
-            heading: "Two designs".into(),
+            heading: "Policies and their SSD".into(),
             text: format!(
-                "dm-cache's design with chunks of 64 KiB, and a log-structured cache with buckets of 512 KiB, in writeback mode on the NVMe drive. \
-                 In the cache: a file of {file}. The cache that fills its SSD is on one of 16 GiB."
+                "Chunks of 64 KiB in writeback mode on the NVMe drive. In the cache: a file of {file}. The cache that fills its SSD is on one of 16 GiB."
             ),
             table: Some(table),
             ..Section::default()

@@ -1,6 +1,5 @@
 //! What is run: caches, and the loads on them.
 
-use logtier::Replacement;
 use tier::{MIGRATION_THRESHOLD, Mode, PolicyKind, SECTOR};
 
 /// A drive in front of the disk.
@@ -50,25 +49,18 @@ pub(super) enum Design {
     Disk,
     /// dm-cache's, with chunks of 64 KiB and this policy.
     Chunks(PolicyKind),
-    /// A log, with buckets of 512 KiB and this rule of replacement.
-    Log(Replacement),
 }
 
 impl Design {
     /// Those that are tried.
-    pub(super) const ALL: [Self; 4] = [
-        Self::Disk,
-        Self::Chunks(PolicyKind::Mq),
-        Self::Chunks(PolicyKind::Smq),
-        Self::Log(Replacement::Lru),
-    ];
+    pub(super) const ALL: [Self; 3] =
+        [Self::Disk, Self::Chunks(PolicyKind::Mq), Self::Chunks(PolicyKind::Smq)];
 
     /// Its variant.
     pub(super) fn variant(self) -> String {
         match self {
             Self::Disk => "designs-hdd".into(),
             Self::Chunks(policy) => format!("designs-{policy}"),
-            Self::Log(replacement) => format!("designs-log-{replacement}"),
         }
     }
 
@@ -79,11 +71,6 @@ impl Design {
             Self::Chunks(policy) => {
                 format!(
                     "The disk behind a cache of chunks of 64 KiB on the NVMe drive, policy {policy}, in writeback mode."
-                )
-            }
-            Self::Log(replacement) => {
-                format!(
-                    "The disk behind a log-structured cache on the NVMe drive, replacement {replacement}, in writeback mode."
                 )
             }
         }

@@ -9,7 +9,6 @@ mod path;
 
 use anyhow::{Context, Result};
 use blockdev::BlockDevice;
-use logtier::LogDevice;
 use run::{
     Config,
     sim::{Contents, Machine, MachineDevice, Sim, SimDevice},
@@ -193,34 +192,6 @@ pub(crate) fn cached(
     let tier = tier::open(config, start, devices, now, |tier| drives.run_until(tier.next_work()))
         .context("making the cache")?;
     Ok(Shared::new(tier))
-}
-
-/// A log-structured cache of such devices.
-pub(crate) type LogCache = LogDevice<MachineDevice, MachineDevice>;
-
-/// Makes a log-structured cache on the first bytes of an SSD in front of a disk. Both drives keep no contents.
-///
-/// # Errors
-/// A drive is too small, or the cache cannot be made.
-pub(crate) fn log_cached(
-    drives: &Drives,
-    disk: &SharedDevice,
-    ssd: &SharedDevice,
-    sizes: CacheSizes,
-    config: logtier::Config,
-    seed: u64,
-) -> Result<Shared<LogCache>> {
-    let devices: (MachineDevice, MachineDevice) = (
-        Box::new(partition(disk, "the disk", 0, sizes.origin)?),
-        // Its journal is a part of it.
-        Box::new(partition(ssd, "the SSD of the cache", 0, sizes.cache + sizes.metadata)?),
-    );
-    let config = logtier::Config { contents: false, ..config };
-    let start = logtier::Start::Create { seed, replace: false };
-    let now = drives.machine().now().0;
-    let cache = logtier::open(config, start, devices, now, |cache| drives.run_until(cache.next_work()))
-        .context("making the cache")?;
-    Ok(Shared::new(cache))
 }
 
 /// All of a cache, as a device.

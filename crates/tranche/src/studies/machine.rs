@@ -198,7 +198,7 @@ enum CachePart {
     Chunks,
     /// How a cache warms up, step by step, with three policies
     Warming,
-    /// dm-cache's design beside a log-structured one, cold, warming and warm, and what each writes to its SSD
+    /// dm-cache's policies mq and smq, cold, warming and warm, and what each writes to its SSD
     Designs,
 }
 
