@@ -7,7 +7,6 @@ use media::Nanos;
 use media::disk::service::State;
 use serde::Serialize;
 
-use super::calibrate::{Calibrated, Learned, Pause};
 use super::figures::Figures;
 use super::spec::{self, Spec};
 use super::trace::{self, Measured};
@@ -15,8 +14,8 @@ use crate::Findings;
 use crate::terminal::{self, Look};
 
 /// How the figures came about, for programs and people.
-const METHOD: &str = "Each request is issued at the time at which it was issued to the real disk, and predicted from the parameter \
-                      files and the requests before it. Then the model hears how long it took.";
+const METHOD: &str = "The model is as the parameter files state it. Each request is issued when the model has completed the one before \
+                      and the pause of the trace is over.";
 
 /// What a check found.
 #[derive(Clone, Debug, Serialize)]
@@ -25,18 +24,14 @@ pub struct Checked {
     pub disk: String,
     /// Requests of the trace. All count, the first ones too.
     pub requests: usize,
-    /// The figures of the model that learns from the requests before.
-    #[serde(flatten)]
-    pub figures: Figures,
+    /// The figures of the model as the parameter files have it.
+    pub stated: Figures,
     /// How these figures came about.
     pub method: &'static str,
-    /// What the model had learned at the end.
-    pub learned: Learned,
-    /// The figures of the model as the parameter files have it. It learns nothing, and issues each request when it has completed the one before
-    /// and the pause is over.
-    pub stated: Figures,
     /// What the parameter files say that the model leaves out.
     pub notes: Vec<String>,
+    /// Parameters of the files that the model has nothing for, with their places.
+    pub unknown: Vec<String>,
 }
 
 /// Reads a disk and a trace, and compares the model with it.
@@ -57,28 +52,18 @@ pub fn check(disk: &Path, trace: &Path) -> Result<Findings<Checked>> {
 
 /// Compares a disk with what was measured of it.
 pub(super) fn compare(spec: &Spec, requests: &[Measured]) -> Checked {
-    let mut model = Calibrated::new(spec);
-    let pairs: Vec<(u64, u64)> = requests
-        .iter()
-        .map(|request| {
-            let predicted = model.predict(request);
-            model.learn(request);
-            (request.response.0, predicted.0)
-        })
-        .collect();
     Checked {
         disk: spec.name.clone(),
         requests: requests.len(),
-        figures: Figures::of(&pairs),
+        stated: Figures::of(&response_times(spec, requests)),
         method: METHOD,
-        learned: model.learned(),
-        stated: Figures::of(&as_stated(spec, requests)),
         notes: spec.notes.clone(),
+        unknown: spec.unknown.clone(),
     }
 }
 
-/// Response times of the model as stated. Each request is issued when the model has completed the one before, and the pause is over.
-fn as_stated(spec: &Spec, requests: &[Measured]) -> Vec<(u64, u64)> {
+/// Measured and modelled response times in nanoseconds. Each request is issued when the model has completed the one before, and the pause is over.
+fn response_times(spec: &Spec, requests: &[Measured]) -> Vec<(u64, u64)> {
     let (model, mut state) = (&spec.model, State::new(spec.cache));
     let mut now = Nanos::ZERO;
     requests
@@ -94,37 +79,25 @@ fn as_stated(spec: &Spec, requests: &[Measured]) -> Vec<(u64, u64)> {
 }
 
 fn text(c: &Checked) -> String {
-    let head = ["model", "mean", "measured", "off", "demerit", "error of a request"].map(str::to_owned);
-    let row = |name: &str, f: &Figures| {
-        let off = (f.model_mean_ms / f.measured_mean_ms - 1.0) * 100.0;
-        let mut row =
-            vec![name.to_owned(), ms(f.model_mean_ms), ms(f.measured_mean_ms), format!("{off:+.2} %")];
-        row.extend([ms(f.demerit_ms), ms(f.rms_request_error_ms)]);
-        row
-    };
-    let rows = [row("learns from the requests before", &c.figures), row("as the files state it", &c.stated)];
-    let l = &c.learned;
-    let phase = match (l.phase_after, l.pause) {
-        (Some(after), Some(pause)) => {
-            let pause = if pause == Pause::After { "behind" } else { "before" };
-            format!(
-                "phase of the platters known after {after} requests, angles of {} of {} zones; pauses lie {pause} the request \
-                 of their line",
-                l.zones, l.of_zones
-            )
-        }
-        _ => "phase of the platters not found".to_owned(),
-    };
+    let head = ["mean", "measured", "off", "demerit", "error of a request"].map(str::to_owned);
+    let f = &c.stated;
+    let off = (f.model_mean_ms / f.measured_mean_ms - 1.0) * 100.0;
+    let row = [
+        ms(f.model_mean_ms),
+        ms(f.measured_mean_ms),
+        format!("{off:+.2} %"),
+        ms(f.demerit_ms),
+        ms(f.rms_request_error_ms),
+    ];
     let mut lines = vec![
         format!("{}, {} requests one at a time", c.disk, c.requests),
-        terminal::table(Look { text: 1, ..Look::default() }, &head, &rows).trim_end().to_owned(),
-        format!(
-            "Learned: {:.2} rpm; {phase}; {:.1} us of a block on the bus; {}.",
-            l.rpm, l.bus_us, l.firmware
-        ),
+        terminal::table(Look::default(), &head, &[row.to_vec()]).trim_end().to_owned(),
         METHOD.to_owned(),
     ];
     lines.extend(c.notes.iter().map(|note| format!("Note: {note}.")));
+    if !c.unknown.is_empty() {
+        lines.push(format!("Unknown to the model: {}.", c.unknown.join(", ")));
+    }
     lines.join("\n")
 }
 

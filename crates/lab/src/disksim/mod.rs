@@ -1,9 +1,8 @@
 //! `tranche profile check --disksim`: a model of a disk beside measured requests of a real one.
 //!
-//! [`params`] reads the grammar of DiskSim's parameter files, [`spec`] makes a model of them, [`trace`] reads what was measured, [`mod@calibrate`] learns
-//! from it, and [`check`] puts the trace to the model.
+//! [`params`] reads the grammar of DiskSim's parameter files, [`spec`] makes a model of them, [`trace`] reads what was measured, and
+//! [`check`] puts the trace to the model as the files state it.
 
-mod calibrate;
 pub mod check;
 mod figures;
 mod layout;

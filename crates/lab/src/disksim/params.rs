@@ -10,6 +10,7 @@
 //! `source FILE` stands for the tokens of a file: that of this path, counted from the file that names it, or one of this name beside it. A `#` where a token may start begins a comment that ends with the
 //! line. Source: the DiskSim 4.0 manual (CMU-PDL-08-101, May 2008), chapter 3.
 
+use std::cell::Cell;
 use std::path::{Path, PathBuf};
 use std::rc::Rc;
 
@@ -79,7 +80,17 @@ pub struct Block {
     pub kind: String,
     /// Where it begins.
     pub at: At,
-    params: Vec<(String, At, Value)>,
+    params: Vec<Param>,
+}
+
+/// A parameter of a block.
+#[derive(Clone, PartialEq, Debug)]
+struct Param {
+    name: String,
+    at: At,
+    value: Value,
+    /// Whether somebody has asked for it.
+    asked: Cell<bool>,
 }
 
 /// The blocks of a file, with their names if they have any.
@@ -247,7 +258,7 @@ impl Parser<'_> {
                 return self.expected(&format!("'=' behind '{name}'"));
             }
             let (_, value) = self.value(depth + 1)?;
-            block.params.push((name, at, value));
+            block.params.push(Param { name, at, value, asked: Cell::new(false) });
             if !matches!(self.peek(0), Some(Token::Sign(',' | '}'))) {
                 return self.expected("',' or '}'");
             }
@@ -311,27 +322,42 @@ fn number(word: &str) -> Option<Value> {
 
 impl Block {
     fn find(&self, name: &str) -> Option<(&At, &Value)> {
-        self.params.iter().rfind(|p| p.0 == name).map(|p| (&p.1, &p.2))
+        let param = self.params.iter().rfind(|param| param.name == name)?;
+        param.asked.set(true);
+        Some((&param.at, &param.value))
+    }
+
+    /// Blocks within, also those in lists.
+    fn blocks(value: &Value) -> Vec<&Self> {
+        match value {
+            Value::Block(block) => vec![block],
+            Value::List(list) => list.iter().flat_map(|(_, value)| Self::blocks(value)).collect(),
+            _ => Vec::new(),
+        }
+    }
+
+    /// Places and names of parameters that nobody has asked for, here and in blocks that somebody has asked for. Not those that
+    /// another one [replaces](Self::replaced).
+    pub fn unknown(&self) -> Vec<(&At, &str)> {
+        let mut all = Vec::new();
+        for (i, param) in self.params.iter().enumerate() {
+            if param.asked.get() {
+                all.extend(Self::blocks(&param.value).into_iter().flat_map(Self::unknown));
+            } else if !self.params[i + 1..].iter().any(|later| later.name == param.name) {
+                all.push((&param.at, param.name.as_str()));
+            }
+        }
+        all
     }
 
     /// Places of parameters that another one of the same name in the same block replaces, here and in blocks within.
     pub fn replaced(&self) -> Vec<(&At, &str)> {
         let mut all = Vec::new();
-        for (i, (name, at, value)) in self.params.iter().enumerate() {
-            if self.params[i + 1..].iter().any(|p| p.0 == *name) {
-                all.push((at, name.as_str()));
+        for (i, param) in self.params.iter().enumerate() {
+            if self.params[i + 1..].iter().any(|later| later.name == param.name) {
+                all.push((&param.at, param.name.as_str()));
             }
-            match value {
-                Value::Block(block) => all.extend(block.replaced()),
-                Value::List(list) => {
-                    let blocks = list.iter().filter_map(|(_, value)| match value {
-                        Value::Block(block) => Some(block),
-                        _ => None,
-                    });
-                    all.extend(blocks.flat_map(Block::replaced));
-                }
-                _ => {}
-            }
+            all.extend(Self::blocks(&param.value).into_iter().flat_map(Self::replaced));
         }
         all
     }

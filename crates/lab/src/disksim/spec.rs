@@ -24,10 +24,10 @@ pub struct Spec {
     pub blocks: u64,
     /// The firmware of its buffer.
     pub cache: CacheConfig,
-    /// The files state the time of a block on the bus. Those of some disks leave it to the host's adapter.
-    pub bus_stated: bool,
     /// What the files say that the model leaves out.
     pub notes: Vec<String>,
+    /// Names of parameters that the model has nothing for, each with its first place.
+    pub unknown: Vec<String>,
 }
 
 /// Reads a parameter file with a block `disksim_disk`, and the files that it sources.
@@ -68,15 +68,38 @@ pub fn of_block(name: &str, disk: &Block) -> Result<Spec> {
     if ![0, geometry.blocks()].contains(&stated) {
         notes.push(format!("the files state {stated} blocks, and the zones have {}", geometry.blocks()));
     }
+    let cylinders = model.whole("Number of cylinders", 0..=i64::MAX)?.unwrap_or(0);
+    if ![0, geometry.cylinders().into()].contains(&cylinders) {
+        notes.push(format!(
+            "the files state {cylinders} cylinders, and the zones have {}",
+            geometry.cylinders()
+        ));
+    }
     let mech = model.block("Mechanical Model")?;
     let mechanism = mechanism(mech, geometry, &mut notes)?;
     let block_time = time(disk, "Bulk sector transfer time")?;
+    if block_time == Nanos::ZERO {
+        notes.push("the files state no time of a block on the bus: it takes none".into());
+    }
     let overheads = overheads(disk, block_time, &mut notes)?;
     let model = Model { mechanism, overheads, write_cache: fast_writes(disk)? };
     let cache = cache(disk)?;
     let name = if name.is_empty() { "without a name" } else { name }.to_owned();
     let blocks = stated.max(model.mechanism.geometry.blocks());
-    Ok(Spec { name, model, blocks, cache, bus_stated: block_time > Nanos::ZERO, notes })
+    Ok(Spec { name, model, blocks, cache, notes, unknown: unknown(disk) })
+}
+
+/// Names of parameters that were not read, each with its first place.
+fn unknown(disk: &Block) -> Vec<String> {
+    let mut names = Vec::new();
+    let mut all = Vec::new();
+    for (at, name) in disk.unknown() {
+        if !names.contains(&name) {
+            names.push(name);
+            all.push(format!("'{name}' ({at})"));
+        }
+    }
+    all
 }
 
 /// A time in milliseconds, not negative; 0 if it is not there.

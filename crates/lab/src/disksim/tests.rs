@@ -5,13 +5,9 @@ use std::path::{Path, PathBuf};
 use media::Nanos;
 use media::disk::Op;
 use media::disk::cache::{Extent, ReadAhead};
-use media::disk::geometry::Skew;
-use media::disk::mechanism::SeekTable;
-use media::disk::service::{Model, State};
-use media::disk::spindle::{Angle, Spindle};
+use media::disk::service::State;
 use rng::Rng;
 
-use super::calibrate::Pause;
 use super::check::compare;
 use super::params::{Block, parse_text};
 use super::spec::{self, Spec};
@@ -69,7 +65,7 @@ fn parameter_files_become_a_model() {
     assert!((ms(0, 30) - 2.05).abs() < 1e-6 && (ms(0, 900) - 10.0).abs() < 1e-6);
     assert_eq!(mechanism.positioning.on_cylinder[1][0].head_switch, Nanos(1_300_000));
     assert_eq!(spec.model.overheads.command[1][1], [Nanos(400_000), Nanos(350_000)]);
-    assert!(spec.model.write_cache && spec.bus_stated);
+    assert!(spec.model.write_cache);
     let cache = spec.cache;
     assert_eq!((cache.read_ahead, cache.extent), (ReadAhead::Always, Extent::Blocks(128)));
     assert!(cache.keeps_read && cache.written == 1);
@@ -335,155 +331,49 @@ fn disk_of(name: &str, block: &Block) -> anyhow::Result<Spec> {
     spec::of_block(name, block)
 }
 
-/// The disk as its files have it, but for its speed.
-fn turning(spec: &Spec) -> Model {
-    let mut model = spec.model.clone();
-    model.mechanism.spindle = Spindle::new(7_203_000_000).with_angle(Nanos(0), Angle::of(1, 3));
-    model
-}
-
-/// The disk as it really is: another speed, other angles, slower seeks and other overheads than its files state.
-fn real(spec: &Spec) -> Model {
-    let mut model = turning(spec);
-    let geometry = &mut model.mechanism.geometry;
-    for zone in 0..geometry.zones() {
-        let skew = geometry.skew(zone);
-        let skew = Skew {
-            origin: Angle::of(3 + zone as u64, 7),
-            head: Angle::of(211, 1000),
-            cylinder: Angle::of(63, 1000),
-            group: Angle::of(417, 1000),
-            ..skew
-        };
-        geometry.set_skew(zone, skew);
-    }
-    for op in 0..2 {
-        for before in 0..2 {
-            let seek = &model.mechanism.positioning.seek[op][before];
-            let slower = |d: u32| Nanos(seek.time(d).0 * 12 / 10);
-            let table = SeekTable::new((0..seek.len() as u32).map(slower)).unwrap();
-            model.mechanism.positioning.seek[op][before] = table;
-            model.overheads.command[op][1][before] += Nanos(130_000);
-        }
-    }
-    model
-}
-
-/// What is measured of it: places that are anywhere, close to the last one, or follow it.
-fn measured(spec: &Spec, requests: u32, pause: Pause) -> Vec<Measured> {
-    measured_of(spec, real(spec), requests, pause)
-}
-
-fn measured_of(spec: &Spec, model: Model, requests: u32, pause: Pause) -> Vec<Measured> {
-    let mut state = State::new(spec.cache);
+/// A trace that the model of the files makes agrees with it.
+#[test]
+fn the_model_is_as_the_files_state_it() {
+    let spec = small();
+    let (model, mut state) = (&spec.model, State::new(spec.cache));
     let mut rng = Rng::new(7);
-    let blocks = model.mechanism.geometry.blocks();
-    let (mut now, mut next) = (Nanos::ZERO, 0);
-    let mut trace: Vec<Measured> = Vec::new();
-    for _ in 0..requests {
-        let think = Nanos(15_000_000 + rng.below(40_000_000));
-        if pause == Pause::Before {
-            now += think;
-        }
+    let mut now = Nanos::ZERO;
+    let mut trace = Vec::new();
+    for _ in 0..500 {
         let op = if rng.below(3) == 0 { Op::Write } else { Op::Read };
-        let count = 4 * (1 + rng.below(3) as u32);
-        let block = match rng.below(4) {
-            0 => next,
-            1 => next + rng.below(60),
-            _ => rng.below(blocks - 200),
-        };
-        let block = block.min(blocks - 200);
+        let (block, count) = (rng.below(model.mechanism.geometry.blocks() - 200), 4);
+        let think = Nanos(15_000_000 + rng.below(40_000_000));
         let plan = model.plan(&state, now, op, block, count);
         model.commit(&mut state, &plan);
-        // Nothing real is as regular as a model.
-        let response = plan.complete.since(now) + Nanos(rng.below(60_000));
+        let response = plan.complete.since(now);
         trace.push(Measured { op, block, count, response, think });
-        now += response;
-        if pause == Pause::After {
-            now += think;
-        }
-        next = block + u64::from(count);
+        now = plan.complete + think;
     }
-    trace
-}
-
-#[test]
-fn the_model_learns_what_the_files_do_not_state() {
-    let spec = small();
-    for pause in [Pause::Before, Pause::After] {
-        let checked = compare(&spec, &measured(&spec, 2_500, pause));
-        let learned = &checked.learned;
-        assert_eq!(learned.pause, Some(pause), "{learned:?}");
-        assert!((learned.rpm - 7203.0).abs() < 0.2, "{learned:?}");
-        assert_eq!((learned.zones, learned.of_zones), (2, 2));
-        assert!((learned.bus_us - 100.0).abs() < 3.0, "{learned:?}");
-        let (figures, stated) = (checked.figures, checked.stated);
-        assert!(figures.demerit_ms < stated.demerit_ms / 2.0, "{figures:?} {stated:?}");
-        assert!(figures.rms_request_error_ms < stated.rms_request_error_ms * 0.6, "{figures:?} {stated:?}");
-    }
-}
-
-/// With sixty zones none has enough requests for angles of its own. They are not needed where the files have the right ones.
-#[test]
-fn angles_that_are_stated_right_are_believed() {
-    let model = std::fs::read_to_string(files().join("small.model")).unwrap();
-    let (start, end) = (model.find("      Zones = [").unwrap(), model.find("   },\n   Mechanical").unwrap());
-    let zone = |i: u32| {
-        format!(
-            "dm_layout_g1_zone {{ First cylinder number = {}, Last cylinder number = {}, Blocks per track = {}, \
-             Offset of first block = {}, Empty space at zone front = 0, Skew for track switch = 20, \
-             Skew for cylinder switch = 31, Number of spares = 20, slips = [], defects = [] }}",
-            15 * i,
-            15 * i + 14,
-            140 - i,
-            i * 37 % 80
-        )
-    };
-    let zones: Vec<String> = (0..60).map(zone).collect();
-    let spec = with(&model[start..end], &format!("Zones = [ {} ]\n", zones.join(", "))).unwrap();
-    for pause in [Pause::Before, Pause::After] {
-        let trace = measured_of(&spec, turning(&spec), 1_200, pause);
-        let checked = compare(&spec, &trace);
-        let learned = &checked.learned;
-        assert_eq!(learned.pause, Some(pause), "{learned:?}");
-        assert!(learned.phase_after.is_some_and(|requests| requests < 100), "{learned:?}");
-        assert!((learned.rpm - 7203.0).abs() < 0.5 && learned.zones == 60, "{learned:?}");
-        let (figures, stated) = (checked.figures, checked.stated);
-        // The stated model turns with the disk, too, but only where the pauses lie behind the requests.
-        let most = if pause == Pause::After { 1.3 } else { 0.4 };
-        assert!(figures.rms_request_error_ms < stated.rms_request_error_ms * most, "{figures:?} {stated:?}");
-    }
-}
-
-#[test]
-fn a_prediction_knows_nothing_of_what_comes_later() {
-    let spec = small();
-    let trace = measured(&spec, 700, Pause::Before);
-    let predicted = |trace: &[Measured]| -> Vec<Nanos> {
-        let mut model = super::calibrate::Calibrated::new(&spec);
-        let mut all = Vec::new();
-        for request in trace {
-            all.push(model.predict(request));
-            model.learn(request);
-        }
-        all
-    };
-    let mut other = trace.clone();
-    for request in &mut other[600..] {
-        request.response += Nanos(5_000_000);
-    }
-    assert_eq!(predicted(&trace)[..=600], predicted(&other)[..=600]);
-}
-
-#[test]
-fn a_trace_without_a_phase_is_compared_all_the_same() {
-    let spec = small();
-    let mut trace = measured(&spec, 900, Pause::Before);
-    let mut rng = Rng::new(3);
+    let stated = compare(&spec, &trace).stated;
+    assert_eq!((stated.demerit_ms, stated.rms_request_error_ms), (0.0, 0.0), "{stated:?}");
     for request in &mut trace {
-        request.think = Nanos(rng.below(50_000_000));
+        request.response += Nanos(1_000_000);
     }
-    let checked = compare(&spec, &trace);
-    assert_eq!((checked.learned.pause, checked.learned.zones), (None, 0));
-    assert!(checked.figures.demerit_ms.is_finite());
+    let later = compare(&spec, &trace).stated;
+    assert!(
+        (later.demerit_ms - 1.0).abs() < 1e-9 && later.model_mean_ms < later.measured_mean_ms,
+        "{later:?}"
+    );
+}
+
+#[test]
+fn parameters_that_the_model_has_nothing_for_are_unknown() {
+    let names = |spec: &Spec| -> Vec<String> {
+        spec.unknown.iter().map(|one| one.split('\'').nth(1).unwrap().to_owned()).collect()
+    };
+    let spec = small();
+    assert_eq!(
+        names(&spec),
+        ["Percent error in rpms", "Hold bus entire read xfer", "Max queue length", "Scheduler"]
+    );
+    assert!(spec.unknown[2].contains("small.diskspecs:9"), "{:?}", spec.unknown);
+    let zones = with("Number of spares = 20", "Number of spares = 20, Colour = 3").unwrap();
+    assert_eq!(names(&zones)[0], "Colour", "once, although both zones have it");
+    let bus = with_file("small.diskspecs", "   Bulk sector transfer time = 0.1,\n", "").unwrap();
+    assert!(bus.notes.iter().any(|note| note.contains("no time of a block on the bus")), "{:?}", bus.notes);
 }
