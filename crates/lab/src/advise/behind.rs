@@ -2,11 +2,11 @@
 
 use anyhow::{Context, Result};
 use blockdev::BlockDevice;
+use blockdev::stack::Shared;
 use run::{
     Precondition,
     sim::{BlockLayer, Contents, MachineDevice, Nanos, Processors},
 };
-use stack::Shared;
 use workload::innodb::Volume;
 
 use super::{

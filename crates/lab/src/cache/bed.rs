@@ -1,8 +1,8 @@
 //! The drives, and a cache on them.
 
 use anyhow::{Context, Result};
+use blockdev::stack::Shared;
 use run::{Config, sim::MachineDevice};
-use stack::Shared;
 use toml::Table;
 
 use super::{

@@ -9,11 +9,11 @@ mod path;
 
 use anyhow::{Context, Result};
 use blockdev::BlockDevice;
+use blockdev::stack::{Partition, Shared};
 use run::{
     Config,
     sim::{Contents, Machine, MachineDevice, Sim, SimDevice},
 };
-use stack::{Partition, Shared};
 use tier::{Start, TierDevice};
 
 pub(crate) use self::load::{Played, play};

@@ -3,8 +3,8 @@
 use std::num::NonZeroU64;
 
 use blockdev::BlockDevice;
+use blockdev::stack::{Hop, HopConfig, WriteCache, WriteCacheConfig};
 use run::sim::{MachineDevice, Processors, SimDevice};
-use stack::{Hop, HopConfig, WriteCache, WriteCacheConfig};
 
 /// What the host takes for a request, in nanoseconds. Sweep these: only the number of processors is known of the published machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use blockdev::BlockDevice;
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail, ensure};
+use blockdev::stack::Shared;
 use run::sim::{BlockLayer, MachineDevice, Nanos};
-use stack::Shared;
 use tier::{Counters, PolicyKind};
 use toml::Table;
 use workload::innodb::{Config, Counts, Doublewrite, Innodb, PAGE, Schema, Volume};

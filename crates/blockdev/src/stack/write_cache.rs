@@ -1,6 +1,6 @@
 //! The protected write cache of a storage controller.
 
-use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation, Status, Verb};
+use crate::{BlockDevice, Completed, Geometry, Nanos, Operation, Status, Verb};
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 
 /// How a write cache works.
@@ -116,7 +116,7 @@ impl<D: BlockDevice> WriteCache<D> {
         Self {
             config: WriteCacheConfig { writes: config.writes.max(1), ..config },
             geometry: Geometry {
-                limits: blockdev::Limits { transfer: most as u32, ..geometry.limits },
+                limits: crate::Limits { transfer: most as u32, ..geometry.limits },
                 ..geometry
             },
             device,
@@ -448,8 +448,8 @@ impl<D: BlockDevice> BlockDevice for WriteCache<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blockdev::Namespace;
-    use blockdev::conformance::{self, Memory};
+    use crate::Namespace;
+    use crate::conformance::{self, Memory};
 
     const SECOND: Nanos = 1_000_000_000;
 
@@ -464,7 +464,7 @@ mod tests {
     };
 
     fn memory(transfer: u32, seed: u64) -> Memory {
-        let limits = blockdev::Limits { transfer, ..blockdev::Limits::NONE };
+        let limits = crate::Limits { transfer, ..crate::Limits::NONE };
         Memory::new(Namespace { limits, ..Namespace::plain(1, 600, 512) }, 5, seed)
     }
 

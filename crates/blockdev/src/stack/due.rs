@@ -1,6 +1,6 @@
 //! What is due at a time.
 
-use blockdev::Nanos;
+use crate::Nanos;
 use std::cmp::{Ordering, Reverse};
 use std::collections::BinaryHeap;
 

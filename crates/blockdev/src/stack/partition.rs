@@ -1,6 +1,6 @@
 //! Ranges of a device that several share.
 
-use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation, Verb};
+use crate::{BlockDevice, Completed, Geometry, Nanos, Operation, Verb};
 use std::cell::RefCell;
 use std::collections::VecDeque;
 use std::rc::Rc;
@@ -135,8 +135,8 @@ impl<D: BlockDevice> BlockDevice for Partition<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blockdev::Namespace;
-    use blockdev::conformance::{self, Memory};
+    use crate::Namespace;
+    use crate::conformance::{self, Memory};
 
     #[test]
     fn partitions_conform_and_stay_apart() {

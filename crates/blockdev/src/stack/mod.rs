@@ -11,7 +11,7 @@
 //!
 //! ```
 //! # use blockdev::{BlockDevice, Namespace, Operation, Verb, conformance::Memory};
-//! # use stack::{Hop, HopConfig};
+//! # use blockdev::stack::{Hop, HopConfig};
 //! let device = Memory::new(Namespace::plain(1, 1000, 4096), 32, 7);
 //! // A queue with one lock, which each request holds for 2 microseconds twice.
 //! let mut queue = Hop::new(HopConfig { submission: 2000, completion: 2000, ..HopConfig::NONE }, device);

@@ -1,7 +1,7 @@
 //! A block device that is made of others: a state machine above, devices below.
 
-use crate::below::{Above, Below, Done, Sub};
-use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation};
+use crate::stack::below::{Above, Below, Done, Sub};
+use crate::{BlockDevice, Completed, Geometry, Nanos, Operation};
 use std::convert::Infallible;
 
 /// A state machine without I/O that makes one block device of several.

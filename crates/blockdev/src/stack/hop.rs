@@ -1,7 +1,7 @@
 //! One step of the way between a load and a device.
 
-use crate::due::Due;
-use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation};
+use crate::stack::due::Due;
+use crate::{BlockDevice, Completed, Geometry, Nanos, Operation};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;
 
@@ -212,8 +212,8 @@ impl<D: BlockDevice> BlockDevice for Hop<D> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use blockdev::conformance::{self, Memory};
-    use blockdev::{Namespace, Status, Verb};
+    use crate::conformance::{self, Memory};
+    use crate::{Namespace, Status, Verb};
     use std::convert::Infallible;
 
     fn memory(capacity: usize) -> Memory {

@@ -2,8 +2,8 @@
 
 use super::disk::{Disk, Power};
 use super::oracle::{Oracle, SECTOR, Stamp, contents};
-use crate::composite::{Composite, Devices, Machine};
-use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation, Verb};
+use crate::stack::composite::{Composite, Devices, Machine};
+use crate::{BlockDevice, Completed, Geometry, Nanos, Operation, Verb};
 use rng::Rng;
 use std::collections::BTreeMap;
 use std::fmt::{Debug, Display};

@@ -4,7 +4,7 @@
 //! has room for, and brings back what it has ended. If the device is of no more use, it fails everything. After a failed flush the device is of
 //! no more use: reads may find what was there before, and the state machine above relied on what the flush should have made durable.
 
-use blockdev::{BlockDevice, Completed, Flushes, Nanos, Operation, Status};
+use crate::{BlockDevice, Completed, Flushes, Nanos, Operation, Status};
 use std::collections::VecDeque;
 
 /// What a state machine wants of one of its devices, which `N` names.

@@ -1,6 +1,6 @@
 //! A device in memory whose cache is lost with the power, whose requests and flushes fail, and which can vanish.
 
-use blockdev::{BlockDevice, Completed, Geometry, Limits, Nanos, Operation, Status, Verb};
+use crate::{BlockDevice, Completed, Geometry, Limits, Nanos, Operation, Status, Verb};
 use rng::Rng;
 use std::cell::{Cell, RefCell};
 use std::collections::BTreeSet;
