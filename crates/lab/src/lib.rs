@@ -21,24 +21,13 @@ pub mod fit;
 mod gather;
 pub mod input;
 pub mod layout;
+mod layouts;
 mod limits;
 pub mod machine;
 pub mod mariadb;
 mod memory;
 mod misuse;
-/// The databases that studies model, for settings of one's own.
-pub mod models {
-    pub use crate::{
-        doublewrite::sim::{
-            run_model as run_server,
-            server::{Model as Server, Tuning as ServerTuning},
-        },
-        zoned::sim::{
-            run_store,
-            store::{Model as Store, Overwrites, Reads, Space, Tuning as StoreTuning},
-        },
-    };
-}
+pub mod models;
 pub mod mounted_drive;
 pub mod namespaces;
 pub mod oltp;

@@ -3,7 +3,10 @@
 use lab::{
     control::Control,
     doublewrite::Variant,
-    models::{Overwrites, Reads, Server, ServerTuning, Space, Store, StoreTuning, run_server, run_store},
+    models::{
+        innodb::{Server, ServerTuning, Variant, run as run_server},
+        rocksdb::{Overwrites, Reads, Space, Store, StoreTuning, run as run_store},
+    },
     results::Variant as Runs,
     tables,
 };

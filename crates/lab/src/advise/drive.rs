@@ -4,7 +4,7 @@ use anyhow::{Context, Result};
 use run::Config;
 use toml::{Table, Value};
 
-use crate::doublewrite::{Variant, sim::drive as study_drive};
+use crate::models::innodb::{Variant, drive as study_drive};
 
 /// A zone of a drive whose TOML has none lies on one die of so many.
 const SHARE_OF_DIES: i64 = 8;

@@ -57,9 +57,9 @@ use self::{
 use crate::{
     Findings,
     control::{Control, Progress},
-    doublewrite::sim::drive as study_drive,
     figure::show,
     machine::Controller,
+    models::innodb::drive as study_drive,
     profile,
     sim::{Cache, TraceForm},
 };

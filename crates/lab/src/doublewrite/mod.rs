@@ -4,8 +4,7 @@ mod engine;
 mod published;
 mod report;
 mod servers;
-pub(crate) mod sim;
-mod variants;
+mod sim;
 
 use std::{
     collections::BTreeMap,
@@ -16,26 +15,30 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use hdrhistogram::Histogram;
 use serde_json::Value;
 
 use self::engine::Engine;
-pub use self::variants::{Family, Variant, layout};
 use crate::{
     Findings,
     control::{Control, Progress},
-    counters::{NamespaceCounts, lifetime_years, total, total_on_flash},
+    counters::{lifetime_years, total},
     cpu,
     database::Instance,
     drive::Program,
     figure::{show, show_size},
+    layouts::doublewrite::{layout, system_tablespace},
     mariadb::{self, Files, Server, SystemTablespace, Tuning},
+    models::innodb::{
+        AGING, DEFAULT_PROFILE as PUBLISHED_PROFILE, Family, REDO_MIB, ServerLoad, ServerTuning, WINDOWS,
+        figures::{latencies, metrics, whole},
+    },
     mounted_drive::{BaseImage, MountedDrive, discard},
-    results::{Comparison, Host, Overwrite, Percentiles, Point, Results, Run, compare},
+    results::{Comparison, Host, Overwrite, Point, Results, Run, compare},
     scratch::{self, Scratch},
     sweep::{self, Profiles, SetOptions},
-    tpcc::{self, Phase, TransactionKind},
+    tpcc::{self, Phase},
 };
+pub use crate::{layouts::doublewrite::DEFAULT_PROFILE, models::innodb::Variant};
 
 /// Options of the study.
 #[derive(Clone, Debug)]
@@ -104,9 +107,6 @@ impl Default for Options {
     }
 }
 
-/// The scaled PBlaze5 910.
-pub const DEFAULT_PROFILE: &str = "pblaze5-910-lab";
-
 /// The options with what they are by default.
 #[derive(Clone)]
 struct Settings {
@@ -123,8 +123,6 @@ struct Settings {
     quick: bool,
     /// In virtual time: seconds of load before anything is measured.
     aging: u64,
-    /// In virtual time: settings of the server that differ from those of the published one.
-    tuning: sim::server::Tuning,
     seed: u64,
     /// What the model is held against instead of the published results.
     like: Option<sim::live::Measured>,
@@ -158,12 +156,11 @@ impl Settings {
             buffer_pool: o.buffer_pool.unwrap_or(if published { 16 << 30 } else { 96 << 20 }),
             drive: o
                 .drive
-                .unwrap_or_else(|| if published { sim::DEFAULT_PROFILE } else { DEFAULT_PROFILE }.into()),
+                .unwrap_or_else(|| if published { PUBLISHED_PROFILE } else { DEFAULT_PROFILE }.into()),
             out: o.out,
             scratch: o.scratch,
             quick: o.quick,
-            aging: if o.quick { sim::QUICK_AGING } else { sim::AGING },
-            tuning: sim::server::Tuning::default(),
+            aging: if o.quick { sim::QUICK_AGING } else { AGING },
             seed: o.seed,
             like,
         };
@@ -171,22 +168,28 @@ impl Settings {
         Ok(settings)
     }
 
-    fn check(&self) -> Result<()> {
-        let range = |name: &str, value: u64, low: u64, high: u64| {
-            if (low..=high).contains(&value) {
-                Ok(())
-            } else {
-                crate::misuse!("--{name} is {value}: {low} to {high} are possible")
-            }
-        };
-        for &connections in &self.connections {
-            range("connections", connections.into(), 1, 1_000)?;
+    /// A modelled server that does what the study asks for.
+    fn load(&self) -> ServerLoad {
+        ServerLoad {
+            connections: self.connections.clone(),
+            warehouses: self.warehouses,
+            buffer_pool: self.buffer_pool,
+            tuning: ServerTuning::default(),
+            drive: self.drive.clone(),
+            aging: self.aging,
+            warmup: self.warmup,
+            seconds: self.seconds,
+            windows: if self.quick { 1 } else { WINDOWS },
+            seed: self.seed,
+            like_live: self.like.is_some(),
         }
-        range("warehouses", self.warehouses.into(), 1, 100_000)?;
-        range("seconds", self.seconds, 1, 86_400)?;
-        range("warmup", self.warmup, 0, 86_400)?;
-        range("repeat", self.repeat.into(), 1, 1_000)?;
-        range("buffer-pool", self.buffer_pool >> 20, 8, 1 << 20)?;
+    }
+
+    fn check(&self) -> Result<()> {
+        self.load().check()?;
+        if !(1..=1_000).contains(&self.repeat) {
+            crate::misuse!("--repeat is {}: 1 to 1000 are possible", self.repeat);
+        }
         let mut seen = self.variants.clone();
         seen.sort();
         seen.dedup();
@@ -230,9 +233,6 @@ impl Settings {
 const QUICK_CONNECTIONS: [u32; 2] = [4, 64];
 const QUICK_SECONDS: u64 = 3;
 const QUICK_WARMUP: u64 = 2;
-
-/// Large enough that checkpoints do not set the pace of page writes.
-const REDO_MIB: u64 = 192;
 
 /// What the runs share.
 struct Study<'a> {
@@ -435,7 +435,7 @@ impl<'a> Study<'a> {
         let options = self.options;
         progress.detail("restoring the drive");
         let mut mounted = base.open(&self.scratch, &self.program, NAME, &toml::Table::new())?;
-        let files = self.files(&mounted, variant.system(&mounted)?)?;
+        let files = self.files(&mounted, system_tablespace(variant, &mounted)?)?;
         files.place_system_tablespace(&self.server)?;
         let tuning = options.tuning(variant);
         let instance = self.start(&files, &tuning)?;
@@ -544,44 +544,7 @@ fn summary(run: &Run) -> String {
     )
 }
 
-#[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a positive number, for reading")]
-fn whole(value: f64) -> u64 {
-    value.max(0.0) as u64
-}
-
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn rate(count: u64, time: Duration) -> f64 {
     count as f64 / time.as_secs_f64().max(1e-9)
-}
-
-#[expect(clippy::cast_precision_loss, reason = "counts stay far below 2^52")]
-fn metrics(new_orders: u64, seconds: f64, namespaces: &[NamespaceCounts]) -> BTreeMap<String, f64> {
-    let seconds = seconds.max(1e-9);
-    let (all, nand) = (total(namespaces), total_on_flash(namespaces));
-    let (media, host_nand) = (nand.media_bytes_written as f64, nand.host_bytes_written as f64);
-    let host_all = all.host_bytes_written as f64;
-    let orders = new_orders.max(1) as f64;
-    const MIB: f64 = 1_048_576.0;
-    let mut metrics = BTreeMap::from([("tpmC".to_owned(), new_orders as f64 * 60.0 / seconds)]);
-    if host_all > 0.0 {
-        metrics.extend([
-            ("nand_bytes_per_new_order".to_owned(), media / orders),
-            ("host_bytes_per_new_order".to_owned(), host_all / orders),
-            ("write_amplification_all".to_owned(), media / host_all),
-            ("write_amplification_nand".to_owned(), media / host_nand.max(1.0)),
-            ("nand_write_MiBps".to_owned(), media / seconds / MIB),
-            ("host_write_MiBps".to_owned(), host_all / seconds / MIB),
-            ("host_read_MiBps".to_owned(), all.host_bytes_read as f64 / seconds / MIB),
-            ("write_iops".to_owned(), all.writes as f64 / seconds),
-            ("read_iops".to_owned(), all.reads as f64 / seconds),
-        ]);
-    }
-    metrics
-}
-
-/// Of transactions in the order of [`TransactionKind::ALL`], and of commits, in microseconds.
-fn latencies(transactions: &[Histogram<u64>], commits: &Histogram<u64>) -> BTreeMap<String, Percentiles> {
-    let histograms = TransactionKind::ALL.iter().map(|kind| kind.name()).zip(transactions);
-    let all = histograms.chain([("commit", commits)]);
-    all.map(|(name, histogram)| (name.to_owned(), Percentiles::of(histogram, 1e3))).collect()
 }

@@ -1,16 +1,10 @@
 //! The published results: Multi-Namespace Management & Performance Optimization, Flash Memory Summit 2019, and an
 //! article on the DTCC 2019 talk (Memblaze). Percona Server 8.0.15, tpcc-mysql, 28,000 warehouses, PBlaze5 910 3.84 TB.
 
-use crate::results::{Point, Published};
-
-/// Threads, tpmC with the doublewrite buffer on the NAND namespace, and on the DRAM namespace.
-pub const THROUGHPUT: [(u64, f64, f64); 5] = [
-    (4, 9_505.272, 10_814.7),
-    (8, 15_678.145, 18_124.768),
-    (16, 23_205.877, 27_210.906),
-    (32, 29_988.883, 39_297.746),
-    (64, 31_138.277, 42_189.027),
-];
+use crate::{
+    models::innodb::THROUGHPUT,
+    results::{Point, Published},
+};
 
 /// NAND writes of the whole campaign in GB, without and with the DRAM namespace.
 const NAND_GB: (f64, f64) = (74_229.0, 52_220.0);

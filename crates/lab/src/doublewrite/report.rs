@@ -4,11 +4,12 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{DEFAULT_PROFILE, Settings, Variant, published};
+use super::{DEFAULT_PROFILE, Settings, Variant};
 use crate::{
     counters::{NamespaceCounts, total_on_flash},
     figure::{show, show_size},
     mariadb::{Server, Vendor},
+    models::innodb::{THROUGHPUT, figures::whole},
     report::{
         Headline, Report, Section, Table,
         charts::{Bar, Data, Labels, bars, lines},
@@ -158,7 +159,7 @@ fn difference(results: &Results, profile: &str) -> Option<String> {
         typical(results, "nand", None, |run| run.metrics.get("host_read_MiBps").copied().unwrap_or(0.0))?;
     let writes =
         typical(results, "nand", None, |run| run.metrics.get("host_write_MiBps").copied().unwrap_or(0.0))?;
-    let (low, high) = (published::THROUGHPUT[0], published::THROUGHPUT[4]);
+    let (low, high) = (THROUGHPUT[0], THROUGHPUT[4]);
     let (low, high) = (low.2 / low.1, high.2 / high.1);
     let verdict = if row.ratio > high {
         "above"
@@ -300,7 +301,7 @@ fn amplification(results: &Results) -> Vec<Data<Bar>> {
 
 /// Gain of each variant over the reference against the number of threads, with the published curve.
 fn gain(results: &Results) -> String {
-    let mut threads: Vec<u64> = published::THROUGHPUT.iter().map(|row| row.0).collect();
+    let mut threads: Vec<u64> = THROUGHPUT.iter().map(|row| row.0).collect();
     threads.extend(points(&results.variants).iter().filter_map(|p| p.get("threads").copied()));
     threads.sort_unstable();
     threads.dedup();
@@ -328,9 +329,7 @@ fn gain(results: &Results) -> String {
         dashed: true,
         values: threads
             .iter()
-            .map(|t| {
-                published::THROUGHPUT.iter().find(|row| row.0 == *t).map(|row| (row.2 / row.1 - 1.0) * 100.0)
-            })
+            .map(|t| THROUGHPUT.iter().find(|row| row.0 == *t).map(|row| (row.2 / row.1 - 1.0) * 100.0))
             .collect(),
     });
     let names: Vec<String> = threads.iter().map(u64::to_string).collect();
@@ -645,7 +644,7 @@ pub(super) fn text(results: &Results, page: &Path) -> String {
                 variant.name.clone(),
                 show_point(Some(&at)),
                 show(value("tpmC")),
-                show_size(super::whole(value("nand_bytes_per_new_order"))),
+                show_size(whole(value("nand_bytes_per_new_order"))),
                 show(value("write_amplification_all")),
                 show(value("write_amplification_nand")),
                 format!("{}%", show(busy)),

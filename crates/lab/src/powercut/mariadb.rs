@@ -16,23 +16,26 @@ use super::{
 use crate::{
     control::Cancel,
     database::Instance,
-    doublewrite,
     layout::Layout,
+    layouts::{
+        doublewrite::{layout, system_tablespace},
+        zoned,
+    },
     mariadb::{
         self, Files, Server, SystemTablespace, Tuning, Vendor, check_pages, connect, rocksdb_logs,
         rocksdb_options,
     },
+    models::innodb,
     mounted_drive::MountedDrive,
     profile,
     scratch::Scratch,
-    zoned,
 };
 
 /// The storage engine of the tables.
 #[derive(Clone, Copy, PartialEq, Eq)]
 pub(super) enum Engine {
     /// InnoDB with a layout of its doublewrite buffer.
-    InnoDb(doublewrite::Variant),
+    InnoDb(innodb::Variant),
     /// MyRocks on a store on zones.
     Rocks,
 }
@@ -63,7 +66,7 @@ impl Engine {
     /// Where the system tablespace goes.
     fn system(self, mounted: &MountedDrive) -> Result<SystemTablespace> {
         match self {
-            Self::InnoDb(variant) => variant.system(mounted),
+            Self::InnoDb(variant) => system_tablespace(variant, mounted),
             Self::Rocks => Ok(SystemTablespace::BesideData),
         }
     }
@@ -86,7 +89,7 @@ impl Database for MariaDb<'_> {
         match self.engine {
             Engine::InnoDb(variant) => {
                 let files = self.server.has_doublewrite_dir();
-                doublewrite::layout(variant.family(), drive, media, &[variant], files)
+                layout(variant.family(), drive, media, &[variant], files)
             }
             Engine::Rocks if self.server.vendor != Vendor::MariaDb => bail!(
                 "{} has no MyRocks plug-in as MariaDB has it: leave out the variant myrocks-zones",
@@ -94,8 +97,8 @@ impl Database for MariaDb<'_> {
             ),
             // The drive of the study of zones.
             Engine::Rocks => {
-                let name = zoned::live::DEFAULT_PROFILE;
-                zoned::live::Variant::Zones.layout(name, &profile::table(name)?)
+                let name = zoned::DEFAULT_PROFILE;
+                zoned::Variant::Zones.layout(name, &profile::table(name)?)
             }
         }
     }

@@ -34,8 +34,9 @@ use crate::{
     Findings,
     control::{Control, Progress},
     database::Instance,
-    doublewrite::{self, DEFAULT_PROFILE},
     drive::{Cut, Program},
+    layouts::doublewrite::DEFAULT_PROFILE,
+    models::innodb,
     mounted_drive::{BaseImage, MountedDrive, discard, require_root},
     report::Table,
     results::Overwrite,
@@ -73,10 +74,10 @@ impl Default for Options {
         Self {
             rounds: 10,
             variants: [
-                doublewrite::Variant::Nand,
-                doublewrite::Variant::Dram,
-                doublewrite::Variant::Atomic,
-                doublewrite::Variant::Off,
+                innodb::Variant::Nand,
+                innodb::Variant::Dram,
+                innodb::Variant::Atomic,
+                innodb::Variant::Off,
             ]
             .map(Variant::InnoDb)
             .to_vec(),

@@ -3,15 +3,15 @@
 use std::fmt;
 
 use crate::{
-    doublewrite,
     layout::{Layout, Precondition},
+    models::innodb,
 };
 
 /// What is tried.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub enum Variant {
     /// InnoDB with a layout of its doublewrite buffer.
-    InnoDb(doublewrite::Variant),
+    InnoDb(innodb::Variant),
     /// MyRocks on a store on zones.
     Rocks,
     /// PostgreSQL, whose pages something protects from being torn, or nothing.
@@ -65,18 +65,18 @@ impl Variant {
 
     /// Whether it must lose nothing.
     pub(super) fn is_safe(name: &str) -> bool {
-        name != doublewrite::Variant::Off.name() && name != Protection::Nothing.name()
+        name != innodb::Variant::Off.name() && name != Protection::Nothing.name()
     }
 
     /// Whether the drive keeps its pages whole, so that not even one is torn before recovery.
     pub(super) fn is_whole(name: &str) -> bool {
-        name == doublewrite::Variant::Atomic.name() || name == Protection::AtomicWrites.name()
+        name == innodb::Variant::Atomic.name() || name == Protection::AtomicWrites.name()
     }
 
     /// Whether capacitors protect the drive. Contents of DRAM outlive a power cut only where they do. The other variants must do without, which is
     /// harder: everything that was not flushed is gone.
     pub(super) fn is_protected(self) -> bool {
-        self == Self::InnoDb(doublewrite::Variant::Dram)
+        self == Self::InnoDb(innodb::Variant::Dram)
     }
 
     /// What all variants want of a layout.

@@ -7,7 +7,7 @@ mod agreement;
 pub mod live;
 pub mod published;
 mod report;
-pub(crate) mod sim;
+mod sim;
 mod tickers;
 
 use std::path::PathBuf;
@@ -15,9 +15,11 @@ use std::path::PathBuf;
 use anyhow::Result;
 use serde_json::Value;
 
+pub use crate::models::rocksdb::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SCALE};
 use crate::{
     Findings,
     control::Control,
+    models::rocksdb::chips::check_scale,
     results::{Overwrite, Results, seed_of},
     sweep::{self, Profiles, SetOptions, Study},
 };
@@ -78,13 +80,6 @@ impl Part {
         [Self::Writes, Self::Reads, Self::Rocksdb, Self::F2fs, Self::Placement, Self::Dies, Self::Durability];
 }
 
-/// The drive of the published experiment.
-pub const DEFAULT_PROFILE: &str = "zn540-2t";
-/// Fraction of its capacity, by default.
-pub const DEFAULT_SCALE: u32 = 256;
-/// What db_bench took on a machine of our own, with Snappy (docs/studies/zoned.md). Not fitted.
-pub const DEFAULT_COMPACTION_NS: u64 = 6_000;
-
 impl Default for Options {
     fn default() -> Self {
         Self {
@@ -107,9 +102,7 @@ impl Default for Options {
 
 impl Options {
     fn check(&self) -> Result<()> {
-        if !(1..=1024).contains(&self.scale) {
-            crate::misuse!("--scale is {}: 1 to 1024 are possible", self.scale);
-        }
+        check_scale(self.scale)?;
         let mut parts = self.parts.clone();
         parts.sort_unstable();
         parts.dedup();

@@ -48,11 +48,6 @@ pub const UNLIMITED: (f64, f64) = (2.0, 0.1);
 /// RocksDB's own write amplification with files of 128 to 512 MiB (\[ATC\] table 2: 11.9 to 12.0).
 pub const ENGINE_AMPLIFICATION: (f64, f64) = (11.9, 12.0);
 
-/// Keys of the database, and bytes of a key, of a value, and of a compressed value (\[ATC\] section 5.2).
-pub const KEYS: u64 = 3_800_000_000;
-/// See [`KEYS`].
-pub const RECORD: (u32, u32, u32) = (20, 800, 400);
-
 /// Transactions per second of MyRocks on ZenFS over XFS in sysbench: the least and the most of nine cells, which is which is not told (\[SDC\]). The endurance is said to be three to
 /// four times as high, and the capacity 7 to 28 % larger.
 pub const MYROCKS: (f64, f64) = (1.69, 2.54);

@@ -3,6 +3,7 @@
 use super::{Options, published};
 use crate::{
     figure::{show, show_size, show_some},
+    models::rocksdb::RECORD,
     report::{Headline, Report, Section, Table},
     results::{Point, Results, points},
 };
@@ -189,7 +190,7 @@ fn beside_writes(results: &Results) -> Table {
         for name in ["xfs-7", "xfs-28", "zenfs", "f2fs-7", "f2fs-28", "f2fs-zns"] {
             let of = |metric: &str| results.median(name, metric, &limited(limit));
             let Some(writes) = of("ops_per_second") else { continue };
-            let bytes = f64::from(published::RECORD.0 + published::RECORD.1);
+            let bytes = f64::from(RECORD.0 + RECORD.1);
             let mut row = vec![name.to_owned()];
             row.push(if limit == 0 { "no limit".into() } else { format!("{limit} MiB/s") });
             row.push(show(writes * bytes / 1_048_576.0));

@@ -12,7 +12,7 @@ use crate::{
         load::{Load, warehouses},
     },
     control::Cancel,
-    doublewrite::sim::fitted,
+    models::innodb::fitted,
 };
 
 /// The most pages of the pool: a larger one, its database and its log are made smaller together.

@@ -4,45 +4,17 @@ use std::{collections::BTreeMap, path::Path};
 
 use anyhow::{Context, Result, bail};
 use serde::Deserialize;
-use workload::innodb::{Config, Doublewrite, Schema, Volume};
 
-use super::super::{REDO_MIB, Variant};
 use crate::{
     figure::show,
     input::read_bytes,
+    models::innodb::Variant,
     report::Table,
     results::{Point, Results, median},
 };
 
 /// The longest results that are read, in bytes.
 const LONGEST_RESULTS: u64 = 64 << 20;
-/// Processor time of a statement of MariaDB on this kind of machine with the load's part: estimated, fitted to nothing.
-const STATEMENT_NS: u64 = 60_000;
-/// Processors of the machine on which the live study was calibrated.
-const CORES: u32 = 2;
-/// MariaDB has one doublewrite buffer for all: each batch waits for the one before.
-const SHARDS: u32 = 1;
-
-/// The model of MariaDB as the live study sets it up.
-pub(super) fn config(connections: u32, data: Volume, seed: u64) -> Config {
-    Config {
-        schema: Schema::Live,
-        // TPC-C 5.11, clause 5.2.3, as the live load draws them.
-        mix: [45, 43, 4, 4, 4],
-        stock_statements: 0,
-        instances: 1,
-        // innodb_max_dirty_pages_pct_lwm is 0 in MariaDB: nothing is written for the share of dirty pages before it is 90 %.
-        dirty_low: 90,
-        redo_capacity: REDO_MIB << 20,
-        doublewrite: Some(Doublewrite { namespace: 0, shards: SHARDS, command: 128 << 10 }),
-        // MariaDB syncs with fdatasync().
-        journal_times: false,
-        cores: CORES,
-        statement: STATEMENT_NS,
-        ..Config::published(connections, data, seed)
-    }
-}
-
 /// What is read of a live study's `results.json`.
 #[derive(Clone, Debug, Deserialize)]
 pub(in super::super) struct Measured {

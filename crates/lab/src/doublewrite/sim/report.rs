@@ -2,13 +2,11 @@
 
 use std::path::Path;
 
-use super::{
-    super::{Settings, published, report as common, whole},
-    SETTLED, WINDOWS, drive, fitted,
-};
+use super::super::{Settings, published, report as common};
 use crate::{
     counters::{NamespaceCounts, total, total_on_flash},
     figure::{show, show_size, show_some},
+    models::innodb::{SETTLED, WINDOWS, drive, figures::whole, fitted},
     report::{Section, Table, comparison_table, show_point},
     results::{Point, QUICK, Results, Run, median, points},
 };

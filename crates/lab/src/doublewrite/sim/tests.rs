@@ -5,7 +5,10 @@ use std::path::Path;
 use toml::Table;
 
 use super::*;
-use crate::doublewrite::Options;
+use crate::{
+    doublewrite::Options,
+    models::innodb::{DEFAULT_PROFILE, WINDOWS, fitted},
+};
 
 fn settings(options: Options) -> Result<Settings> {
     Settings::new(&Options { sim: true, ..options })

@@ -14,6 +14,7 @@ use crate::{
     control::Progress,
     cpu,
     drive::HOST_NQN,
+    models::rocksdb,
     mounted_drive::{BaseImage, MountedDrive, discard},
     percentiles::Percentiles,
     process::{Process, tail},
@@ -27,7 +28,7 @@ pub(super) const PACKAGE: &str = "rocksdb-tools";
 /// The plug-in, as `make plugin` names it.
 const PLUGIN: &str = "libtranche_rocksdb.so";
 /// Bytes of a key, and of a value: the published 800 are compressed to 400, and compression would take the processors from the drive.
-pub(super) const RECORD: (u32, u32) = (published::RECORD.0, published::RECORD.2);
+pub(super) const RECORD: (u32, u32) = (rocksdb::RECORD.0, rocksdb::RECORD.2);
 /// Bytes of a memtable and of a table: two thirds of a zone of `zn540-lab`.
 const TABLE: u64 = 8 << 20;
 /// The published limit of the writes beside reads in bytes per second, scaled as `zn540-lab` is: 2 of 32 dies and one of two planes.

@@ -4,7 +4,6 @@
 mod db_bench;
 mod loads;
 mod report;
-mod variants;
 
 use std::{
     collections::BTreeMap,
@@ -14,8 +13,9 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 
-pub use self::{loads::Load, variants::Variant};
+pub use self::loads::Load;
 use super::published;
+pub use crate::layouts::zoned::{DEFAULT_PROFILE, Variant};
 use crate::{
     Findings,
     control::{Control, Progress},
@@ -71,9 +71,6 @@ pub struct Options {
     /// Seed of what is random.
     pub seed: u64,
 }
-
-/// The scaled ZN540.
-pub const DEFAULT_PROFILE: &str = "zn540-lab";
 
 impl Default for Options {
     fn default() -> Self {

@@ -12,9 +12,9 @@ use run::{
 use toml::Value;
 use tracing::subscriber::NoSubscriber;
 
-use super::drive::{Chips, Layout};
 use crate::{
     control::Control,
+    models::rocksdb::chips::{Chips, Layout},
     results::{Point, Run},
 };
 

@@ -1,28 +1,24 @@
 //! The study in virtual time.
 
-mod drive;
 mod durability;
-mod fitted;
 mod raw;
-mod rocksdb;
-pub mod store;
 
 use anyhow::Result;
 use run::Config;
 use workload::lsm::Placement;
 
-use self::{
-    drive::{Chips, Layout},
-    raw::Raw,
-    rocksdb::{Database, FileSystem},
-    store::{Model, Overwrites, Space, Tuning},
-};
+use self::raw::Raw;
 use super::{Options, Part, published, report};
 use crate::{
     Findings,
-    control::{Control, Progress, Steps},
+    control::{Control, Steps},
     figure::show,
     gather::{Gathered, gather},
+    models::rocksdb::{
+        Overwrites, StoreTuning as Tuning,
+        chips::{AllChips, Chips, Layout},
+        database::{Database, FileSystem},
+    },
     parallel,
     report::publish,
     results::{self, Host, Results, Run, Variant, compare},
@@ -177,31 +173,9 @@ fn setups(part: Part) -> Vec<(Setup, u32)> {
 /// # Errors
 /// The TOML is no drive with zones.
 pub(super) fn drives(options: &Options, toml: &toml::Table) -> Result<Vec<Config>> {
-    let chips = AllChips::new(options, toml)?;
+    let chips = AllChips::new(toml, options.scale, &options.drive)?;
     let all = options.parts.iter().flat_map(|part| setups(*part));
-    all.map(|(setup, _)| chips.of(&setup).config(setup.layout)).collect()
-}
-
-/// The chips of the drives.
-struct AllChips {
-    conventional: Chips,
-    zones: Chips,
-}
-
-impl AllChips {
-    fn new(options: &Options, toml: &toml::Table) -> Result<Self> {
-        Ok(Self {
-            conventional: Chips::new(toml, options.scale, &options.drive)?,
-            zones: Chips::for_zones(toml, options.scale, &options.drive)?,
-        })
-    }
-
-    fn of(&self, setup: &Setup) -> &Chips {
-        match setup.layout {
-            Layout::Zones(_) => &self.zones,
-            Layout::Spare7 | Layout::Spare28 => &self.conventional,
-        }
-    }
+    all.map(|(setup, _)| chips.of(setup.layout).config(setup.layout)).collect()
 }
 
 /// A small conventional drive of these chips.
@@ -220,7 +194,7 @@ pub(super) fn run_on(
 ) -> Result<Findings<Results>> {
     options.check()?;
     let toml = profiles(&options.drive)?;
-    let chips = AllChips::new(options, &toml)?;
+    let chips = AllChips::new(&toml, options.scale, &options.drive)?;
     drives(options, &toml)?;
     results::directory(&options.out)?;
     let mut parts = options.parts.clone();
@@ -262,37 +236,6 @@ pub(super) fn run_on(
     };
     results.note(report::notes(&results, options, chips.conventional.media()), options.quick);
     publish(results, &options.out, interrupted, report::report)
-}
-
-/// Runs a modelled store with settings of its own: a run of overwrites, and one for each of the reads. They are those of the study for the same set-up.
-///
-/// # Errors
-/// A setting that makes no sense, a drive without zones, a database that does not fit; an interruption.
-pub fn run_store(model: &Model, profiles: &Profiles<'_>, control: &Control) -> Result<Variant> {
-    model.check()?;
-    let options = Options { drive: model.drive.clone(), scale: model.scale, ..Options::default() };
-    options.check()?;
-    let toml = profiles(&model.drive)?;
-    let chips = AllChips::new(&options, &toml)?;
-    let (layout, files, chips, about) = match model.space {
-        Space::Spare7 => (Layout::Spare7, FileSystem::Xfs, &chips.conventional, "a conventional namespace"),
-        Space::Spare28 => (Layout::Spare28, FileSystem::Xfs, &chips.conventional, "a conventional namespace"),
-        Space::Zones(dies, placement) => {
-            (chips.zones.layout(dies)?, FileSystem::ZenFs(placement), &chips.zones, "zones")
-        }
-    };
-    let mut progress = Progress::new(control, 1 + model.reads.len() as u64);
-    progress.begin("filling and overwriting");
-    let (compaction, tuning, seed) = (model.compaction_ns, &model.tuning, model.seed);
-    let mut database = Database::new(chips, layout, files, model.filled(), compaction, tuning, seed, 0)?;
-    let mut runs = vec![database.overwrite(model.overwrites, control)?];
-    progress.end("");
-    for reads in &model.reads {
-        progress.begin("reading beside writes");
-        runs.push(database.read(reads.readers, reads.write_limit, reads.seconds, control)?);
-        progress.end("");
-    }
-    Ok(Variant { name: "store".into(), description: format!("A log-structured store on {about}."), runs })
 }
 
 /// Figures that are compared, of drives and of databases.
@@ -349,7 +292,7 @@ impl Piece {
         control: &Control,
     ) -> Result<Vec<Run>> {
         control.check()?;
-        let chips = chips.of(&self.of);
+        let chips = chips.of(self.of.layout);
         match self.of.load {
             Load::Raw => self.raw(options, chips, cache, control),
             Load::Database(files) => self.database(files, options, chips, control),

@@ -6,11 +6,11 @@ use run::{
     sim::{Contents, Sim},
 };
 
-use super::drive::{Chips, Layout};
 use crate::{
     bench::per_second,
     control::Control,
     counters::{Counters, NamespaceCounts},
+    models::rocksdb::chips::{Chips, Layout},
     results::{Point, Run},
     sim::{Cache, Moved, play_text},
 };

@@ -6,19 +6,21 @@
 
 use workload::innodb::{Config, Volume};
 
+use super::THROUGHPUT;
+
 /// Planes of a die that program together. Steady writes then come close to what the published drive took at most.
-pub(super) const PLANES: i64 = 2;
+pub(crate) const PLANES: i64 = 2;
 /// Time of a program, in microseconds: tpmC of `nand` with 64 connections.
-pub(super) const PROGRAM_US: u32 = 3600;
+pub(crate) const PROGRAM_US: u32 = 3600;
 /// Reads that may postpone a program or an erase: mean latency of reads of `nand` with 64 connections. 8 before `dram` had been seen.
-pub(super) const MAX_SUSPENDS: i64 = 10;
+pub(crate) const MAX_SUSPENDS: i64 = 10;
 /// The write buffer: the few milliseconds of programming all dies that are usual, at the program bandwidth that was fitted. A larger one would
 /// hold the whole doublewrite buffer, 31 MB, whose pages would then be overwritten before they reach the flash; the published write amplification
 /// has them there. 64 MiB before `dram` had been seen.
-pub(super) const WRITE_BUFFER: &str = "16MiB";
+pub(crate) const WRITE_BUFFER: &str = "16MiB";
 /// Share of the namespace that files fill, per mille: the published write amplification of `nand`. What the published drive held besides 3 TB in
 /// tables is not known.
-pub(super) const FILLED: u32 = 960;
+pub(crate) const FILLED: u32 = 960;
 /// Processor time of a statement with its client and the network: tpmC of `nand` with 4 connections.
 const STATEMENT_NS: u64 = 162_000;
 /// Statements in 1,000 that read a page beside those of their rows: page reads for each new order of `nand` with 64 connections (90.3; the rows' own
@@ -33,7 +35,7 @@ const REDO_CHANGE: u32 = 400;
 const BINLOG_CHANGE: u32 = 600;
 
 /// How far the variant `dram` is a test of these values.
-pub(super) const ROLES: &str = "How far dram is a test: every value was chosen to match the variant nand, but three of them not without dram. The bytes of \
+pub(crate) const ROLES: &str = "How far dram is a test: every value was chosen to match the variant nand, but three of them not without dram. The bytes of \
      the logs were told from those of pages with 31.3 page writes for each new order, a figure derived from dram (the model itself makes as many: \
      31.5). The write buffer (64 MiB before) and the reads that may postpone a program (8 before) were looked into after dram had been seen, because \
      the first fit, which was blind, showed a gain of 15.5 % with 64 connections where 35.5 % are published; their values come from nand and from the \
@@ -56,7 +58,7 @@ pub(crate) fn config(connections: u32, data: Volume, seed: u64) -> Config {
 
 /// Nanoseconds between transactions, about, for warming the pool: as published for the nearest number of connections.
 pub(crate) fn interval(connections: u32) -> u64 {
-    let rows = super::published::THROUGHPUT;
+    let rows = THROUGHPUT;
     let row = rows.iter().rfind(|row| row.0 <= connections.into()).unwrap_or(&rows[0]);
     // Of 23 transactions ten are new orders.
     #[expect(

@@ -9,15 +9,15 @@ use workload::lsm::{
 };
 
 use super::{
-    drive::{Chips, Layout},
+    chips::{Chips, Layout},
     fitted,
-    store::{Overwrites, Tuning},
+    published::{KEYS, RECORD},
+    settings::{Overwrites, Tuning},
 };
 use crate::{
     control::Control,
     counters::{Counters, NamespaceCounts},
     results::{Percentiles, Point, Run},
-    zoned::published,
 };
 
 /// Host NQN of the database.
@@ -30,7 +30,7 @@ type Space = Box<dyn FileSpace>;
 
 /// The file system that a database lies on.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum FileSystem {
+pub(crate) enum FileSystem {
     /// Extents on a conventional namespace, as XFS has them.
     Xfs,
     /// Zones that files share so, as in ZenFS.
@@ -50,7 +50,7 @@ const F2FS_SEGMENTS: (u64, u64) = (147, 296);
 const F2FS_ZONES: (u64, u64) = (2_710, 7_575);
 
 /// A database on a file system on a drive.
-pub(super) struct Database {
+pub(crate) struct Database {
     sim: Sim,
     host: host::Host<SimTransport>,
     actors: Actors<Engine<Space>>,
@@ -75,7 +75,7 @@ fn config(chips: &Chips, table: u64, kilobyte: u64, seed: u64) -> Config {
         let scaled = u128::from(bytes) * u128::from(chips.media()) / u128::from(MEDIA);
         u64::try_from(scaled).unwrap_or(u64::MAX)
     };
-    let (key, value, compressed) = published::RECORD;
+    let (key, value, compressed) = RECORD;
     Config {
         write_buffer: scaled(2 << 30),
         level_base: scaled(4 << 30),
@@ -86,7 +86,7 @@ fn config(chips: &Chips, table: u64, kilobyte: u64, seed: u64) -> Config {
         hard_pending: scaled(256 << 30),
         cache: scaled(fitted::CACHE),
         kilobyte,
-        ..Config::db_bench(scaled(published::KEYS), key, value, compressed, seed)
+        ..Config::db_bench(scaled(KEYS), key, value, compressed, seed)
     }
 }
 
@@ -139,7 +139,7 @@ fn space(
 impl Database {
     /// An empty database on a new drive.
     #[expect(clippy::too_many_arguments, reason = "each is another thing")]
-    pub(super) fn new(
+    pub(crate) fn new(
         chips: &Chips,
         layout: Layout,
         files: FileSystem,
@@ -237,7 +237,7 @@ impl Database {
     }
 
     /// Fills the database at random, and overwrites it. The run has the figures of the overwrites.
-    pub(super) fn overwrite(&mut self, overwrites: Overwrites, control: &Control) -> Result<Run> {
+    pub(crate) fn overwrite(&mut self, overwrites: Overwrites, control: &Control) -> Result<Run> {
         let (begin, before, counts) = (self.sim.now(), Counters::read(&mut self.host, 1)?, self.counts());
         self.write(1000, control)?;
         let fill = self.measured(&before, &counts, begin)?;
@@ -258,7 +258,7 @@ impl Database {
     }
 
     /// So many threads read keys beside a writer, which is limited to so many bytes per second; 0: it is not.
-    pub(super) fn read(&mut self, readers: u32, limit: u64, seconds: f64, control: &Control) -> Result<Run> {
+    pub(crate) fn read(&mut self, readers: u32, limit: u64, seconds: f64, control: &Control) -> Result<Run> {
         let now = self.sim.now().0;
         let engine = self.actors.actor_mut(self.at);
         engine.change_load(now, |config| (config.readers, config.write_limit) = (readers, limit));

@@ -7,6 +7,9 @@ use toml::{Table, Value};
 
 use crate::layout::{Filesystem, Layout, Namespace, Precondition, Size};
 
+/// The scaled ZN540.
+pub const DEFAULT_PROFILE: &str = "zn540-lab";
+
 /// What is compared.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Variant {
@@ -42,7 +45,7 @@ impl Variant {
     ];
 
     /// Whether it is RocksDB alone, under db_bench; the others are databases under sysbench.
-    pub(super) fn is_db_bench(self) -> bool {
+    pub(crate) fn is_db_bench(self) -> bool {
         matches!(self, Self::RocksZones | Self::Rocks7 | Self::Rocks28)
     }
 
@@ -60,7 +63,7 @@ impl Variant {
     }
 
     /// What it is.
-    pub(super) fn description(self) -> &'static str {
+    pub(crate) fn description(self) -> &'static str {
         match self {
             Self::Zones => "MyRocks on a store on zones.",
             Self::Spare7 => "MyRocks on XFS on a conventional namespace with 7 % of spare.",
@@ -73,7 +76,7 @@ impl Variant {
     }
 
     /// The storage engine as SQL names it.
-    pub(super) fn engine(self) -> &'static str {
+    pub(crate) fn engine(self) -> &'static str {
         if self == Self::InnoDb { "innodb" } else { "rocksdb" }
     }
 
@@ -137,9 +140,9 @@ mod tests {
 
     #[test]
     fn layouts_are_drives() {
-        let drive = crate::profile::table(super::super::DEFAULT_PROFILE).unwrap();
+        let drive = crate::profile::table(DEFAULT_PROFILE).unwrap();
         for variant in Variant::ALL {
-            let layout = variant.layout(super::super::DEFAULT_PROFILE, &drive).unwrap();
+            let layout = variant.layout(DEFAULT_PROFILE, &drive).unwrap();
             layout.check().unwrap();
             let toml = toml::to_string(&layout.drive_toml().unwrap()).unwrap();
             run::Config::from_toml(&toml).unwrap_or_else(|error| panic!("{variant}: {error}"));

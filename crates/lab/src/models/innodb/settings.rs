@@ -1,9 +1,10 @@
-//! A modelled server with settings of its own, on a drive in virtual time: what the study runs for one layout and one number of connections.
+//! Settings of a modelled server, and how long it runs on its drive.
 
 use anyhow::Result;
 use workload::innodb::Config;
 
-use crate::{doublewrite::variants::Variant, limits::range};
+use super::variant::Variant;
+use crate::limits::range;
 
 /// The published drive with short blocks: all of its speed, a hundredth of its capacity.
 pub const DEFAULT_PROFILE: &str = "pblaze5-910-short";
@@ -99,6 +100,52 @@ pub struct Model {
     pub seconds: u64,
     /// Seed of everything random.
     pub seed: u64,
+}
+
+/// A modelled server under several numbers of connections, one after the other.
+#[derive(Clone, Debug)]
+pub(crate) struct ServerLoad {
+    pub connections: Vec<u32>,
+    pub warehouses: u32,
+    /// Bytes of the buffer pool.
+    pub buffer_pool: u64,
+    pub tuning: Tuning,
+    /// The name of the drive.
+    pub drive: String,
+    /// Seconds of load before anything is measured.
+    pub aging: u64,
+    /// Seconds before a window, and of a window.
+    pub warmup: u64,
+    pub seconds: u64,
+    /// Windows in which a point may come to rest. The first that is settled counts, else the last.
+    pub windows: u64,
+    pub seed: u64,
+    /// The parameters are those of the live study, and not the published ones.
+    pub like_live: bool,
+}
+
+/// Windows in which a point may come to rest, if no quick look is wanted.
+pub(crate) const WINDOWS: u64 = 4;
+
+impl ServerLoad {
+    /// # Errors
+    /// A setting is outside of its range.
+    pub(crate) fn check(&self) -> Result<()> {
+        let range = |name: &str, value: u64, low: u64, high: u64| {
+            if (low..=high).contains(&value) {
+                Ok(())
+            } else {
+                crate::misuse!("--{name} is {value}: {low} to {high} are possible")
+            }
+        };
+        for &connections in &self.connections {
+            range("connections", connections.into(), 1, 1_000)?;
+        }
+        range("warehouses", self.warehouses.into(), 1, 100_000)?;
+        range("seconds", self.seconds, 1, 86_400)?;
+        range("warmup", self.warmup, 0, 86_400)?;
+        range("buffer-pool", self.buffer_pool >> 20, 8, 1 << 20)
+    }
 }
 
 impl Default for Model {

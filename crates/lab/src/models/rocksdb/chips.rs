@@ -8,7 +8,7 @@ use super::fitted;
 
 /// How the chips are offered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
-pub(super) enum Layout {
+pub(crate) enum Layout {
     /// A conventional namespace of 1.92 TB.
     Spare7,
     /// A conventional namespace of 1.60 TB.
@@ -32,7 +32,7 @@ const KEPT: u64 = 5;
 
 /// Chips, and the fraction of them that is there.
 #[derive(Clone, Debug)]
-pub(super) struct Chips {
+pub(crate) struct Chips {
     toml: Table,
     /// Bytes of all blocks.
     media: u64,
@@ -47,12 +47,12 @@ pub(super) struct Chips {
 
 impl Chips {
     /// Those of a drive's first NVM Set, with `scale` times fewer bytes. Blocks become shorter, as far as they may, then there are fewer of them.
-    pub(super) fn new(profile: &Table, scale: u32, name: &str) -> Result<Self> {
+    pub(crate) fn new(profile: &Table, scale: u32, name: &str) -> Result<Self> {
         Self::with(profile, scale, name, PROGRAMS)
     }
 
     /// The same for zones.
-    pub(super) fn for_zones(profile: &Table, scale: u32, name: &str) -> Result<Self> {
+    pub(crate) fn for_zones(profile: &Table, scale: u32, name: &str) -> Result<Self> {
         Self::with(profile, scale, name, ZONE_PROGRAMS)
     }
 
@@ -110,12 +110,12 @@ impl Chips {
     }
 
     /// Rated program/erase cycles.
-    pub(super) fn cycles(&self) -> u32 {
+    pub(crate) fn cycles(&self) -> u32 {
         self.cycles
     }
 
     /// Bytes of all blocks.
-    pub(super) fn media(&self) -> u64 {
+    pub(crate) fn media(&self) -> u64 {
         self.media
     }
 
@@ -123,7 +123,7 @@ impl Chips {
     ///
     /// # Errors
     /// The dies cannot be shared among zones of so many.
-    pub(super) fn layout(&self, dies: u32) -> Result<Layout> {
+    pub(crate) fn layout(&self, dies: u32) -> Result<Layout> {
         if dies > 0 && !self.dies.is_multiple_of(dies.into()) {
             bail!("zones of {dies} dies cannot be: the drive has {}, which so many must divide", self.dies);
         }
@@ -139,12 +139,12 @@ impl Chips {
     }
 
     /// Bytes that can be written to a zone.
-    pub(super) fn zone_capacity(&self, layout: Layout) -> u64 {
+    pub(crate) fn zone_capacity(&self, layout: Layout) -> u64 {
         self.superblock / self.dies * self.zone_dies(layout)
     }
 
     /// Bytes that a host may write to a drive.
-    pub(super) fn capacity(&self, layout: Layout) -> u64 {
+    pub(crate) fn capacity(&self, layout: Layout) -> u64 {
         let share = |capacity: u64| {
             let scaled = u128::from(capacity) * u128::from(self.media) / u128::from(MEDIA);
             u64::try_from(scaled).unwrap_or(u64::MAX) >> 20 << 20
@@ -164,7 +164,7 @@ impl Chips {
     }
 
     /// The drive's TOML.
-    pub(super) fn toml(&self, layout: Layout) -> Result<Table> {
+    pub(crate) fn toml(&self, layout: Layout) -> Result<Table> {
         let mut toml = self.toml.clone();
         let capacity = self.capacity(layout);
         let zone = self.zone_capacity(layout);
@@ -204,7 +204,42 @@ impl Chips {
     }
 
     /// The same, as the drive takes it.
-    pub(super) fn config(&self, layout: Layout) -> Result<Config> {
+    pub(crate) fn config(&self, layout: Layout) -> Result<Config> {
         Ok(Config::from_toml(&toml::to_string(&self.toml(layout)?)?)?)
     }
+}
+
+/// The chips of the drives.
+#[derive(Clone, Debug)]
+pub(crate) struct AllChips {
+    pub conventional: Chips,
+    pub zones: Chips,
+}
+
+impl AllChips {
+    /// Those of a drive's TOML of this name.
+    ///
+    /// # Errors
+    /// It has no zones, or lacks a key; the scale is out of its range.
+    pub(crate) fn new(toml: &Table, scale: u32, name: &str) -> Result<Self> {
+        check_scale(scale)?;
+        Ok(Self { conventional: Chips::new(toml, scale, name)?, zones: Chips::for_zones(toml, scale, name)? })
+    }
+
+    /// Those of a layout.
+    pub(crate) fn of(&self, layout: Layout) -> &Chips {
+        match layout {
+            Layout::Zones(_) => &self.zones,
+            Layout::Spare7 | Layout::Spare28 => &self.conventional,
+        }
+    }
+}
+
+/// # Errors
+/// The scale is out of its range.
+pub(crate) fn check_scale(scale: u32) -> Result<()> {
+    if !(1..=1024).contains(&scale) {
+        crate::misuse!("--scale is {scale}: 1 to 1024 are possible");
+    }
+    Ok(())
 }

@@ -10,8 +10,8 @@ use toml::{Table, Value};
 use workload::{Mix, MixConfig, Order, innodb::Volume};
 
 use super::{
-    super::{Variant, variants::Family},
     fitted,
+    variant::{Family, Variant},
 };
 use crate::{
     control::Cancel,
@@ -127,7 +127,7 @@ fn fit(nand: &mut Table) -> Result<()> {
 }
 
 /// The same, as the drive takes it.
-pub(super) fn config(profile: &Table, variant: Variant, name: &str) -> Result<Config> {
+pub(crate) fn config(profile: &Table, variant: Variant, name: &str) -> Result<Config> {
     Ok(Config::from_toml(&toml::to_string(&toml(profile, variant, name)?)?)?)
 }
 

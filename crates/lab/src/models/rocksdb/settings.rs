@@ -1,12 +1,10 @@
-//! A modelled log-structured store with settings of its own, on zones or on a conventional namespace of the same chips: what the study runs for one of its set-ups.
+//! Settings of a modelled store, and what is done with it.
 
 use anyhow::Result;
 use workload::lsm::{Config, Placement};
 
-use crate::{
-    limits::range,
-    zoned::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SCALE, published},
-};
+use super::published::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SCALE, KEYS};
+use crate::limits::range;
 
 /// How long keys are overwritten.
 #[derive(Clone, Copy, PartialEq, Debug)]
@@ -159,7 +157,7 @@ impl Model {
     /// Keys over the published ones.
     #[expect(clippy::cast_precision_loss, reason = "a share")]
     pub(super) fn filled(&self) -> f64 {
-        self.keys as f64 / published::KEYS as f64
+        self.keys as f64 / KEYS as f64
     }
 }
 
@@ -168,7 +166,7 @@ impl Default for Model {
     fn default() -> Self {
         Self {
             space: Space::Zones(0, Placement::Lifetime),
-            keys: published::KEYS,
+            keys: KEYS,
             tuning: Tuning::default(),
             drive: DEFAULT_PROFILE.into(),
             scale: DEFAULT_SCALE,
