@@ -43,6 +43,7 @@ pub mod report;
 pub mod results;
 mod scaled_drive;
 pub mod scratch;
+mod sheet;
 pub mod sim;
 #[cfg(test)]
 #[path = "../../../tests/skipped.rs"]

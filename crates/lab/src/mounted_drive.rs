@@ -13,7 +13,6 @@ use std::{
     os::unix::fs::OpenOptionsExt,
     path::{Path, PathBuf},
     process::Command,
-    time::Duration,
 };
 
 use anyhow::{Context, Result, bail};
@@ -23,7 +22,7 @@ pub use self::tier::Tier;
 use crate::{
     control::Cancel,
     counters::{Counters, NamespaceCounts},
-    drive::{Drive, Program, Start},
+    drive::{DRIVE_TIMEOUT, Drive, Program, Start},
     figure::show_size,
     layout::{Filesystem, Layout, Namespace, Precondition},
     process::{Process, run, run_long},
@@ -128,7 +127,7 @@ impl MountedDrive {
     pub fn unmount(&mut self) -> Result<()> {
         for volume in self.volumes.iter_mut().rev() {
             if let Some(store) = self.stores.remove(&volume.nsid) {
-                store.stop(DRIVE_PATIENCE)?;
+                store.stop(DRIVE_TIMEOUT)?;
                 volume.mount = None;
             }
             if let Some(mount) = &volume.mount {
@@ -549,9 +548,6 @@ fn no_room(error: anyhow::Error, directory: &Path) -> anyhow::Error {
         false => error,
     }
 }
-
-/// How long a drive may take to become ready or to stop.
-pub(crate) const DRIVE_PATIENCE: Duration = Duration::from_secs(60);
 
 #[cfg(test)]
 mod tests {

@@ -5,7 +5,7 @@ use std::collections::BTreeSet;
 use crate::{
     counters::NamespaceCounts,
     results::{Comparison, Percentiles, Point, Results, Run, Variant},
-    sweep::sheet::{Cell, Row, Sheet},
+    sheet::{Cell, Row, Sheet},
 };
 
 /// The tables of a study's results. Columns are the same in each row; what a row does not have is null.

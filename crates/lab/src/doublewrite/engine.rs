@@ -2,7 +2,7 @@
 
 use anyhow::{Result, bail};
 
-use super::Options;
+use super::settings::Options;
 use crate::{mariadb::Server, mounted_drive};
 
 /// Where a study runs, and why.

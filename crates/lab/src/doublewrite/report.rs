@@ -4,12 +4,13 @@ use std::path::Path;
 
 use anyhow::Result;
 
-use super::{DEFAULT_PROFILE, Settings, Variant};
+use super::settings::Settings;
 use crate::{
     counters::{NamespaceCounts, total_on_flash},
     figure::{show, show_size},
+    layouts::doublewrite::DEFAULT_PROFILE,
     mariadb::{Server, Vendor},
-    models::innodb::{THROUGHPUT, figures::whole},
+    models::innodb::{THROUGHPUT, Variant, figures::whole},
     report::{
         Headline, Report, Section, Table,
         charts::{Bar, Data, Labels, bars, lines},

@@ -9,7 +9,12 @@ use anyhow::{Context, Result};
 use serde::Serialize;
 use serde_json::{Value, json};
 
-use super::{Options, published, report, report::doublewrite_share, run_on};
+use super::{
+    live::run_on,
+    published,
+    report::{self, doublewrite_share},
+    settings::Options,
+};
 use crate::{
     Findings,
     control::Control,

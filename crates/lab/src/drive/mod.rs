@@ -2,6 +2,7 @@
 
 mod plain;
 mod served;
+mod start;
 
 use std::{
     env,
@@ -11,12 +12,13 @@ use std::{
 use anyhow::{Context, Result, bail};
 
 pub use self::served::Cut;
-use self::served::Served;
 pub(crate) use self::served::{HOST_NQN, create_namespace, create_zoned_namespace};
+pub(crate) use self::start::DRIVE_TIMEOUT;
+pub use self::start::Start;
+use self::{served::Served, start::media};
 use crate::{
     counters::Counters,
     layout::{Layout, Namespace},
-    mounted_drive::DRIVE_PATIENCE,
     process::Process,
     profile,
     scratch::Scratch,
@@ -31,19 +33,6 @@ enum ProgramKind {
     Tranche(PathBuf),
     /// No drive: plain files behind loop devices.
     Plain,
-}
-
-/// How to start a drive.
-#[derive(Debug)]
-pub struct Start<'a> {
-    /// For its socket, log and FUSE mount point.
-    pub directory: &'a Path,
-    /// Its TOML.
-    pub toml: &'a toml::Table,
-    /// The image, made when it does not exist.
-    pub image: &'a Path,
-    /// Whether operations take their modelled time.
-    pub timing: bool,
 }
 
 impl Program {
@@ -312,7 +301,7 @@ impl Drive {
     /// When it does not end well.
     pub fn stop(self) -> Result<()> {
         match self.inner {
-            Inner::Served(served) => served.process.stop(DRIVE_PATIENCE),
+            Inner::Served(served) => served.process.stop(DRIVE_TIMEOUT),
             Inner::Plain(plain) => plain.close(),
         }
     }
@@ -329,12 +318,4 @@ impl Program {
         }
         Ok(media(&profile::table(profile)?))
     }
-}
-
-/// The media of the drive's NVM Sets, as its TOML names them.
-fn media(toml: &toml::Table) -> Vec<String> {
-    let sets = toml.get("set").and_then(toml::Value::as_array);
-    let medium = |set: &toml::Value| Some(set.get("media")?.as_str()?.to_owned());
-    sets.map(|sets| sets.iter().map(|set| medium(set).unwrap_or_else(|| "unknown".into())).collect())
-        .unwrap_or_default()
 }

@@ -16,12 +16,11 @@ use host::{Host, Identity, SocketTransport, Transport, TransportError, namespace
 use nvme::{Csi, NSID_ALL, admin::PowerCut, identify::ZonedCreate};
 use rustix::fs::OFlags;
 
-use super::{Start, media};
+use super::start::{DRIVE_TIMEOUT, Start, media};
 use crate::{
     counters::Counters,
     figure::show_size,
     layout::{Filesystem, Namespace, Size},
-    mounted_drive::DRIVE_PATIENCE,
     process::{Process, run},
     scratch::{self, Role, Scratch},
 };
@@ -80,7 +79,7 @@ impl Served {
     /// Connects, as soon as the drive accepts that.
     pub(super) fn reconnect(&mut self) -> Result<()> {
         self.host = None;
-        let deadline = Instant::now() + DRIVE_PATIENCE;
+        let deadline = Instant::now() + DRIVE_TIMEOUT;
         loop {
             self.process.cancel().check()?;
             self.process.check()?;
@@ -343,7 +342,7 @@ fn wait_for_ready(process: &mut Process) -> Result<()> {
     thread::spawn(move || {
         BufReader::new(stdout).lines().map_while(Result::ok).for_each(|line| drop(sender.send(line)));
     });
-    let deadline = Instant::now() + DRIVE_PATIENCE;
+    let deadline = Instant::now() + DRIVE_TIMEOUT;
     loop {
         process.cancel().check()?;
         match lines.recv_timeout(Duration::from_millis(50)) {
@@ -351,7 +350,7 @@ fn wait_for_ready(process: &mut Process) -> Result<()> {
             Ok(_) => {}
             Err(RecvTimeoutError::Timeout) if Instant::now() < deadline => process.check()?,
             Err(RecvTimeoutError::Timeout) => {
-                bail!("the drive was not ready after {} s", DRIVE_PATIENCE.as_secs())
+                bail!("the drive was not ready after {} s", DRIVE_TIMEOUT.as_secs())
             }
             // Its output is closed: it is about to end.
             Err(RecvTimeoutError::Disconnected) => {

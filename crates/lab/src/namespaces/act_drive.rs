@@ -11,12 +11,10 @@ use workload::{Actor, Mix, MixConfig, Next, Order, act};
 
 use super::{
     live::LiveActDrive,
-    trial::{Counted, LARGE, Plan, Seen, Trial},
+    trial::{Counted, LARGE, NQN, Plan, Seen, Trial, names},
 };
 use crate::{control::Cancel, counters::flash_bytes_written};
 
-/// Host NQN of the load.
-pub(super) const NQN: &str = "nqn.2026-11.io.tranche:act";
 /// Threads with which act_prep writes a device.
 const PREP_THREADS: u32 = 8;
 /// Parts of the capacity after which write amplification is compared, and how many there are at most.
@@ -191,11 +189,6 @@ impl ActDrive {
         drop(host);
         Ok(ParkedDrive { drive: Checkpoint::of(sim)?, nsids, spaces, cancel })
     }
-}
-
-/// Names of the devices, as the tool would be told.
-pub(super) fn names(nsids: &[Nsid]) -> Vec<String> {
-    nsids.iter().map(|nsid| format!("/dev/nvme0n{nsid}")).collect()
 }
 
 /// A prepared drive that is switched off, to be switched on as often as wanted: every time it is the same.

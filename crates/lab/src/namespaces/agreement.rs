@@ -1,6 +1,6 @@
 //! How well the live drive and the one in virtual time agree in the same tests.
 
-use super::{Options, trial::Trial};
+use super::{options::Options, trial::Trial};
 use crate::{
     agree::{Figures, Verdict, WITHIN},
     figure::show,

@@ -13,10 +13,7 @@ use workload::{
     executor::{Executor, Finished, Target},
 };
 
-use super::{
-    act_drive::{NQN, names},
-    trial::{Counted, Plan, Seen, Trial},
-};
+use super::trial::{Counted, NQN, Plan, Seen, Trial, names};
 use crate::{control::Cancel, cpu};
 
 /// Commands that the queue may have outstanding.

@@ -3,7 +3,7 @@
 use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use host::{Host, Transport};
-use nvme::NSID_ALL;
+use nvme::{NSID_ALL, Nsid};
 use workload::{
     Request, Verb,
     act::{self, Act, ActProgram, HostTime, LIMITS, Stop, Window},
@@ -14,6 +14,13 @@ use crate::{
     counters::{Counters, flash_bytes_written, write_amplification},
     results::{Cpu, Percentiles, Point, Run},
 };
+
+/// Host NQN of the load.
+pub(super) const NQN: &str = "nqn.2026-11.io.tranche:act";
+/// Names of the devices, as the tool would be told.
+pub(super) fn names(nsids: &[Nsid]) -> Vec<String> {
+    nsids.iter().map(|nsid| format!("/dev/nvme0n{nsid}")).collect()
+}
 
 /// Bytes of a large block.
 pub(super) const LARGE: u64 = 128 << 10;

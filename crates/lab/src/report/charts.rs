@@ -1,8 +1,10 @@
 //! Charts as inline SVG: small, without scripts, sharp in print.
 
 mod frame;
+mod labels;
 
 use self::frame::{Frame, Head, Key, Mark};
+pub use self::labels::Labels;
 use crate::results::Spread;
 
 /// A value with its spread.
@@ -33,19 +35,6 @@ pub struct Data<T> {
     pub dashed: bool,
     /// One for each category; none leaves a gap.
     pub values: Vec<Option<T>>,
-}
-
-/// What a chart says around its data.
-#[derive(Clone, Debug, Default)]
-pub struct Labels {
-    /// Above the chart.
-    pub title: String,
-    /// Along the y axis.
-    pub y: String,
-    /// Below the x axis.
-    pub x: String,
-    /// Logarithmic y axis.
-    pub log: bool,
 }
 
 /// Part of the place of a category that its bars take.

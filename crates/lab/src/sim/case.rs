@@ -29,7 +29,8 @@ use crate::{
     control::{Cancel, Interrupted},
     counters::{Counters, NamespaceCounts, flash_bytes_written, total_on_flash, write_amplification},
     figure::show_size,
-    sweep::{settings, sheet::NamedCell as Column},
+    sheet::NamedCell as Column,
+    sweep::settings,
 };
 
 /// Host NQN of the load.

@@ -6,7 +6,7 @@ use super::{
     case::{Case, RunResult},
     figures,
 };
-use crate::{memory, sweep::sheet::NamedCell as Column};
+use crate::{memory, sheet::NamedCell as Column};
 
 /// The document of the load's own tool, and beside it what only the simulated drive knows: the run's columns and warnings among it.
 pub(super) fn document(case: &Case, ran: &RunResult, columns: &[Column], warnings: &[String]) -> Value {

@@ -9,7 +9,7 @@ use super::{
     case::{Case, RunResult, State},
     document, figures, series,
 };
-use crate::sweep::sheet::NamedCell as Column;
+use crate::sheet::NamedCell as Column;
 
 /// A run that has ended.
 #[derive(Clone, Debug)]

@@ -5,7 +5,7 @@ use serde_json::{Map, Value};
 use super::case::{Case, RunResult, State};
 use crate::{
     counters::total,
-    sweep::sheet::{Cell, NamedCell as Column},
+    sheet::{Cell, NamedCell as Column},
 };
 
 /// What is between several problems or warnings of a run.

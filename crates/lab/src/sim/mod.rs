@@ -57,13 +57,13 @@ use self::{
     journal::{Journal, Kept},
     settings::cases,
 };
-pub use crate::sweep::sheet::{Column, Figure, FigureKind, Sheet, parameter};
+pub use crate::sheet::{Column, Figure, FigureKind, Sheet, parameter};
 use crate::{
     Findings, bench,
     control::{self, Control},
     figure, memory,
     results::{Host, JOURNAL},
-    sweep::sheet::Row,
+    sheet::Row,
 };
 pub use run::{
     Precondition,

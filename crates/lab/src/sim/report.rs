@@ -10,7 +10,7 @@ use crate::{
     counters::{Counters, total},
     figure, memory,
     report::Table,
-    sweep::sheet::Figure,
+    sheet::Figure,
 };
 
 /// A run for people.

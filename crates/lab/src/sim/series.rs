@@ -11,7 +11,7 @@ use workload::Verb;
 use crate::{
     bench::per_second,
     counters::write_amplification,
-    sweep::sheet::{Cell, NamedCell as Column},
+    sheet::{Cell, NamedCell as Column},
 };
 
 /// Moments of an interval at which it is looked how many dies work.

@@ -15,7 +15,7 @@ use super::{
     series::Series,
     settling::{Moving, Settling},
 };
-use crate::{bench::progress::Goal, control::Cancel, sweep::sheet::NamedCell as Column};
+use crate::{bench::progress::Goal, control::Cancel, sheet::NamedCell as Column};
 
 /// Completions between two looks.
 const LOOK: u64 = 4096;

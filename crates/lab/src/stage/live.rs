@@ -10,7 +10,9 @@ use anyhow::{Context, Result, anyhow, bail};
 use host::{Host, Identity, NamespaceDevice};
 use run::{LocalTransport, Running};
 
-use super::{HostJob, INTERVAL, JobResult, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn};
+use super::contract::{
+    HostJob, INTERVAL, JobResult, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn,
+};
 use crate::{
     bench::worker::{Shared, Worker},
     control::Cancel,

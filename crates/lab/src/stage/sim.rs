@@ -8,7 +8,10 @@ use run::{
 };
 use workload::{Verb, fio::Prompt};
 
-use super::{HostJob, JobResult, LiveStage, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn};
+use super::{
+    contract::{HostJob, JobResult, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn},
+    live::LiveStage,
+};
 use crate::{control::Cancel, results::Cpu};
 
 /// A drive under a virtual clock.

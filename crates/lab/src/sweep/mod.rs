@@ -5,7 +5,6 @@
 
 pub(crate) mod axes;
 pub(crate) mod keys;
-pub(crate) mod sheet;
 mod table;
 
 use std::{

@@ -1,13 +1,11 @@
 //! What all repetitions of a study have found, as one table: a row for each figure.
 
-use super::{
-    RepetitionResult,
-    sheet::{Cell, Row, Sheet},
-};
+use super::RepetitionResult;
 use crate::{
     control, figure,
     report::Table,
     results::{Comparison, Point, Run},
+    sheet::{Cell, Row, Sheet},
 };
 
 /// Columns of a row, without those of the parameters and of the points.

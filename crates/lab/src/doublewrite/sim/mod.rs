@@ -5,7 +5,6 @@
 //! most connections for a while, so that garbage collection is in the state that this load makes. Then it is measured with each number of
 //! connections, the most first. A point whose figures still move at the end of its window is measured again, a few times at most.
 
-pub(super) mod live;
 mod report;
 #[cfg(test)]
 mod tests;
@@ -18,21 +17,18 @@ use std::{
 use anyhow::{Context, Result};
 use run::sim::Sim;
 
-use super::{Settings, Variant, report as common};
+use super::{report as common, settings::Settings};
 use crate::{
     Findings,
     control::{self, Control, Interrupted, Steps},
     figure::show_size,
     memory,
-    models::innodb::{ServerDrive, drive},
+    models::innodb::{ServerDrive, Variant, drive},
     parallel,
     results::{Host, Results, Run},
     sim::{Cache, usual_cache},
     sweep::{Profiles, Study},
 };
-
-/// Seconds for which a quick run loads the drive before anything is measured.
-pub(super) const QUICK_AGING: u64 = 10;
 
 /// Memory of a server's model beside its drive: a pool of 16 GiB has a million frames.
 const SERVER: u64 = 256 << 20;

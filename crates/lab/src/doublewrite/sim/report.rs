@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use super::super::{Settings, published, report as common};
+use super::super::{published, report as common, settings::Settings};
 use crate::{
     counters::{NamespaceCounts, total, total_on_flash},
     figure::{show, show_size, show_some},

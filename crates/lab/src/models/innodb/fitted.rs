@@ -6,7 +6,7 @@
 
 use workload::innodb::{Config, Volume};
 
-use super::THROUGHPUT;
+use super::published::THROUGHPUT;
 
 /// Planes of a die that program together. Steady writes then come close to what the published drive took at most.
 pub(crate) const PLANES: i64 = 2;

@@ -3,7 +3,7 @@
 use svg::Document;
 use svg::node::element::{Circle, Line, Polyline, Rectangle, Text};
 
-use super::Labels;
+use super::labels::Labels;
 use crate::figure::thousands;
 
 const WIDTH: f64 = 620.0;

@@ -1,4 +1,4 @@
-//! The model with the parameters of the live study, held against what that measured: how far the model itself can be trusted.
+//! What a live study has measured, beside the model with its parameters: how far the model itself can be trusted.
 
 use std::{collections::BTreeMap, path::Path};
 
@@ -10,14 +10,14 @@ use crate::{
     input::read_bytes,
     models::innodb::Variant,
     report::Table,
-    results::{Point, Results, median},
+    results::{Point, Results, median, points},
 };
 
 /// The longest results that are read, in bytes.
 const LONGEST_RESULTS: u64 = 64 << 20;
 /// What is read of a live study's `results.json`.
 #[derive(Clone, Debug, Deserialize)]
-pub(in super::super) struct Measured {
+pub(super) struct Measured {
     study: String,
     engine: String,
     variants: Vec<MeasuredVariant>,
@@ -40,7 +40,7 @@ impl Measured {
     ///
     /// # Errors
     /// The file cannot be read, or is none of a live study of the doublewrite buffer with one of the variants.
-    pub(in super::super) fn read(path: &Path) -> Result<Self> {
+    pub(super) fn read(path: &Path) -> Result<Self> {
         let name = path.display();
         let text = read_bytes(path, LONGEST_RESULTS)?;
         let measured: Self =
@@ -59,12 +59,12 @@ impl Measured {
     }
 
     /// The variants that were measured.
-    pub(in super::super) fn variants(&self) -> Vec<Variant> {
+    pub(super) fn variants(&self) -> Vec<Variant> {
         self.variants.iter().filter_map(|v| Variant::named(&v.name)).collect()
     }
 
     /// The numbers of connections.
-    pub(in super::super) fn threads(&self) -> Vec<u32> {
+    pub(super) fn threads(&self) -> Vec<u32> {
         let runs = self.variants.iter().flat_map(|variant| &variant.runs);
         let mut threads: Vec<u32> =
             runs.filter_map(|run| (*run.at.get("threads")?).try_into().ok()).collect();
@@ -87,7 +87,7 @@ impl Measured {
     pub(super) fn beside(&self, results: &Results) -> Table {
         let mut table = Table::new(["like live", "at", "figure", "model", "live", "off by"]);
         let percent = |model: f64, live: f64| format!("{:+.1}%", (model / live - 1.0) * 100.0);
-        for at in crate::results::points(&results.variants) {
+        for at in points(&results.variants) {
             let text = format!("{} connections", at.get("threads").copied().unwrap_or(0));
             for variant in &results.variants {
                 for (metric, what, per) in FIGURES {
