@@ -2,8 +2,8 @@
 
 use crate::options::{Overwrite, all};
 use clap::{Args, ValueEnum};
-use lab::machine::{Controller, HostPath};
-use lab::{cache, filesystem, oltp};
+use lab_engines::machine::{Controller, HostPath};
+use lab_studies::{cache, filesystem, oltp};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
@@ -84,7 +84,7 @@ enum FilesystemName {
     Xfs,
 }
 
-impl From<FilesystemName> for lab::layout::Filesystem {
+impl From<FilesystemName> for lab_databases::layout::Filesystem {
     fn from(name: FilesystemName) -> Self {
         match name {
             FilesystemName::Ext4 => Self::Ext4,
