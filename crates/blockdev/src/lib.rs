@@ -1,13 +1,13 @@
-//! The contract of block devices, and how a request becomes NVMe commands.
+//! The contract of block devices, how a request becomes NVMe commands, and devices that stand on others.
 //!
 //! - [`Operation`] is one request: a [`Verb`] on a range of logical blocks. [`Operation::parts`] cuts it into parts that
 //!   keep to the [`Limits`] of a device.
 //! - [`BlockDevice`] is the contract: submit a part, poll for what has ended, ask for the time of the next event.
 //! - [`Namespace`] is the encoder: it turns a part into one command, with protection information, Force Unit Access and
 //!   the ranges that are the data of Copy and of Dataset Management.
-//!
 //! - [`Flushes`] lets no flush of a device succeed after one that failed.
 //! - [`conformance`] holds every implementation to the contract, and has a device in memory to test what is built over one.
+//! - [`stack`] has what lies between a load and a device, as block devices over block devices.
 //!
 //! Nothing here does I/O, reads a clock or allocates per command.
 //!
@@ -26,6 +26,7 @@ mod flushes;
 mod limits;
 mod namespace;
 mod operation;
+pub mod stack;
 mod verb;
 
 pub use device::{BlockDevice, Completed, Geometry};

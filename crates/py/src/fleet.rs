@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::sim::{Settings, parameter, planned as runs, prepare as prepare_drives};
+use lab_engines::sim::{Settings, parameter, planned as runs, prepare as prepare_drives};
 use nvme::Nsid;
 use pyo3::{prelude::*, types::PyList};
 

@@ -7,7 +7,7 @@ use std::{
     time::Duration,
 };
 
-use lab::control::Control;
+use lab_report::control::Control;
 use pyo3::prelude::*;
 
 /// How often Python is asked for signals. Only its main thread has any.

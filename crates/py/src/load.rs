@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::sim::{Format, LoadFile, TraceForm, TraceOptions};
+use lab_engines::sim::{Format, LoadFile, TraceForm, TraceOptions};
 use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use workload::trace::{self, Fold, Speed};

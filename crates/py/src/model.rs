@@ -1,12 +1,11 @@
 //! Modelled databases on drives in virtual time.
 
-use lab::{
-    control::Control,
-    doublewrite::Variant,
-    models::{Overwrites, Reads, Server, ServerTuning, Space, Store, StoreTuning, run_server, run_store},
-    results::Variant as Runs,
-    tables,
+use lab_models::{
+    innodb::{Server, ServerTuning, Variant, run as run_server},
+    rocksdb::{Overwrites, Reads, Space, Store, StoreTuning, run as run_store},
 };
+use lab_report::{control::Control, results::Variant as Runs, tables};
+use lab_studies::doublewrite::Variant;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use workload::lsm::Placement;
 
@@ -35,7 +34,7 @@ pub struct ModelOutcome {
 fn outcome(
     py: Python<'_>,
     given: Given<'_>,
-    work: impl FnOnce(&lab::sweep::Profiles<'_>, &Control) -> anyhow::Result<Runs> + Send,
+    work: impl FnOnce(&lab_engines::sweep::Profiles<'_>, &Control) -> anyhow::Result<Runs> + Send,
 ) -> PyResult<ModelOutcome> {
     let drives = given.end()?;
     let found = interruptible(py, |control| work(&|name| profile(&drives, name), control))?;

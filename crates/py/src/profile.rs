@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::profile;
+use lab_report::profile;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use run::Config;
 

@@ -2,7 +2,7 @@
 
 use std::path::PathBuf;
 
-use lab::sim::{Contents, Precondition, Settings, usual_cache};
+use lab_engines::sim::{Contents, Precondition, Settings, usual_cache};
 use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
@@ -87,7 +87,7 @@ pub fn settings(
         out: None,
         until_steady: false,
         interval: None,
-        overwrite: lab::results::Overwrite::default(),
+        overwrite: lab_report::results::Overwrite::default(),
         resume: false,
         cache: None,
         policies: run::policies::Policies::default(),
@@ -136,7 +136,7 @@ pub fn simulate(
     };
     let found = interruptible(py, |control| {
         own.cancels(control.cancel());
-        lab::sim::simulate(&settings, control)
+        lab_engines::sim::simulate(&settings, control)
     })?;
     // What a policy raised is why the run ended.
     own.raised()?;

@@ -7,7 +7,7 @@ use arrow_array::{
     ffi_stream::FFI_ArrowArrayStream,
 };
 use arrow_schema::{DataType, Schema, ffi::FFI_ArrowSchema};
-use lab::sim::{Column, Figure, FigureKind, Sheet};
+use lab_engines::sim::{Column, Figure, FigureKind, Sheet};
 use pyo3::{
     exceptions::PyKeyError,
     prelude::*,

@@ -2,12 +2,12 @@
 
 mod common;
 
+use blockdev::stack::{Hop, HopConfig, Shared};
 use blockdev::{BlockDevice, Geometry};
 use common::shape_with;
 use media::Nanos;
 use nvme::Nsid;
 use run::sim::{BlockLayer, Contents, Machine, Processors, Sim, SimDevice};
-use stack::{Hop, HopConfig, Shared};
 use std::convert::Infallible;
 use tier::{Config, Start, TierDevice};
 use workload::fio::{Job, JobFile, Prompt, Space};
@@ -139,7 +139,7 @@ fn machine_until(sim: &Sim, time: u64) {
 }
 
 /// All of a device.
-fn whole<D: BlockDevice<Error = Infallible> + 'static>(shared: &Shared<D>) -> stack::Partition<D> {
+fn whole<D: BlockDevice<Error = Infallible> + 'static>(shared: &Shared<D>) -> blockdev::stack::Partition<D> {
     let Geometry { blocks, .. } = shared.with(|device| device.geometry());
     shared.partition(0, blocks).unwrap()
 }

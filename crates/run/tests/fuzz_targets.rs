@@ -53,7 +53,6 @@ targets! {
     hosts "../../../fuzz/fuzz_targets/hosts.rs",
     image "../../../fuzz/fuzz_targets/image.rs",
     job_file "../../../fuzz/fuzz_targets/job_file.rs",
-    logtier "../../../fuzz/fuzz_targets/logtier.rs",
     nbd "../../../fuzz/fuzz_targets/nbd.rs",
     tier "../../../fuzz/fuzz_targets/tier.rs",
     trace "../../../fuzz/fuzz_targets/trace.rs",

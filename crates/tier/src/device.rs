@@ -5,8 +5,8 @@ use crate::error::{ControlError, OpenError};
 use crate::open::Start;
 use crate::shape::{Device, Geometries};
 use crate::state::{Control, Core, Sub};
+use blockdev::stack::{Above, Below, Composite, Done, Machine};
 use blockdev::{BlockDevice, Geometry, Nanos, Operation, Status};
-use stack::{Above, Below, Composite, Done, Machine};
 
 impl Above<Device> for Core {
     #[inline]

@@ -5,8 +5,8 @@ use crate::config::Mode;
 use crate::policy::{Ask, Found, Work, WorkKind};
 use crate::shape::Device;
 use crate::state::{Act, Core, Lock, NONE, Owner, Phase, Piece, Request, Stage, Sub, Waiter};
+use blockdev::stack::Done;
 use blockdev::{Nanos, Operation, Status, Verb};
-use stack::Done;
 
 /// Where a piece goes.
 enum Route {

@@ -40,6 +40,7 @@ mod status;
 #[cfg(test)]
 mod tests;
 
+pub use blockdev::stack::Done;
 pub use config::{
     CHUNK_MAX, CHUNK_MIN, Config, ConfigError, DeviceId, MIGRATION_THRESHOLD, Mode, MqTunables, PolicyKind,
     SECTOR, UnknownWord,
@@ -51,6 +52,5 @@ pub use open::Start;
 pub use policy::{Agreement, Difference, replay_policy};
 pub use recorded::Recorded;
 pub use shape::{Device, Geometries};
-pub use stack::Done;
 pub use state::{Control, Core, Counters, Health, Sub};
 pub use status::Status;

@@ -10,8 +10,8 @@ use crate::metadata::table::{self, ENTRIES, Entry, Record};
 use crate::policy::Policy;
 use crate::shape::{Device, Geometries, Shape};
 use crate::state::{Commit, Core, Counters, Health, OpenStep, Opening, Owner, Phase, Step};
+use blockdev::stack::Slab;
 use blockdev::{Nanos, Operation, Status, Verb};
-use stack::Slab;
 use std::collections::{BTreeMap, VecDeque};
 
 /// How a session begins.

@@ -7,15 +7,15 @@ use crate::metadata::superblock::{Counts, State, Superblock};
 use crate::metadata::table::{Entry, Record};
 use crate::policy::{Policy, Work};
 use crate::shape::{Device, Shape};
+use blockdev::stack::{Done, Slab};
 use blockdev::{Nanos, Operation, Status};
-use stack::{Done, Slab};
 use std::collections::{BTreeMap, VecDeque};
 
 /// No number.
 pub(crate) const NONE: u32 = u32::MAX;
 
 /// What the tier wants of one of its devices.
-pub type Sub = stack::Sub<Device>;
+pub type Sub = blockdev::stack::Sub<Device>;
 
 /// What a request is doing.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -5,8 +5,8 @@ use crate::studies::ControllerName;
 use crate::trace_form::TraceForm;
 use anyhow::{Context, Result};
 use clap::Args;
-use lab::advise::{Advice, Layout, Measure, Server};
-use lab::sim::usual_cache;
+use lab_advise::{Advice, Layout, Measure, Server};
+use lab_engines::sim::usual_cache;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
@@ -107,9 +107,9 @@ impl Options {
         match (&files[..], &devices[..]) {
             ([file], devices) => Ok(((*file).clone(), devices.first().map(|device| (*device).clone()))),
             ([_, other, ..], _) => {
-                lab::misuse!("{} is no block device: one configuration is read", other.display())
+                lab_report::misuse!("{} is no block device: one configuration is read", other.display())
             }
-            ([], _) => lab::misuse!(
+            ([], _) => lab_report::misuse!(
                 "name the server's configuration as well: what a device does tells no copies of pages from pages"
             ),
         }
@@ -117,8 +117,8 @@ impl Options {
 
     fn measure(&self, device: Option<PathBuf>) -> Result<Measure> {
         let form = self.form.form();
-        if self.recording.is_none() && form != lab::sim::TraceForm::default() {
-            lab::misuse!(
+        if self.recording.is_none() && form != lab_engines::sim::TraceForm::default() {
+            lab_report::misuse!(
                 "--action, --trace-block and --trace-format are for traces: name one with --recording"
             );
         }
@@ -126,11 +126,11 @@ impl Options {
             (Some(seconds), Some(device), _) => {
                 Ok(Measure::Sample(device, Duration::from_secs(seconds.max(1).into())))
             }
-            (Some(_), None, _) => lab::misuse!(
+            (Some(_), None, _) => lab_report::misuse!(
                 "--sample needs the block device that the data is on: tranche advise MY.CNF /dev/nvme0n1 --sample 30s"
             ),
             (None, Some(device), _) => {
-                lab::misuse!("{}: say for how long it is sampled, with --sample 30s", device.display())
+                lab_report::misuse!("{}: say for how long it is sampled, with --sample 30s", device.display())
             }
             (None, None, Some(file)) => Ok(Measure::Recording(file.clone(), form)),
             (None, None, None) => Ok(Measure::None),
@@ -139,9 +139,9 @@ impl Options {
 }
 
 /// Advises.
-pub fn advise(options: &Options) -> Result<lab::Findings<Advice>> {
+pub fn advise(options: &Options) -> Result<lab_report::Findings<Advice>> {
     let (configuration, device) = options.places()?;
-    let settings = lab::advise::Options {
+    let settings = lab_advise::Options {
         configuration,
         server: options.server,
         ask: !options.no_ask,
@@ -166,5 +166,5 @@ pub fn advise(options: &Options) -> Result<lab::Findings<Advice>> {
             false => options.cache.clone().or_else(usual_cache),
         },
     };
-    lab::advise::run(&settings, &progress::control()?)
+    lab_advise::run(&settings, &progress::control()?)
 }

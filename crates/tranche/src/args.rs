@@ -149,7 +149,7 @@ pub enum Command {
 #[derive(Args, Debug)]
 pub struct Doctor {
     /// Fail (exit code 5) if one of these is missing; names are those of the first column
-    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = lab::doctor::NAMES)]
+    #[arg(long, value_name = "NAME,...", value_delimiter = ',', value_parser = lab_databases::doctor::NAMES)]
     pub require: Vec<String>,
 }
 

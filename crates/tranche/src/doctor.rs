@@ -5,8 +5,8 @@ use crate::exit::FailedCheck;
 use crate::options::Output;
 use crate::{print_json, print_text};
 use anyhow::Result;
-use lab::doctor::{Ability, Finding, Machine, abilities, examine};
-use lab::terminal::{self, Look};
+use lab_databases::doctor::{Ability, Finding, Machine, abilities, examine};
+use lab_report::terminal::{self, Look};
 use serde::Serialize;
 
 #[derive(Serialize)]

@@ -25,7 +25,7 @@ pub struct FailedCheck(pub String);
 
 /// What kind of error it is, in a word and as an exit code.
 fn kind(error: &anyhow::Error) -> (&'static str, u8) {
-    if error.downcast_ref::<lab::Misuse>().is_some() {
+    if error.downcast_ref::<lab_report::Misuse>().is_some() {
         return ("usage", USAGE);
     }
     for cause in error.chain() {
@@ -132,8 +132,8 @@ mod tests {
                 NO_DRIVE,
             ),
             (anyhow::Error::from(host::Error::Answer { what: "a".into(), problem: "b".into() }), FAILED),
-            (anyhow::Error::from(lab::Misuse("no profile".into())), USAGE),
-            (anyhow!("no such value").context(lab::Misuse("--set a=1".into())), USAGE),
+            (anyhow::Error::from(lab_report::Misuse("no profile".into())), USAGE),
+            (anyhow!("no such value").context(lab_report::Misuse("--set a=1".into())), USAGE),
             (below_a_store(host::Error::Transport(TransportError::Closed)), NO_DRIVE),
             (below_a_store(host::Error::Command { what: "a".into(), status: Status::ACCESS_DENIED }), NVME),
             (anyhow::Error::from(store::Error::NoStore), FAILED),

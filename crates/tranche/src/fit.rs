@@ -6,8 +6,8 @@ use crate::progress;
 use crate::refusal::must_be_there;
 use anyhow::{Context, Result, bail};
 use host::BlockFile;
-use lab::Findings;
-use lab::fit::{Done, Fitted, How, Load, Settings};
+use lab_engines::fit::{Done, Fitted, How, Load, Settings};
+use lab_report::Findings;
 use nvme::Csi;
 use nvme::identify::ascii_text;
 use std::path::Path;
@@ -53,14 +53,14 @@ fn of_file(options: &Fit, path: &Path) -> Result<Findings<Fitted>> {
     let bytes = file.blocks() * u64::from(file.block_size());
     let settings = settings(options, format!("{kind} {}", path.display()), bytes);
     let mut run =
-        |load: &Load| done(lab::bench::run_on_file(LOAD, &load.job(), &file, false, &control)?, load);
-    lab::fit::fit(&settings, &mut run, &control)
+        |load: &Load| done(lab_engines::bench::run_on_file(LOAD, &load.job(), &file, false, &control)?, load);
+    lab_engines::fit::fit(&settings, &mut run, &control)
 }
 
 fn of_namespace(options: &Fit) -> Result<Findings<Fitted>> {
     let mut host = connect(&options.target)?;
     must_be_there(&mut host, options.nsid)?;
-    let namespace = lab::bench::namespace(&mut host, options.nsid)?;
+    let namespace = lab_engines::bench::namespace(&mut host, options.nsid)?;
     let nsid = namespace.nsid;
     if host.has_zones()? && host.command_set(nsid)? == Csi::ZONED {
         bail!("namespace {nsid} is zoned: a profile is fitted to conventional namespaces");
@@ -69,9 +69,10 @@ fn of_namespace(options: &Fit) -> Result<Findings<Fitted>> {
     let model = ascii_text(&host.controller().mn).trim().to_owned();
     let settings = settings(options, format!("{model}, namespace {nsid}"), bytes);
     let control = progress::control()?;
-    let on = lab::bench::Settings { nsid: Some(nsid), poll: false };
-    let mut run = |load: &Load| done(lab::bench::run(LOAD, &load.job(), &mut host, on, &control)?, load);
-    let fitted = lab::fit::fit(&settings, &mut run, &control);
+    let on = lab_engines::bench::Settings { nsid: Some(nsid), poll: false };
+    let mut run =
+        |load: &Load| done(lab_engines::bench::run(LOAD, &load.job(), &mut host, on, &control)?, load);
+    let fitted = lab_engines::fit::fit(&settings, &mut run, &control);
     // The results count even if the drive is gone meanwhile.
     if let Err(error) = host.shutdown() {
         tracing::debug!("disconnecting: {error}");

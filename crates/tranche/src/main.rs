@@ -202,7 +202,7 @@ fn say_results(place: &Path) {
 }
 
 /// Prints what a study has found; fails if it says so.
-fn print_outcome(output: Output, outcome: &lab::Findings<impl serde::Serialize>) -> Result<()> {
+fn print_outcome(output: Output, outcome: &lab_report::Findings<impl serde::Serialize>) -> Result<()> {
     match (output, &outcome.written) {
         (Output::Json, None) => print_json(&outcome.results)?,
         (Output::Text, None) => print_text(&outcome.text)?,

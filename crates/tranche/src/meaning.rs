@@ -1,6 +1,6 @@
 //! What the numbers of a drive's data structures and logs mean, for people: the raw number stays first, as nvme-cli has it.
 
-use lab::figure::{show, show_size};
+use lab_report::figure::{show, show_size};
 
 /// Bytes of a data unit of the SMART log: thousands of 512 bytes (Base 5.1.12.1.3).
 const SMART_UNIT: u64 = 512_000;

@@ -146,7 +146,7 @@ fn format_of(formats: &[LbaFormat], lba: LbaFormat) -> Result<u8> {
 /// What to say of protection information that a format has no room for.
 fn check_protection(format: LbaFormat, protection: u8) -> Result<()> {
     if protection > 0 && !format.can_protect() {
-        lab::misuse!(
+        lab_report::misuse!(
             "--pi {protection} needs metadata, and the LBA format {format} has none or too little (--lba names another)"
         );
     }
@@ -172,7 +172,9 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
                 bail!("the drive's LBA format {index} makes no sense");
             }
             if size % block != 0 {
-                lab::misuse!("--size {size} is not a multiple of the logical block size, {block} bytes");
+                lab_report::misuse!(
+                    "--size {size} is not a multiple of the logical block size, {block} bytes"
+                );
             }
             let mut create = namespace_create(size / block, index, *nvm_set);
             if let Some(zoned) = &zoned {

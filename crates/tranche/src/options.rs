@@ -107,7 +107,7 @@ impl Overwrite {
     }
 
     fn is_free(self, out: &Path) -> bool {
-        lab::results::Overwrite::from(self).check(out).is_ok()
+        lab_report::results::Overwrite::from(self).check(out).is_ok()
     }
 }
 
@@ -117,7 +117,7 @@ fn numbered(usual: &str) -> impl Iterator<Item = PathBuf> {
     std::iter::once(PathBuf::from(usual)).chain(numbered)
 }
 
-impl From<Overwrite> for lab::results::Overwrite {
+impl From<Overwrite> for lab_report::results::Overwrite {
     fn from(overwrite: Overwrite) -> Self {
         Self { force: overwrite.force }
     }

@@ -7,9 +7,9 @@ use anyhow::{Context, Result, anyhow};
 use blockdev::{Geometry, Limits};
 use cache::table::Entry;
 use device::{Config, InitialNamespace};
-use lab::datasheet::{self, Measured, Settings};
-use lab::profile::{self, Profile as BuiltIn};
-use lab::terminal::{self, Look};
+use lab_engines::datasheet::{self, Measured, Settings};
+use lab_report::profile::{self, Profile as BuiltIn};
+use lab_report::terminal::{self, Look};
 use serde::Serialize;
 use units::format_size;
 
@@ -97,7 +97,7 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
         }
         Profile::Fit(fit) => print_outcome(output, &crate::fit::fit(fit)?),
         Profile::Check { disksim: Some(disk), trace: Some(trace), .. } => {
-            print_outcome(output, &lab::disksim::check::check(disk, trace)?)
+            print_outcome(output, &lab_engines::disksim::check::check(disk, trace)?)
         }
         Profile::Check { name, dry_run, full, seed, .. } => {
             let name = name.as_deref().unwrap_or_default();
@@ -118,7 +118,7 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
             checked.data_sheet = Some(outcome.results);
             print_outcome(
                 output,
-                &lab::Findings { results: checked, written: None, text, failure: outcome.failure },
+                &lab_report::Findings { results: checked, written: None, text, failure: outcome.failure },
             )
         }
     }

@@ -4,7 +4,7 @@ use crate::signals::asked_by;
 use crate::tell::tell;
 use anyhow::Result;
 use indicatif::{MultiProgress, ProgressBar, ProgressDrawTarget, ProgressStyle};
-use lab::control::{Cancel, Control, Event, Observer, Parts, WorkId};
+use lab_report::control::{Cancel, Control, Event, Observer, Parts, WorkId};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeMap;
 use std::io::{IsTerminal, stderr};
@@ -37,7 +37,7 @@ pub fn has_terminal() -> bool {
 pub fn control() -> Result<Control> {
     let asked = asked_by(&[SIGINT, SIGTERM, SIGHUP])?;
     let cancel = Cancel::by(asked);
-    lab::input::wait_until(&cancel);
+    lab_report::input::wait_until(&cancel);
     Ok(Control::new(cancel, Arc::new(Display::new())))
 }
 

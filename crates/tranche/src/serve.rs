@@ -129,17 +129,17 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
         refuse_capacitors(dir)?;
     }
     let mut toml = match options.drive() {
-        Some(drive) => lab::profile::read(drive)?,
+        Some(drive) => lab_report::profile::read(drive)?,
         None if exists => {
             // Only `--timing` may say something else than what the image was created with.
             run::image::config(options.image.as_deref().unwrap_or(Path::new("")))?
         }
-        None => lab::profile::Profile::default_drive().toml.to_owned(),
+        None => lab_report::profile::Profile::default_drive().toml.to_owned(),
     };
     let name = options.drive().unwrap_or("the drive's TOML");
     let mut config = device::Config::from_toml(&toml).with_context(|| name.to_owned())?;
     if options.no_capacitors && !config.has_volatile_write_cache() {
-        toml = lab::profile::without_capacitors(&toml).with_context(|| name.to_owned())?;
+        toml = lab_report::profile::without_capacitors(&toml).with_context(|| name.to_owned())?;
         config = device::Config::from_toml(&toml).with_context(|| name.to_owned())?;
     }
     if let Some(timing) = options.timing {

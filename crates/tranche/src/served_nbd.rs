@@ -21,7 +21,7 @@ pub fn place(text: &str) -> Result<Place, String> {
 /// A place cannot be listened at, or other machines could go round the list of hosts there.
 pub fn listen(places: &[Place], has_hosts: bool) -> Result<Vec<Listener>> {
     if let Some(at) = places.iter().filter(|_| has_hosts).find(|place| is_far(place)) {
-        lab::misuse!(
+        lab_report::misuse!(
             "--nbd {at}: --hosts says which hosts may use the drive, and NBD asks nobody who he is; listen on 127.0.0.1 or on a Unix \
              socket, and reach that through a tunnel"
         );

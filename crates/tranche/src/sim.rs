@@ -5,8 +5,8 @@ use crate::sim_view::{self, View};
 use crate::trace_form::TraceForm;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
-use lab::profile;
-use lab::sim::{LoadFile, Settings, TraceOptions, usual_cache};
+use lab_engines::sim::{LoadFile, Settings, TraceOptions, usual_cache};
+use lab_report::profile;
 use nvme::Nsid;
 use std::path::PathBuf;
 use workload::trace::{Fold, Speed};
@@ -182,17 +182,17 @@ impl Options {
     fn settings(&self) -> Result<Settings> {
         let toml = profile::read(&self.drive)?;
         let format = self.format.map(|format| match format {
-            Format::Fio => lab::sim::Format::Fio,
-            Format::Act => lab::sim::Format::Act,
-            Format::ActIndex => lab::sim::Format::ActIndex,
-            Format::Trace => lab::sim::Format::Trace,
+            Format::Fio => lab_engines::sim::Format::Fio,
+            Format::Act => lab_engines::sim::Format::Act,
+            Format::ActIndex => lab_engines::sim::Format::ActIndex,
+            Format::Trace => lab_engines::sim::Format::Trace,
         });
         // A form of traces is one of no other load.
-        let format = format.or(self.trace.form.form().format.map(|_| lab::sim::Format::Trace));
+        let format = format.or(self.trace.form.form().format.map(|_| lab_engines::sim::Format::Trace));
         let trace = self.trace.options();
         let load = LoadFile::open(&self.load, format, &trace)?;
         if !load.is_trace() && trace != TraceOptions::default() {
-            lab::misuse!(
+            lab_report::misuse!(
                 "{}: --speed, --depth, --fold, --only, --action, --trace-block and --trace-format are for traces, and this is none",
                 load.source()
             );
@@ -203,14 +203,14 @@ impl Options {
             toml,
             nsid: self.nsid,
             precondition: match self.precondition {
-                Precondition::None => lab::sim::Precondition::None,
-                Precondition::Fill => lab::sim::Precondition::Fill,
-                Precondition::Steady => lab::sim::Precondition::Steady,
+                Precondition::None => lab_engines::sim::Precondition::None,
+                Precondition::Fill => lab_engines::sim::Precondition::Fill,
+                Precondition::Steady => lab_engines::sim::Precondition::Steady,
             },
             until_steady: self.until_steady,
             contents: match self.contents {
-                Contents::None => lab::sim::Contents::None,
-                Contents::Memory => lab::sim::Contents::Memory,
+                Contents::None => lab_engines::sim::Contents::None,
+                Contents::Memory => lab_engines::sim::Contents::Memory,
             },
             seed: self.seed,
             set: self.set.clone(),

@@ -7,7 +7,7 @@ use crate::{print_outcome, progress::say};
 use anyhow::Result;
 use clap::Args;
 use host::Host;
-use lab::sim::{Inspector, Nanos, Onlooker, Pace, Settings};
+use lab_engines::sim::{Inspector, Nanos, Onlooker, Pace, Settings};
 use std::path::PathBuf;
 use std::time::Duration;
 use ui::{RunEnd, RunView, Speed};
@@ -57,14 +57,14 @@ impl Onlooker for Shown {
 /// Makes the runs and prints what comes of them. One is shown meanwhile, if the options say so.
 ///
 /// # Errors
-/// As of [`lab::sim::run_before`]; the view cannot be served, or there are several runs.
+/// As of [`lab_engines::sim::run_before`]; the view cannot be served, or there are several runs.
 pub fn run(settings: &Settings, load: String, view: &View, output: Output) -> Result<()> {
     let Some(address) = &view.ui else {
-        return print_outcome(output, &lab::sim::run(settings, &progress::control()?)?);
+        return print_outcome(output, &lab_engines::sim::run(settings, &progress::control()?)?);
     };
-    let runs = lab::sim::planned(settings)?.len();
+    let runs = lab_engines::sim::planned(settings)?.len();
     if runs != 1 {
-        lab::misuse!(
+        lab_report::misuse!(
             "--ui shows one run, and --set asks for {runs}: give each key one value, or make the sweep without --ui"
         );
     }
@@ -73,7 +73,7 @@ pub fn run(settings: &Settings, load: String, view: &View, output: Output) -> Re
     let shown = RunView::new(load, view.ui_speed);
     let ui = listening.start_run(shown.clone())?;
     say(&format!("ready ui={}", ui.url()));
-    let ran = lab::sim::run_before(settings, &control, Some(&Shown(shown.clone())));
+    let ran = lab_engines::sim::run_before(settings, &control, Some(&Shown(shown.clone())));
     shown.end(match &ran {
         _ if control.is_cancelled() => RunEnd::Interrupted,
         Ok(found) if found.failure.is_none() => RunEnd::Complete,

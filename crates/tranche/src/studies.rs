@@ -10,7 +10,9 @@ use crate::options::{Overwrite, all};
 use crate::progress;
 use anyhow::Result;
 use clap::{Args, Subcommand, ValueEnum};
-use lab::{Findings, cache, compare, doublewrite, filesystem, namespaces, oltp, powercut, quota, zoned};
+use lab_databases::compare;
+use lab_report::Findings;
+use lab_studies::{cache, doublewrite, filesystem, namespaces, oltp, powercut, quota, zoned};
 use serde_json::Value;
 use std::ffi::OsString;
 use std::path::PathBuf;
@@ -46,7 +48,7 @@ struct Sweep {
     set: Vec<String>,
 }
 
-impl From<Sweep> for lab::sweep::SetOptions {
+impl From<Sweep> for lab_engines::sweep::SetOptions {
     fn from(sweep: Sweep) -> Self {
         Self { set: sweep.set }
     }
@@ -688,7 +690,7 @@ pub fn study(study: Study) -> Result<Findings<Value>> {
 }
 
 /// Compares layouts.
-pub fn compare(options: Compare) -> Result<Findings<lab::results::Results>> {
+pub fn compare(options: Compare) -> Result<Findings<lab_report::results::Results>> {
     compare::run(&options.into(), &progress::control()?)
 }
 

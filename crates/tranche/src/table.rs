@@ -1,6 +1,6 @@
 //! Tables for people.
 
-use lab::terminal::{self, Look};
+use lab_report::terminal::{self, Look};
 
 /// Columns of figures under their names.
 pub fn table(heads: &[&str], rows: &[impl AsRef<[String]>]) -> String {

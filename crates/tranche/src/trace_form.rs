@@ -21,8 +21,12 @@ pub struct TraceForm {
 
 impl TraceForm {
     /// What they say.
-    pub fn form(&self) -> lab::sim::TraceForm {
-        lab::sim::TraceForm { action: self.action, block_bytes: self.trace_block, format: self.trace_format }
+    pub fn form(&self) -> lab_engines::sim::TraceForm {
+        lab_engines::sim::TraceForm {
+            action: self.action,
+            block_bytes: self.trace_block,
+            format: self.trace_format,
+        }
     }
 }
 

@@ -229,7 +229,7 @@ fn write(options: &Write, output: Output) -> Result<()> {
     let at = match options.at {
         Some(at) if at < ns.zone_blocks => start + at,
         Some(at) => {
-            lab::misuse!("--at {at} is not in the zone, which has {} blocks", ns.zone_blocks)
+            lab_report::misuse!("--at {at} is not in the zone, which has {} blocks", ns.zone_blocks)
         }
         None => look(&mut queue, &ns, start)?.write_pointer().unwrap_or(start),
     };
@@ -255,7 +255,7 @@ fn flush(options: &Flush, output: Output) -> Result<()> {
         (None, None) => start,
     };
     if end <= start {
-        lab::misuse!("--to is at least 1 block");
+        lab_report::misuse!("--to is at least 1 block");
     }
     let done = queue.flush_zrwa(ns.namespace.nsid, end - 1);
     about_zone(&mut queue, &ns, options.zone, done)?;

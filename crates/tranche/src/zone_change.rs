@@ -124,7 +124,7 @@ pub fn open_with_areas(change: &Action, output: Output) -> Result<()> {
         );
     }
     if change.which.all {
-        lab::misuse!(
+        lab_report::misuse!(
             "--zrwa is for zones that are named: all zones are those that are closed, and an area is for one that is empty"
         );
     }

@@ -37,7 +37,7 @@ pub struct ReadOf {
 /// `tranche zone read`.
 pub fn read(options: &ReadOf, output: Output) -> Result<()> {
     if output == Output::Json && options.file.is_none() {
-        lab::misuse!("--output json needs --file FILE: standard output can have the data or JSON");
+        lab_report::misuse!("--output json needs --file FILE: standard output can have the data or JSON");
     }
     let (_host, ns, mut queue) = open(&options.of)?;
     let (zone, block) = (options.zone, u64::from(ns.namespace.block_size));

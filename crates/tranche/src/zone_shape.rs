@@ -144,7 +144,7 @@ pub fn check(zoned: &ZonedNamespace, formats: &[LbaFormat], index: u8, size: u64
         zone if set == 0 && !size.is_multiple_of(zone) => {
             let (less, more) = (size / zone * zone, size.next_multiple_of(zone));
             let choices = [less, more].into_iter().filter(|size| *size > 0).map(format_size);
-            lab::misuse!(
+            lab_report::misuse!(
                 "--size {} is no whole number of zones, which have {} each; {} is",
                 format_size(size),
                 format_size(zone),
@@ -159,11 +159,13 @@ pub fn check(zoned: &ZonedNamespace, formats: &[LbaFormat], index: u8, size: u64
 pub fn asked(zones: &NewZones) -> Result<ZonedCreate> {
     let (active, open) = (zones.max_active.unwrap_or(0), zones.max_open.unwrap_or(0));
     if active > 0 && open > active {
-        lab::misuse!("--max-open {open} is more than --max-active {active}: open zones are active, too");
+        lab_report::misuse!(
+            "--max-open {open} is more than --max-active {active}: open zones are active, too"
+        );
     }
     let areas = zones.zrwa.unwrap_or(0);
     if active > 0 && areas > active {
-        lab::misuse!(
+        lab_report::misuse!(
             "--zrwa-resources {areas} is more than --max-active {active}: zones with an area are active"
         );
     }

@@ -69,7 +69,7 @@ fn only_zoned(host: &mut Connected) -> Result<u32> {
         ),
         several => {
             let nsids: Vec<u32> = several.iter().map(|(nsid, _)| *nsid).collect();
-            lab::misuse!("--nsid must say which namespace: {} have zones", host::nsid_list(&nsids))
+            lab_report::misuse!("--nsid must say which namespace: {} have zones", host::nsid_list(&nsids))
         }
     }
 }

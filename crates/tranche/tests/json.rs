@@ -262,7 +262,7 @@ fn of_files(c: &mut Checked) {
     );
     std::fs::write(&tiered, toml.replace("cache = 2", "cache = 3")).unwrap();
     c.bad(1, &["profile", "check", &tiered]);
-    let disk = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab/tests/disksim/small.diskspecs");
+    let disk = concat!(env!("CARGO_MANIFEST_DIR"), "/../lab-engines/tests/disksim/small.diskspecs");
     let trace = c.file("trace", "R Hit 0 4 9000 20000\nR Hit 4 4 800 15000\nW Hit 5000 8 1300 30000\n");
     let of_disk = ["profile", "check", "--disksim", disk, "--trace", &trace];
     assert_eq!(c.good("profile-check-disksim", &of_disk)["requests"], 3);

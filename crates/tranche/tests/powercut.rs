@@ -64,7 +64,7 @@ fn has_postgresql(test: &str) -> bool {
     if !support::possible(test, &["losetup", "mkfs.xfs"]) {
         return false;
     }
-    let found = lab::postgresql::Server::find(None);
+    let found = lab_databases::postgresql::Server::find(None);
     if let Err(why) = &found {
         support::skipped(test, &format!("{why:#}"));
     }

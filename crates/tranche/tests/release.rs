@@ -43,8 +43,8 @@ fn all_crates_are_packed_without_a_warning() {
         assert!(manifest["package"].get(field).is_some(), "{field}");
     }
     // What the crate includes from elsewhere in the tree is in its package.
-    let lab = dir.path().join(format!("tranche-lab-{VERSION}.crate"));
-    let files = support::run("tar", &["-tzf", lab.to_str().unwrap()]);
+    let report = dir.path().join(format!("tranche-lab-report-{VERSION}.crate"));
+    let files = support::run("tar", &["-tzf", report.to_str().unwrap()]);
     for profile in std::fs::read_dir(repository().join("profiles")).unwrap().map(name) {
         assert!(files.contains(&format!("/profiles/{profile}\n")), "{profile}");
     }

@@ -2,7 +2,7 @@
 
 use std::{collections::HashMap, fmt::Display, num::NonZeroU64, ops::RangeInclusive, path::PathBuf};
 
-use lab::machine::{Controller, HostPath};
+use lab_engines::machine::{Controller, HostPath};
 use pyo3::{
     exceptions::{PyOverflowError, PyTypeError, PyValueError},
     prelude::*,

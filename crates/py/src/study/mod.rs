@@ -5,15 +5,14 @@ mod given;
 use std::{collections::HashMap, path::PathBuf};
 
 use anyhow::Context;
-use lab::{
-    Findings, cache,
+use lab_engines::sweep::Profiles;
+use lab_report::{
+    Findings,
     control::Control,
-    doublewrite, filesystem, namespaces, oltp, quota,
     results::{Overwrite, Results},
-    sweep::Profiles,
     tables::Tables,
-    zoned,
 };
+use lab_studies::{cache, doublewrite, filesystem, namespaces, oltp, quota, zoned};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
 pub use self::given::Given;
@@ -211,7 +210,7 @@ fn oltp(given: &mut Given<'_>, Common { seed, out }: Common) -> PyResult<oltp::O
 pub fn profile(drives: &HashMap<String, String>, name: &str) -> anyhow::Result<toml::Table> {
     match drives.get(name) {
         Some(text) => toml::from_str(text).with_context(|| format!("in the drive {name}")),
-        None => lab::profile::table(name),
+        None => lab_report::profile::table(name),
     }
 }
 

@@ -2,9 +2,9 @@
 
 use super::actors::Step;
 use super::machine::Machine;
+use blockdev::stack::{Due, Server};
 use blockdev::{BlockDevice, Completed, Geometry, Operation, Parts};
 use media::Nanos;
-use stack::{Due, Server};
 use std::convert::Infallible;
 use workload::Actor;
 use workload::executor::{ActorTotals, Executor, Finished, Target};
@@ -71,7 +71,7 @@ struct Ways {
 }
 
 /// Loads on block devices of a machine. Unlike [`Actors`](super::Actors), which are on queues of drives, they go through what the host has
-/// in between: its [`Processors`], and the layers that a device is made of (`stack`, `tier`).
+/// in between: its [`Processors`], and the layers that a device is made of (`blockdev::stack`, `tier`).
 pub struct BlockLayer<A> {
     machine: Machine,
     host: Processors,

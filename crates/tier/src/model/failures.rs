@@ -1,8 +1,8 @@
 //! What a tier does when a device fails, mode by mode.
 
 use crate::{Config, Control, ControlError, Health, Mode, OpenError, Start, TierDevice};
+use blockdev::stack::model::{Disk, Power};
 use blockdev::{BlockDevice, Limits, Nanos, Operation, Status, Verb, conformance};
-use stack::model::{Disk, Power};
 
 const CHUNK: u64 = 64 << 10;
 const SECOND: Nanos = 1_000_000_000;

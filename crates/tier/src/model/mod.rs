@@ -6,7 +6,7 @@
 mod failures;
 mod subject;
 
-use stack::model::{Counts, World, number};
+use blockdev::stack::model::{Counts, World, number};
 use subject::{Done, Tier};
 
 #[test]

@@ -3,10 +3,10 @@
 use crate::{
     Config, Control, ControlError, Core, Mode, MqTunables, OpenError, PolicyKind, Start, TierDevice,
 };
+use blockdev::stack::Below;
+use blockdev::stack::model::{Disk, Odds, Power, Subject, limits};
 use blockdev::{BlockDevice, Completed, Geometry, Limits, Nanos, Operation};
 use rng::Rng;
-use stack::Below;
-use stack::model::{Disk, Odds, Power, Subject, limits};
 
 const CHUNK: u64 = 32 << 10;
 const MODES: [Mode; 3] = [Mode::Writeback, Mode::Writethrough, Mode::Passthrough];
@@ -270,7 +270,7 @@ struct Small {
 }
 
 impl BlockDevice for Small {
-    type Error = stack::model::Gone;
+    type Error = blockdev::stack::model::Gone;
 
     fn geometry(&self) -> Geometry {
         Geometry { blocks: self.blocks, ..self.disk.geometry() }

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, ValueEnum};
-use lab::{doublewrite, powercut};
+use lab_studies::{doublewrite, powercut};
 
 use crate::options::{Overwrite, all};
 

@@ -2,8 +2,8 @@
 
 use crate::options::{Overwrite, all};
 use clap::{Args, ValueEnum};
-use lab::machine::{Controller, HostPath};
-use lab::{cache, filesystem, oltp};
+use lab_engines::machine::{Controller, HostPath};
+use lab_studies::{cache, filesystem, oltp};
 use std::num::NonZeroU64;
 use std::path::PathBuf;
 
@@ -84,7 +84,7 @@ enum FilesystemName {
     Xfs,
 }
 
-impl From<FilesystemName> for lab::layout::Filesystem {
+impl From<FilesystemName> for lab_databases::layout::Filesystem {
     fn from(name: FilesystemName) -> Self {
         match name {
             FilesystemName::Ext4 => Self::Ext4,
@@ -198,7 +198,7 @@ enum CachePart {
     Chunks,
     /// How a cache warms up, step by step, with three policies
     Warming,
-    /// dm-cache's design beside a log-structured one, cold, warming and warm, and what each writes to its SSD
+    /// dm-cache's policies mq and smq, cold, warming and warm, and what each writes to its SSD
     Designs,
 }
 

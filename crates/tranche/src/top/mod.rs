@@ -9,7 +9,7 @@ use crate::options::Output;
 use crate::signals::asked_by;
 use crate::{print_json_line, print_text};
 use anyhow::Result;
-use lab::terminal::{self, Look};
+use lab_report::terminal::{self, Look};
 use nvme::identify::ascii_text;
 use ratatui::crossterm::event::{self, Event, KeyCode, KeyEvent, KeyEventKind, KeyModifiers};
 use sample::{Logs, Rates, Sample};

@@ -2,7 +2,7 @@
 
 use anyhow::Result;
 use host::{Host, Transport};
-use lab::counters::{Counters, Latencies};
+use lab_report::counters::{Counters, Latencies};
 use nvme::log::LogId;
 use serde::Serialize;
 use std::collections::BTreeMap;

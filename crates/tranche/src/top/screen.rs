@@ -1,7 +1,7 @@
 //! The screen of `tranche top`, drawn from what happened.
 
 use super::sample::{Namespace, Rates, Traffic};
-use lab::figure::show;
+use lab_report::figure::show;
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Modifier, Style};

@@ -26,7 +26,7 @@ impl HostTime {
         HostTime { small: 0, large_read: 0, large_write: 0, fill: 0, slack: 0, start: 0 };
 
     /// A Linux host, measured on a virtual machine with processors "AMD EPYC" and Linux 6.18, whose kernel talks to its disk through the hypervisor:
-    /// - a processor's time for a call with direct I/O (`crates/lab/examples/act_host.rs`),
+    /// - a processor's time for a call with direct I/O (`crates/lab-studies/examples/act_host.rs`),
     /// - 48 µs for the tool's own `rand_fill`, built by its own Makefile, which does not optimize,
     /// - a thousandth of the time in which 1,000 threads start.
     ///

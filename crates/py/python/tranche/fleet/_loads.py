@@ -14,7 +14,7 @@ from .._tranche import Load
 from ._errors import FleetError
 from ._store import file_system, local_path
 
-# As `tranche sim` has it (crates/lab/src/sim/load.rs).
+# As `tranche sim` has it (crates/lab-engines/src/sim/load.rs).
 _TRACES = (".trace", ".rec", ".csv", ".iolog", ".blkparse", ".blktrace", ".pfw", ".gz", ".zst")
 _ACT = (".act", ".conf")
 
