@@ -11,5 +11,5 @@ pub const RECORD: (u32, u32, u32) = (20, 800, 400);
 pub const DEFAULT_PROFILE: &str = "zn540-2t";
 /// Fraction of its capacity, by default.
 pub const DEFAULT_SCALE: u32 = 256;
-/// What db_bench took on a machine of our own, with Snappy (docs/studies/zoned.md). Not fitted.
+/// What db_bench took on a machine of our own, with Snappy (docs/studies/zoned-models.md). Not fitted.
 pub const DEFAULT_COMPACTION_NS: u64 = 6_000;

@@ -370,7 +370,7 @@ pub(super) fn notes(results: &Results, options: &Options, media: u64) -> Vec<Str
     )];
     notes.push(
         "Fitted to the conventional drive with 7 % of spare: the superblocks of a conventional drive, to its steady writes. Not from the paper: a processor's time for compaction \
-         (measured on another machine), and the operating system's cache of pages (assumed). docs/studies/zoned.md has each, and why figures differ."
+         (measured on another machine), and the operating system's cache of pages (assumed). docs/studies/zoned-models.md has each, and why figures differ."
             .into(),
     );
     notes.extend(pace(results));

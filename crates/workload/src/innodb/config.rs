@@ -20,7 +20,7 @@ pub struct Doublewrite {
     pub command: u32,
 }
 
-/// The model's parameters. `docs/studies/doublewrite.md` has the source of each value.
+/// The model's parameters. `docs/studies/doublewrite-model.md` has the source of each value.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Config {
     /// Connections, each with one transaction at a time and no time to think.

@@ -282,7 +282,7 @@ fn found(results: &Results, options: &Settings) -> String {
 pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
     let model = modelled(options);
     let mut notes = vec![format!(
-        "This is {model} with {} warehouses and a buffer pool of {}; docs/studies/doublewrite.md has every parameter with its source. Page reads and \
+        "This is {model} with {} warehouses and a buffer pool of {}; docs/studies/doublewrite-model.md has every parameter with its source. Page reads and \
          writes are for each new order.",
         options.warehouses,
         show_size(options.buffer_pool)
