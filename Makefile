@@ -31,7 +31,7 @@ rust:
 build: rust setup ## Build the release binary, target/release/tranche
 	$(CARGO) build --release --locked -p tranche
 
-page: ## The page of the live view, built from its source into crates/ui/page/dist (needs Node and npm)
+page: ## The page of the live view, built from its source into crates/attach/ui/page/dist (needs Node and npm)
 	@scripts/page.sh
 
 deb: build ## A Debian package: out/tranche_VERSION_ARCHITECTURE.deb
