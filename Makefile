@@ -31,7 +31,7 @@ rust:
 build: rust setup ## Build the release binary, target/release/tranche
 	$(CARGO) build --release --locked -p tranche
 
-page: ## The page of the live view, built from its source into crates/ui/page/dist (needs Node and npm)
+page: ## The page of the live view, built from its source into crates/attach/ui/page/dist (needs Node and npm)
 	@scripts/page.sh
 
 deb: build ## A Debian package: out/tranche_VERSION_ARCHITECTURE.deb
@@ -87,7 +87,7 @@ campaign: build ## Long random campaigns: the model, kill -9 and power cuts unde
 
 fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly toolchain)
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
-	for target in commands auth drive_toml drive fabric hosts image job_file act trace tier logtier disk_state nbd; do \
+	for target in commands auth drive_toml drive fabric hosts image job_file act trace tier disk_state nbd; do \
 		mkdir -p fuzz/corpus/$$target; \
 		$(CARGO) +nightly fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done
@@ -99,7 +99,9 @@ MDBOOK = target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 $(MDBOOK):
 	$(CARGO) install --locked --version $(MDBOOK_VERSION) --root $(@D)/.. --no-default-features --features search mdbook
 
+# The pages of all commands and of their JSON are made by the program's own tests, where it has its options and schemas.
 book: $(MDBOOK) ## The documentation site, with its links checked: target/book/index.html
+	TRANCHE_REFERENCE=$(abspath docs) $(CARGO) test --profile suite --locked --workspace --bin tranche -- the_reference_has the_page_has
 	scripts/book.py $(MDBOOK)
 
 recipes: setup ## The GitHub Action and the recipes of docs/howto/ci.md, against the schemas of GitHub and GitLab

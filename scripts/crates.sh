@@ -24,16 +24,16 @@ trap 'exit 1' INT TERM
 
 version=$(sed -n 's/^version = "\(.*\)"/\1/p' "$here/Cargo.toml" | head -1)
 # Dependencies within the workspace: their packages' names, and the version that a package needs beside a path. Examples are no packages.
-sed -E -e "s|^([a-z-]+) = \{ path = \"(crates/[a-z-]+)\"|\1 = { package = \"tranche-\1\", version = \"=$version\", path = \"\2\"|" -e 's/^publish = false/publish = true/' -e 's|, "examples/\*"||' \
+sed -E -e "s|^([a-z-]+) = \{ path = \"(crates/[a-z-]+/[a-z-]+)\"|\1 = { package = \"tranche-\1\", version = \"=$version\", path = \"\2\"|" -e 's/^publish = false/publish = true/' -e 's|, "examples/\*"||' \
     "$here/Cargo.toml" >"$work/Cargo.toml"
 cp "$here/README.md" "$here/LICENSE" "$work"
 names=
-for manifest in "$here"/crates/*/Cargo.toml; do
+for manifest in "$here"/crates/*/*/Cargo.toml; do
     crate=$(dirname "$manifest")
-    name=$(basename "$crate")
+    name=$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)
     # A package of Python: it is published as a wheel.
     [ "$name" != py ] || continue
-    to=$work/crates/$name
+    to=$work/${crate#"$here"/}
     mkdir -p "$to"
     # A link's file is a file of the package.
     for part in src include profiles page/dist build.rs askama.toml; do

@@ -1,10 +1,10 @@
 #!/bin/sh
-# Builds the page of the live view from its source (crates/ui/page) and says whether crates/ui/page/dist is what the source gives.
+# Builds the page of the live view from its source (crates/attach/ui/page) and says whether crates/attach/ui/page/dist is what the source gives.
 # Then it brings dist up to date. Needs Node 20.19 or later with npm, and fetches the packages that package-lock.json pins.
 #
 #   usage: scripts/page.sh [--check]      --check changes nothing, and fails if dist is not what the source gives
 set -eu
-page=$(cd "$(dirname "$0")/../crates/ui/page" && pwd)
+page=$(cd "$(dirname "$0")/../crates/attach/ui/page" && pwd)
 built=$(mktemp -d)
 trap 'rm -rf "$built"' EXIT
 trap 'exit 1' INT TERM

@@ -1,5 +1,5 @@
 #!/bin/sh
-# Builds the wheel of the Python package and runs its tests (crates/py/tests), the type checker, and the check of its stubs.
+# Builds the wheel of the Python package and runs its tests (crates/app/py/tests), the type checker, and the check of its stubs.
 #
 #   usage: scripts/python.sh [--wheel DIR] [ARGUMENTS OF PYTEST]        --wheel: only builds an optimised wheel, into DIR
 #
@@ -12,15 +12,15 @@ mkdir -p "$target/tools"
 target=$(cd "$target" && pwd)
 export CARGO_TARGET_DIR="$target"
 
-requirements=crates/py/tests/requirements.txt
+requirements=crates/app/py/tests/requirements.txt
 tools=$target/tools/python-$(sha256sum "$requirements" | cut -c 1-12)
 [ -e "$tools/done" ] || { python3 -m venv --clear "$tools" && "$tools/bin/pip" install -q -r "$requirements" && : >"$tools/done"; } >&2 || {
-    [ "${1-}" != --wheel ] || { echo 'python.sh: the tools of crates/py/tests/requirements.txt cannot be fetched' >&2; exit 1; }
-    echo 'SKIPPED python: the tools of crates/py/tests/requirements.txt cannot be fetched' >&2
+    [ "${1-}" != --wheel ] || { echo 'python.sh: the tools of crates/app/py/tests/requirements.txt cannot be fetched' >&2; exit 1; }
+    echo 'SKIPPED python: the tools of crates/app/py/tests/requirements.txt cannot be fetched' >&2
     case ${TRANCHE_NO_SKIPS-} in '' | 0) exit 0 ;; *) exit 1 ;; esac
 }
 
-wheel() { "$tools/bin/maturin" build -q --locked --manifest-path crates/py/Cargo.toml --interpreter "$tools/bin/python" "$@"; }
+wheel() { "$tools/bin/maturin" build -q --locked --manifest-path crates/app/py/Cargo.toml --interpreter "$tools/bin/python" "$@"; }
 if [ "${1-}" = --wheel ]; then
     # With this system's OpenSSL in it, as the static program has it: then it needs the C library alone. Where pkg-config names the directory of the
     # system's libraries, openssl-sys takes the shared ones in spite of OPENSSL_STATIC.
@@ -38,7 +38,7 @@ export TRANCHE
 rm -rf "$target/wheels"
 wheel --profile suite --compatibility linux --out "$target/wheels"
 "$tools/bin/pip" install -q --no-deps --no-index --force-reinstall "$target"/wheels/tranche-*.whl
-cd crates/py
+cd crates/app/py
 [ $# -gt 0 ] || set -- tests
 "$tools/bin/mypy" --cache-dir "$target/tools/mypy" -p tranche
 "$tools/bin/stubtest" --allowlist tests/stubtest.txt --mypy-config-file pyproject.toml tranche

@@ -16,9 +16,9 @@ cyclonedx=$tools/cargo-cyclonedx-0.5.9
 [ -x "$cyclonedx/bin/cargo-cyclonedx" ] || cargo install --quiet --locked --version 0.5.9 --root "$cyclonedx" cargo-cyclonedx
 # With SOURCE_DATE_EPOCH it gives the same document each time.
 SOURCE_DATE_EPOCH=${SOURCE_DATE_EPOCH:-$(git -C "$here" log -1 --format=%ct)} PATH=$cyclonedx/bin:$PATH \
-    cargo cyclonedx --quiet --manifest-path "$source/crates/tranche/Cargo.toml" --format json --spec-version 1.5 --override-filename bom
+    cargo cyclonedx --quiet --manifest-path "$source/crates/app/tranche/Cargo.toml" --format json --spec-version 1.5 --override-filename bom
 # It takes paths of this machine into names of the workspace's crates.
-sed "s|$source|/tranche|g" "$source/crates/tranche/bom.json" >"$file"
+sed "s|$source|/tranche|g" "$source/crates/app/tranche/bom.json" >"$file"
 
 python=$tools/cyclonedx-python-lib-11.12.0
 [ -e "$python/done" ] || { python3 -m venv "$python" && "$python/bin/pip" install -q 'cyclonedx-python-lib[json-validation]==11.12.0' && : >"$python/done"; } >&2

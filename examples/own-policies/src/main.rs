@@ -10,9 +10,9 @@ use std::sync::Arc;
 
 use anyhow::{Context, Result};
 use choices::Choices;
-use lab::control::Control;
-use lab::results::Overwrite;
-use lab::sim::{Contents, Figure, LoadFile, Precondition, Settings, Sheet, simulate};
+use lab_engines::sim::{Contents, Figure, LoadFile, Precondition, Settings, Sheet, simulate};
+use lab_report::control::Control;
+use lab_report::results::Overwrite;
 use lifetime::ByLifetime;
 use rng::Rng;
 use run::policies::Policies;

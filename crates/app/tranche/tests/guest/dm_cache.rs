@@ -1,0 +1,164 @@
+//! The tier beside the kernel's dm-cache: see `cache.sh` and `cache.py` here, and `crates/link/tier/tests/kernel`.
+
+#[path = "../../../../link/tier/tests/kernel/mod.rs"]
+mod kernel;
+
+use super::support::skipped;
+use super::{Drive, Guest};
+use kernel::{Load, Log, after_crash, agree, compare, loads};
+use std::collections::BTreeMap;
+use std::io::Read;
+
+/// Namespaces for origins, caches and metadata.
+const DRIVE: &str = r#"
+[drive]
+allow_network_faults = true
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "1536MiB"
+spare = "12.5%"
+channels = 4
+dies = 4
+planes = 2
+nand_page = "16KiB"
+pages_per_block = 48
+rated_cycles = 3000
+[[namespace]]
+size = "1GiB"
+lba = 4096
+[[namespace]]
+size = "256MiB"
+lba = 4096
+[[namespace]]
+size = "64MiB"
+lba = 4096
+"#;
+
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().and_then(|value| value.parse().ok())
+}
+
+/// The texts that the guest printed compressed, by their labels.
+fn texts(said: &str, what: &str) -> BTreeMap<String, String> {
+    let mut packed: BTreeMap<String, String> = BTreeMap::new();
+    for line in said.lines().filter_map(|line| line.trim().strip_prefix(what)) {
+        let (name, part) = line.trim().split_once(' ').expect("a name");
+        packed.entry(name.to_owned()).or_default().push_str(part);
+    }
+    let unpack = |hex: &str| {
+        let byte = |at| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
+        let bytes: Vec<u8> = (0..hex.len()).step_by(2).map(byte).collect();
+        let mut text = String::new();
+        flate2::read::ZlibDecoder::new(&bytes[..]).read_to_string(&mut text).expect("a text");
+        text
+    };
+    packed.iter().map(|(name, hex)| (name.clone(), unpack(hex))).collect()
+}
+
+/// A guest that runs the loads on caches of a new drive.
+struct Caches {
+    drive: Drive,
+    /// Where the loads are.
+    directory: tempfile::TempDir,
+    /// How long a guest may take, in seconds.
+    limit: String,
+}
+
+impl Caches {
+    const TEST: &str = "the_tier_does_what_dm_cache_does";
+
+    fn new(loads: &[Load], times: u64) -> Self {
+        let directory = tempfile::tempdir().unwrap();
+        for load in loads {
+            std::fs::write(directory.path().join(format!("{}.load", load.name)), load.to_string()).unwrap();
+        }
+        let file = directory.path().join("drive.toml");
+        std::fs::write(&file, DRIVE).unwrap();
+        let drive = Drive::start_with(&directory.path().join("image"), 0, &[file.as_os_str()]);
+        Self { drive, directory, limit: (600 * times).to_string() }
+    }
+
+    /// What the guest said; `None` where no guest can run.
+    fn guest(&self, what: &str) -> Option<String> {
+        let needed = ["insmod", "dmsetup", "python3"];
+        let options = ["-t", self.limit.as_str()];
+        let arguments = [self.directory.path().to_str().unwrap(), what];
+        let guest = Guest::boot_with(Self::TEST, "cache.sh", &needed, &options, self.drive.port, &arguments)?;
+        guest.must_be_well(Self::TEST)
+    }
+}
+
+/// Whether the tier's policy answers as the kernel's did. `TRANCHE_DM_CACHE_KEEP` keeps in a directory what the guest said.
+fn agrees(said: &str) -> Result<(), String> {
+    if let Ok(directory) = std::env::var("TRANCHE_DM_CACHE_KEEP") {
+        std::fs::create_dir_all(&directory).unwrap();
+        for (label, text) in texts(said, "LOG ").iter().chain(&texts(said, "TRACE ")) {
+            std::fs::write(format!("{directory}/{label}"), text).unwrap();
+        }
+    }
+    let traces = texts(said, "TRACE ");
+    let Some(trace) = traces.get("all") else {
+        skipped(Caches::TEST, "the guest's kernel has no probes: only counts are compared");
+        return Ok(());
+    };
+    let (agreement, corrections) = agree(trace)?;
+    println!("{agreement:?}, {corrections} corrections of the trace");
+    // It tries what it should.
+    let least = [agreement.promotions / 100, agreement.demotions / 20, agreement.writebacks / 100];
+    assert!(agreement.policies > 7 && least.iter().all(|count| *count > 0), "{agreement:?}");
+    Ok(())
+}
+
+/// Every answer of the kernel's smq is the tier's, and dm-cache's counts are the tier's as far as both do not depend on how long migrations take.
+/// `TRANCHE_DM_CACHE_SEED` is the seed of the loads, and `TRANCHE_DM_CACHE_TIMES` makes them longer.
+///
+/// A processor that stalls between a call and its probe can leave a trace that no correction explains. Two in a row are a difference.
+#[test]
+fn the_tier_does_what_dm_cache_does() {
+    let (seed, times) =
+        (number("TRANCHE_DM_CACHE_SEED").unwrap_or(1), number("TRANCHE_DM_CACHE_TIMES").unwrap_or(1));
+    println!("seed {seed}");
+    let loads = loads(seed, times);
+    let mut caches = Caches::new(&loads, times);
+    let Some(mut said) = caches.guest("run") else { return };
+    if let Err(why) = agrees(&said) {
+        println!("once more, as a trace does not fit: {why}");
+        caches = Caches::new(&loads, times);
+        let Some(again) = caches.guest("run") else { return };
+        agrees(&again).unwrap_or_else(|why| panic!("seed {seed}, twice: {why}"));
+        said = again;
+    }
+    let logs = texts(&said, "LOG ");
+    let mut differ = Vec::new();
+    for load in &loads {
+        for line in compare(load, &Log::parse(&logs[&load.name])) {
+            println!("{line}");
+            differ.extend(line.differ.iter().map(|what| format!("{}, {}: {what}", line.load, line.phase)));
+        }
+    }
+    assert!(differ.is_empty(), "seed {seed}: {}", differ.join("\n"));
+    // That guest is gone without a word to its caches.
+    let Some(said) = caches.guest("after") else { return };
+    for load in &loads {
+        crashed(load, &Log::parse(&logs[&load.name]), &said);
+    }
+}
+
+/// What dm-cache and the tier find after a crash.
+fn crashed(load: &Load, log: &Log, said: &str) {
+    let of_load = |line: &str| line.trim().strip_prefix(&format!("AFTER {} ", load.name)).map(str::to_owned);
+    let line = said.lines().find_map(of_load).expect("what was there after the crash");
+    let words: Vec<&str> = line.split(' ').collect();
+    let numbers: Vec<i64> = words[1..].iter().map(|word| word.parse().unwrap()).collect();
+    let (mode, used, dirty) = (words[0], numbers[0], numbers[1]);
+    let (before, after) = after_crash(load, log);
+    println!(
+        "{}, {mode}: {used} chunks, {dirty} dirty; the tier {} and {}",
+        load.name, after.used, after.dirty
+    );
+    // Every chunk of dm-cache is dirty, and so is every one of the tier in writeback mode. In writethrough mode the tier drops them.
+    assert_eq!(dirty, used, "{}", load.name);
+    let kept = if mode == "writeback" { before.used } else { 0 };
+    assert_eq!((after.used, after.dirty), (kept, kept), "{}", load.name);
+}

@@ -1,0 +1,163 @@
+//! `tranche study filesystem`: how many requests of 4 KiB a host gets from an NVMe drive, a SAS SSD and a hard disk. They read and write, at random
+//! and in order.
+//!
+//! In virtual time the drives have their published size in proportion, and their way from the host (docs/machine.md). A file that was written
+//! before and is used with direct I/O gives the drive the requests of the job; a file system adds nothing that is simulated.
+//!
+//! `--live` runs the real fio on real file systems over scaled drives.
+
+mod cell;
+mod live;
+mod options;
+mod published;
+mod report;
+mod setup;
+
+use anyhow::Result;
+use serde_json::Value;
+
+pub use self::options::{Live, Options};
+use self::{
+    cell::{Cell, Job},
+    setup::{Kind, LOCKS, PROCESSOR, SETUPS},
+};
+use lab_engines::{
+    machine::HostPath,
+    sim::{Cache, usual_cache},
+    sweep::{self, Profiles},
+};
+use lab_report::{
+    Findings,
+    control::{Control, Steps},
+    figure::show,
+    gather::{Gathered, gather},
+    parallel, profile,
+    report::publish,
+    results::{self, Host, Point, Published, Results, Run, Variant, compare},
+};
+
+/// All that is run: the cells, and those in which the host's times are swept.
+fn cells(options: &Options) -> Vec<Cell> {
+    let path = options.path;
+    let mut all = Vec::new();
+    for repetition in 0..options.repeat {
+        for setup in SETUPS {
+            for job in Job::ALL {
+                all.push(Cell { setup, job, path, at: Point::new(), repetition });
+            }
+        }
+        for setup in &SETUPS[..2] {
+            let cell = |path, at: [(&str, u64); 1]| Cell {
+                setup: *setup,
+                job: Job::RandomRead,
+                path,
+                at: at.into_iter().map(|(name, value)| (name.to_owned(), value)).collect(),
+                repetition,
+            };
+            if setup.kind == Kind::Sas {
+                all.extend(LOCKS.map(|lock| cell(HostPath { lock, ..path }, [("lock_ns", lock)])));
+            }
+            all.extend(PROCESSOR.map(|takes| {
+                let path = HostPath { submission: takes * 3 / 5, completion: takes * 2 / 5, ..path };
+                cell(path, [("processor_ns", takes)])
+            }));
+        }
+    }
+    all
+}
+
+/// Runs the study and writes its results.
+///
+/// # Errors
+/// A profile that does not exist, a directory that cannot be written; an interruption before there was anything to report. Live, also what is missing
+/// on this machine.
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
+    options.overwrite.check(&options.out)?;
+    if let Some(live) = &options.live {
+        return sweep::value(live::run(options, live, control)?);
+    }
+    sweep::value(run_on(options, &profile::table, control)?)
+}
+
+/// Runs the study with profiles from elsewhere.
+///
+/// # Errors
+/// Like [`run()`].
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
+    let drives = cell::DriveTables {
+        nvme: profiles(&options.nvme)?,
+        sas: profiles(&options.sas)?,
+        disk: profiles(&options.disk)?,
+    };
+    drives.check(options)?;
+    results::directory(&options.out)?;
+    let cells = cells(options);
+    let progress = Steps::new(control, cells.len() as u64);
+    let cache = Cache::new(usual_cache());
+    let done = parallel::map(control, &cells, |cell| {
+        let metrics = cell.run(options, &drives, &cache, control);
+        if let Ok(metrics) = &metrics {
+            let iops = metrics.get(&cell.job.metric("iops")).copied().unwrap_or_default();
+            progress.done(&cell.describe(), &format!("{} IOPS", show(iops)));
+        }
+        metrics
+    });
+    drop(progress);
+    let run = |cell: &Cell, metrics| Run {
+        at: cell.at.clone(),
+        repetition: cell.repetition,
+        seconds: cell::seconds(options, cell.setup.kind),
+        metrics,
+        ..Run::default()
+    };
+    let done =
+        cells.iter().zip(done).map(|(cell, metrics)| (cell, metrics.map(|found| vec![run(cell, found)])));
+    let variant = |cell: &Cell| (cell.setup.name.to_owned(), cell.setup.about.to_owned());
+    let Gathered { mut variants, interrupted } = gather(done, variant, Cell::describe)?;
+    variants.iter_mut().for_each(|variant| variant.runs = joined(std::mem::take(&mut variant.runs)));
+    let mut results = Results {
+        study: "filesystem".into(),
+        engine: "sim",
+        seed: options.seed,
+        drive: serde_json::json!({ "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "full": options.full }),
+        host: Host::this(Vec::new()),
+        comparisons: comparisons(&variants),
+        variants,
+        notes: Vec::new(),
+    };
+    results.note(report::notes(options), options.quick);
+    publish(results, &options.out, interrupted, report::report)
+}
+
+/// Jobs at the same point and repetition are one run, with the figures of all.
+fn joined(runs: Vec<Run>) -> Vec<Run> {
+    let mut joined: Vec<Run> = Vec::new();
+    for run in runs {
+        match joined.iter_mut().find(|other| other.at == run.at && other.repetition == run.repetition) {
+            Some(other) => other.metrics.extend(run.metrics),
+            None => joined.push(run),
+        }
+    }
+    joined
+}
+
+fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
+    let find = |name: &str| variants.iter().find(|variant| variant.name == name);
+    let mut rows = Vec::new();
+    for (of, over) in [("nvme", "sas-ssd"), ("nvme", "sas-ssd-h330"), ("nvme", "hdd"), ("sas-ssd", "hdd")] {
+        let (Some(of), Some(over)) = (find(of), find(over)) else { continue };
+        for job in Job::ALL {
+            for figure in ["iops", "mean_us"] {
+                let metric = job.metric(figure);
+                let published = |at: Option<&Point>| {
+                    let there = at.is_some_and(Point::is_empty) && job == Job::RandomRead && figure == "iops";
+                    (there && of.name == "nvme" && over.name == "sas-ssd")
+                        .then(|| Published::ratio(published::NVME_OVER_SAS.1))
+                };
+                let compared = compare(&metric, of, over, published);
+                rows.extend(compared.into_iter().filter(|row| row.at.as_ref().is_some_and(Point::is_empty)));
+            }
+        }
+    }
+    rows
+}

@@ -1,0 +1,122 @@
+//! `tranche study oltp`: what a database does on a hard disk, on an NVMe drive, and on the disk with the drive as its cache.
+//!
+//! In virtual time: the model of InnoDB (`workload::innodb`) runs sysbench's OLTP test on 100 million rows, on the drives of the published set-up. `--live` runs MariaDB
+//! under sysbench on scaled drives.
+
+mod bed;
+mod live;
+mod options;
+mod published;
+mod report;
+mod setup;
+
+use anyhow::Result;
+use serde_json::Value;
+
+pub use self::options::{DEFAULT_STATEMENT_NS, Live, Options};
+use self::{
+    bed::DriveTables,
+    setup::{Piece, pieces},
+};
+use lab_engines::sweep::{self, Profiles};
+use lab_report::{
+    Findings,
+    control::{Control, Steps},
+    figure::show,
+    gather::{Gathered, gather},
+    parallel, profile,
+    report::publish,
+    results::{self, Host, Point, Published, Results, Variant, compare},
+};
+
+/// Runs the study and writes its results.
+///
+/// # Errors
+/// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report. Live, also
+/// what is missing on this machine.
+pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
+    options.overwrite.check(&options.out)?;
+    if let Some(live) = &options.live {
+        return sweep::value(live::run(options, live, control)?);
+    }
+    sweep::value(run_on(options, &profile::table, control)?)
+}
+
+/// Runs the study with profiles from elsewhere.
+///
+/// # Errors
+/// Like [`run()`].
+pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
+    options.check()?;
+    let options = &options.of_simulation();
+    let tables = DriveTables { disk: profiles(&options.disk)?, nvme: profiles(&options.nvme)? };
+    tables.check()?;
+    results::directory(&options.out)?;
+    let pieces = pieces(options);
+    let progress = Steps::new(control, pieces.len() as u64);
+    let done = parallel::map(control, &pieces, |piece| {
+        let run = bed::run(options, &tables, piece, control);
+        if let Ok(run) = &run {
+            let of = |name: &str| show(run.metrics.get(name).copied().unwrap_or_default());
+            progress.done(piece.setup.name, &format!("{} transactions/s", of("tps")));
+        }
+        run
+    });
+    drop(progress);
+    let variant = |piece: &Piece| (piece.setup.name.to_owned(), piece.setup.about.to_owned());
+    let place = |piece: &Piece| format!("variant {}", piece.setup.name);
+    let done = done.into_iter().map(|run| run.map(|run| vec![run]));
+    let Gathered { variants, interrupted } = gather(pieces.iter().zip(done), variant, place)?;
+    let mut results = Results {
+        study: "oltp".into(),
+        engine: "sim",
+        seed: options.seed,
+        drive: serde_json::json!({
+            "disk": options.disk, "nvme": options.nvme, "controller": options.controller.name(), "rows": options.rows,
+            "pool_bytes": options.pool, "threads": options.threads,
+        }),
+        host: Host::this(Vec::new()),
+        comparisons: comparisons(&variants),
+        variants,
+        notes: Vec::new(),
+    };
+    results.note(report::notes(options), options.quick);
+    publish(results, &options.out, interrupted, |results| report::report(results, options))
+}
+
+fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
+    let find = |name: &str| variants.iter().find(|variant| variant.name == name);
+    let mut rows = Vec::new();
+    for (of, over) in [
+        ("nvme", "hdd"),
+        ("cache-writethrough", "hdd"),
+        ("cache-writeback", "hdd"),
+        ("cache-smq", "hdd"),
+        ("hdd-doublewrite", "hdd"),
+        ("nvme-doublewrite", "nvme"),
+        ("nvme-cold", "hdd-cold"),
+        ("cache-cold", "hdd-cold"),
+        ("cache-smq-cold", "hdd-cold"),
+        ("cache-second", "hdd"),
+        ("cache-smq-second", "hdd"),
+        ("cache-full", "hdd"),
+        ("cache-full-cold", "hdd-cold"),
+    ] {
+        let (Some(of), Some(over)) = (find(of), find(over)) else { continue };
+        let published = |at: Option<&Point>| {
+            let there = at.is_some_and(Point::is_empty);
+            match of.name.as_str() {
+                "nvme" | "nvme-cold" if there => Some(Published::ratio(published::NVME)),
+                "cache-writethrough" | "cache-writeback" | "cache-cold" | "cache-second" | "cache-full"
+                | "cache-full-cold"
+                    if there =>
+                {
+                    Some(Published::ratio(published::CACHE))
+                }
+                _ => None,
+            }
+        };
+        rows.extend(compare("tps", of, over, published).into_iter().filter(|row| row.at.is_some()));
+    }
+    rows
+}

@@ -1,0 +1,96 @@
+//! New identities for the drive of an image that was copied.
+
+use crate::engine::Engine;
+use crate::hosts::Hosts;
+use crate::image::{BackgroundWork, Locked};
+use crate::keys::DriveKey;
+use crate::live::FrontEnds;
+use crate::shared::INBOX;
+use crate::start::{Opened, Options, StartError, open_image};
+use device::{Config, Drive, Identity};
+use nvme::Nqn;
+use std::path::Path;
+use std::sync::Arc;
+use std::sync::mpsc::sync_channel;
+use toml_edit::DocumentMut;
+
+/// What the copy is to be called. What is `None` stays as the image's `drive.toml` has it.
+#[derive(Clone, Default, Debug)]
+pub struct NewNames {
+    /// Serial number: up to 20 characters.
+    pub serial: Option<String>,
+    /// NQN of the subsystem.
+    pub nqn: Option<String>,
+}
+
+/// Who the drive of an image is.
+#[derive(Clone, PartialEq, Eq, Debug)]
+pub struct DriveIdentity {
+    /// Serial number.
+    pub serial: String,
+    /// NQN of the subsystem.
+    pub nqn: Nqn,
+    /// NSID, and the identifier (NGUID and UUID), of each namespace.
+    pub namespaces: Vec<(u32, [u8; 16])>,
+}
+
+/// Gives the drive of an image, which nobody may use, an identity of its own: always new identifiers of namespaces, and the `names` that
+/// are given. Contents, keys and settings stay. Returns what the drive was before, and what it is now.
+///
+/// After a crash the image opens, and has some of the new names at most. The call can be repeated.
+///
+/// # Errors
+/// The image is in use or cannot be opened; the drive is locked, because `key` is not its drive key; a name cannot be; the host's disk fails.
+pub fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>) -> Result<[DriveIdentity; 2], StartError> {
+    let locked = Locked::existing(dir)?;
+    let text = names.put_into(&locked.config()?)?;
+    let named = Config::from_toml(&text)?.identity;
+    let options = Options { drive_key: key, ..Options::default() };
+    let background = BackgroundWork::Threads(Arc::new(|| ()));
+    let Opened { mut drive, mut store, time, .. } = open_image(locked, dir, None, &options, background)?;
+    if drive.is_locked() {
+        return Err(StartError::LockedDrive);
+    }
+    let before = DriveIdentity::of(&drive, &drive.config().identity);
+    drive
+        .renew_identity(u64::from_le_bytes(crate::image::random()), &mut store)
+        .map_err(|_| StartError::Rewrap)?;
+    let now = DriveIdentity::of(&drive, &named);
+    let mut engine = Engine::new(drive, store);
+    let (_inbox, requests) = sync_channel(INBOX);
+    engine.stop_now(time, &mut FrontEnds { hosts: Hosts::new(requests), server: None });
+    drop(engine);
+    let locked = Locked::existing(dir)?;
+    locked.set_config(&text)?;
+    // What was recorded may have failed, with no more than a warning.
+    let background = BackgroundWork::Threads(Arc::new(|| ()));
+    let Opened { drive, .. } = open_image(locked, dir, None, &options, background)?;
+    match DriveIdentity::of(&drive, &drive.config().identity) == now {
+        true => Ok([before, now]),
+        false => Err(StartError::NotRenewed),
+    }
+}
+
+impl NewNames {
+    /// The text of a configuration with these names; everything else stays as it is written.
+    fn put_into(&self, text: &str) -> Result<String, StartError> {
+        let mut document: DocumentMut =
+            text.parse().map_err(|e| StartError::Names(format!("drive.toml: {e}")))?;
+        for (key, name) in [("serial", &self.serial), ("nqn", &self.nqn)] {
+            if let Some(name) = name {
+                document["drive"][key] = toml_edit::value(name);
+            }
+        }
+        Ok(document.to_string())
+    }
+}
+
+impl DriveIdentity {
+    fn of(drive: &Drive, named: &Identity) -> DriveIdentity {
+        DriveIdentity {
+            serial: named.serial.clone(),
+            nqn: named.nqn,
+            namespaces: drive.namespace_identifiers().collect(),
+        }
+    }
+}
