@@ -291,7 +291,7 @@ pub(super) fn room(len: u64) -> io::Result<Vec<u8>> {
 pub(crate) fn random<const N: usize>() -> [u8; N] {
     let mut bytes = [0; N];
     if rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()) != Ok(N) {
-        let now = std::time::SystemTime::now().duration_since(std::time::UNIX_EPOCH).unwrap_or_default();
+        let now = std::time::SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
         let seed = super::format::crc(&now.as_nanos().to_le_bytes()) ^ u64::from(std::process::id());
         for (i, byte) in bytes.iter_mut().enumerate() {
             *byte = seed.rotate_left(i as u32 * 7).to_le_bytes()[i % 8];
