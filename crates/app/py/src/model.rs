@@ -5,7 +5,6 @@ use lab_models::{
     rocksdb::{Overwrites, Reads, Space, Store, StoreTuning, run as run_store},
 };
 use lab_report::{control::Control, results::Variant as Runs, tables};
-use lab_studies::doublewrite::Variant;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use workload::lsm::Placement;
 
