@@ -47,11 +47,11 @@ impl<T: Transport> Host<T> {
         if usize::from(id) > sets.len() {
             return Some(format!(": there is no NVM Set {id} (the drive has 1 to {})", sets.len()));
         }
-        if fault.one_in > InjectedFault::ALWAYS {
+        if fault.one_in > InjectedFault::CERTAINTY_PPB {
             return Some(format!(
                 ": one in {} operations is too rare: 1 to {}",
                 fault.one_in,
-                InjectedFault::ALWAYS
+                InjectedFault::CERTAINTY_PPB
             ));
         }
         if fault.count > 0 && !fault.kind.is_counted() && !fault.kind.is_of_host_disk() {

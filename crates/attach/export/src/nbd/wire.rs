@@ -3,7 +3,7 @@
 use fuser::Errno;
 
 /// Bytes of a write, and of the reply to a read, at most. What the protocol recommends to take at least.
-pub const LARGEST: u32 = 32 << 20;
+pub const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
 /// Bytes of a name or another string at most ("Conventions").
 pub const LONGEST_STRING: u32 = 4096;
 

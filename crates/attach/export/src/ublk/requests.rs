@@ -47,7 +47,7 @@ impl Action {
     pub fn of(descriptor: Descriptor) -> Option<Self> {
         const FLUSH: u32 = 2;
         const FUA: u32 = 1 << 13;
-        const KEEP: u32 = 1 << 15;
+        const KEEP_BIT: u32 = 1 << 15;
         let Descriptor { operation, sectors, start } = descriptor;
         let fua = operation & FUA != 0;
         if operation & 0xFF == FLUSH {
@@ -61,7 +61,7 @@ impl Action {
             0 => Some(Action::Read { offset, len: short? }),
             1 => Some(Action::Write { offset, len: short?, fua }),
             3 => Some(Action::Zero { offset, len, deallocate: true, fua }),
-            5 => Some(Action::Zero { offset, len, deallocate: operation & KEEP == 0, fua }),
+            5 => Some(Action::Zero { offset, len, deallocate: operation & KEEP_BIT == 0, fua }),
             _ => None,
         }
     }

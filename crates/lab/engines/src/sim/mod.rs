@@ -69,7 +69,7 @@ pub use run::{
 };
 
 /// Nanoseconds of an interval, at least.
-const SHORTEST: u64 = 1000;
+const MIN_INTERVAL_NANOS: u64 = 1000;
 
 /// What came of a simulation.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ fn simulate_before(
     onlooker: Option<&dyn Onlooker>,
 ) -> Result<Findings<Simulated>> {
     let out = options.out.as_deref();
-    if options.interval.is_some_and(|interval| interval < SHORTEST) {
+    if options.interval.is_some_and(|interval| interval < MIN_INTERVAL_NANOS) {
         bail!("an interval of the time series is a microsecond or more");
     }
     if options.resume && (options.set.is_empty() || out.is_none()) {

@@ -49,7 +49,7 @@ const DIRECTORY: &str = "db";
 const SCRIPT: &str = "oltp_read_write";
 const ROWS_DRAWN: &str = "special";
 /// How long a server may take to start on a disk in slow motion, with its recovery.
-const PATIENCE: Duration = Duration::from_secs(600);
+const START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Why the study cannot run live here; `None` if it can, as far as can be seen without trying.
 fn obstacle() -> Option<String> {
@@ -207,7 +207,7 @@ impl Study<'_> {
     }
 
     fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
-        mariadb::start(&self.scratch, &self.server, files, tuning, "db", PATIENCE)
+        mariadb::start(&self.scratch, &self.server, files, tuning, "db", START_TIMEOUT)
     }
 
     fn sysbench<'s>(&'s self, socket: &'s Path, repetition: u32) -> Sysbench<'s> {
