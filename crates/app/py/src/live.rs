@@ -17,8 +17,8 @@ use run::{LocalQueue, LocalTransport, Options, Running, Shape};
 use crate::{
     error::{ArgumentError, Error, command_failed, failed},
     fault,
+    integer::Whole,
     profile::Profile,
-    whole::Whole,
 };
 
 /// How long a drive may be without power, beyond the time that a cut asks for.

@@ -10,10 +10,10 @@ use workload::lsm::Placement;
 
 use crate::{
     error::failed,
+    integer::Whole,
     interrupt::interruptible,
     study::{Given, profile},
     table::Table,
-    whole::Whole,
 };
 
 /// What came of a model.

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::{
     advice::{Advice, Loaded, Modelled, Recommendation},
-    asked::clean,
-    family::Database,
+    database_model::Database,
     figures::{Figure, SETTLED_PERCENT},
+    installed_server::clean,
     simulate::{Found, More},
 };
 use lab_report::{

@@ -378,7 +378,7 @@ mod tests {
             "OFF",
             "ü",
         ];
-        let rounds = crate::asked::rounds(300);
+        let rounds = crate::installed_server::rounds(300);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("my.cnf");
         let mut both = 0;

@@ -9,7 +9,7 @@ use workload::{
 
 use super::database::Database;
 use crate::{
-    family::{Done, Model},
+    database_model::{Done, Model},
     layouts::Arrangement,
     load::{Load, warehouses},
 };

@@ -19,7 +19,7 @@ use super::{
     cache::Cache,
     jobs::{self, LoadResult, Seed},
     load::{LoadFile, LoadForm, without_contents},
-    onlook::{Onlooker, Stage},
+    onlooker::{Onlooker, Stage},
     series::Series,
     settling::{Moving, Rounds, Settling},
     watch::{WHOLE_LOAD_PPM, Watch},

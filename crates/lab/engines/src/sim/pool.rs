@@ -14,7 +14,7 @@ use anyhow::{Result, anyhow};
 use super::{
     cache::Cache,
     case::{Case, RunResult},
-    onlook::Onlooker,
+    onlooker::Onlooker,
     watch::WHOLE_LOAD_PPM,
 };
 use lab_report::control::{Control, Event, Parts};

@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::{
     case::{Case, RunResult, Settled, State},
-    ended::EndedRun,
+    ended_run::EndedRun,
 };
 use lab_report::{
     counters::{Counters, total},

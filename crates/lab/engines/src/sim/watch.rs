@@ -11,7 +11,7 @@ use run::sim::{Actors, Nanos, Sim, Step};
 use workload::{Actor, Request, Verb};
 
 use super::{
-    onlook::Stage,
+    onlooker::Stage,
     series::Series,
     settling::{Moving, Settling},
 };

@@ -6,9 +6,9 @@ use anyhow::Result;
 use run::Config;
 
 use super::{
-    bed::{Bed, DriveTables},
     options::Options,
     setup::{Design, Load, LoadKind, Places, SKEWED_FILE, SKEWED_LOAD, WARMING_LOAD},
+    testbed::{DriveTables, Testbed},
 };
 use lab_engines::machine::{CacheSizes, config};
 use lab_report::{
@@ -63,7 +63,7 @@ pub(super) const FULL_CACHE_WRITES: Load =
 
 /// A cache under way.
 struct Course<'a> {
-    bed: Bed,
+    bed: Testbed,
     control: &'a Control,
     seed: u64,
     metrics: Metrics,
@@ -129,7 +129,7 @@ pub(super) fn run(
 ) -> Result<Vec<(Point, u64, Metrics)>> {
     let times = Times::of(options);
     let ssd = config(&tables.nvme)?;
-    let bed = |ssd: Config, sizes| Bed::of_design(options, &tables.disk, ssd, sizes, design, seed);
+    let bed = |ssd: Config, sizes| Testbed::of_design(options, &tables.disk, ssd, sizes, design, seed);
     let course = |bed| Course { bed, control, seed, metrics: Metrics::new() };
     let mut fits = course(bed(ssd.clone(), CacheSizes::PUBLISHED)?);
     in_the_cache(&mut fits, options.file, &times)?;

@@ -6,10 +6,10 @@ use anyhow::Result;
 use tier::{Mode, PolicyKind};
 
 use super::{
-    bed::{Bed, DriveTables, Outcome},
     designs,
     options::{Options, Part},
     setup::{Design, Load, LoadKind, Made, Places, SKEWED_FILE, SKEWED_LOAD, Ssd, WARMING_LOAD},
+    testbed::{DriveTables, Outcome, Testbed},
 };
 use lab_engines::machine::CacheSizes;
 use lab_report::{
@@ -211,7 +211,7 @@ impl Piece {
                 .map(|(at, micros, metrics)| self.result(at, micros, metrics))
                 .collect());
         }
-        let bed = Bed::new(options, tables, self.made, seed)?;
+        let bed = Testbed::new(options, tables, self.made, seed)?;
         let times = Times::of(options);
         match self.what {
             What::Design(_) => Ok(Vec::new()),
@@ -230,7 +230,7 @@ impl Piece {
     /// The first reads of a cold cache, then, when it is warm, every load.
     fn modes(
         &self,
-        bed: &Bed,
+        bed: &Testbed,
         options: &Options,
         times: &Times,
         seed: u64,
@@ -265,7 +265,7 @@ impl Piece {
     }
 
     /// The second half of the skewed load.
-    fn chunks(&self, bed: &Bed, times: &Times, seed: u64, control: &Control) -> Result<Vec<Run>> {
+    fn chunks(&self, bed: &Testbed, times: &Times, seed: u64, control: &Control) -> Result<Vec<Run>> {
         let half = times.skewed / 2;
         let first = bed.run(&SKEWED_LOAD, SKEWED_FILE, half, seed, control, |_| false)?;
         let second = bed.run(&SKEWED_LOAD, SKEWED_FILE, half, seed ^ 1, control, |_| false)?;
@@ -288,7 +288,7 @@ impl Piece {
     /// The watched load, step by step.
     fn warming(
         &self,
-        bed: &Bed,
+        bed: &Testbed,
         options: &Options,
         times: &Times,
         seed: u64,

@@ -19,10 +19,10 @@ use serde_json::Value;
 
 use self::setup::{SETUPS, Setup, Sizes};
 use super::{
-    bed::{self, DriveTables},
     options::{Live, Options},
     published,
     setup::pieces,
+    testbed::{self, DriveTables},
 };
 use lab_databases::{
     database::Instance,
@@ -323,7 +323,7 @@ impl Study<'_> {
         };
         let pieces: Vec<_> = pieces(options).into_iter().filter(is_wanted).collect();
         let done =
-            parallel::map(self.control, &pieces, |piece| bed::run(options, &tables, piece, self.control));
+            parallel::map(self.control, &pieces, |piece| testbed::run(options, &tables, piece, self.control));
         let variants = pieces.iter().zip(done).map(|(piece, run)| {
             Ok(Variant {
                 name: format!("virtual-{}", piece.setup.name),

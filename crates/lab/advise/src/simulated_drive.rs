@@ -10,9 +10,9 @@ use workload::{
 };
 
 use super::{
+    database_model::Database,
     disk::{Behind, Disk},
     drive::{Beside, Drive},
-    family::Database,
     layouts::{Place, Plan},
     load::Load,
     neighbour::Neighbour,
@@ -42,7 +42,7 @@ const SHARE: u64 = 10;
 
 /// A simulated drive, and who has what of it.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct SimulatedDrive {
     /// The drive.
     pub config: Config,
     /// Namespaces of the server: of the data, and beside it.
@@ -68,7 +68,7 @@ pub struct Guest {
     pub quota: Option<u64>,
 }
 
-impl Ground {
+impl SimulatedDrive {
     /// The drive for a plan, with room for a database of so many bytes.
     ///
     /// # Errors

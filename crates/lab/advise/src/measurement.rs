@@ -6,7 +6,7 @@ use anyhow::{Result, ensure};
 use run::sim::Nanos;
 
 use super::{
-    family::{Done, Model},
+    database_model::{Done, Model},
     load::Load,
 };
 use lab_report::control::Cancel;
@@ -30,7 +30,7 @@ pub trait Stage {
 }
 
 /// A simulation on its way.
-pub struct Course<'a> {
+pub struct Measurement<'a> {
     begin: Nanos,
     /// Nanoseconds since then.
     passed: u64,
@@ -52,7 +52,7 @@ pub struct Window {
     pub cycles: Option<u64>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> Measurement<'a> {
     /// It begins at this time, which is now.
     pub fn new(stage: &'a mut dyn Stage, begin: Nanos, load: &Load, cancel: &'a Cancel) -> Self {
         let longest = load.seconds * MAX_WAIT_FACTOR * SECOND;

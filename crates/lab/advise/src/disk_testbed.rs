@@ -10,14 +10,14 @@ use run::{
 use workload::innodb::Volume;
 
 use super::{
-    bed::{Measured, measured},
-    course::{Course, Stage},
+    database_model::{Database, Model},
     disk::{Behind, CHUNK},
-    family::{Database, Model},
     figures::{Figure, SETTLED_PERCENT},
-    ground::Ground,
     layouts::Arrangement,
     load::Load,
+    measurement::{Measurement, Stage},
+    simulated_drive::SimulatedDrive,
+    testbed::{Measured, measured},
 };
 use lab_engines::{
     machine::{Attachment, Drives, HostPath, Tier, cached, partition, whole},
@@ -80,18 +80,24 @@ impl Seen {
 }
 
 /// Drives with what the database lies on.
-pub struct DiskBed {
+pub struct DiskTestbed {
     drives: Drives,
     device: MachineDevice,
     tier: Option<Shared<Tier>>,
 }
 
-impl DiskBed {
+impl DiskTestbed {
     /// A disk, and with a cache the drive, in the state of uniform random writes. The cache is empty.
     ///
     /// # Errors
     /// A drive cannot be so, or has no room; an interruption.
-    pub fn new(behind: &Behind, ground: &Ground, cache: &Cache, seed: u64, cancel: &Cancel) -> Result<Self> {
+    pub fn new(
+        behind: &Behind,
+        ground: &SimulatedDrive,
+        cache: &Cache,
+        seed: u64,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let path = HostPath::PUBLISHED;
         let on_disk = Attachment::Sas(behind.controller);
         let Some(sizes) = behind.cache else {
@@ -136,7 +142,7 @@ impl DiskBed {
         let mut stage = Layer(layer);
         let tier = tier.as_ref();
         let long = Load { seconds: load.seconds * MAX_WINDOW_FACTOR, ..*load };
-        let mut course = Course::new(&mut stage, begin, &long, cancel);
+        let mut course = Measurement::new(&mut stage, begin, &long, cancel);
         let warmth = warm(&mut course, tier, load.warmup.max(MIN_PART_SECONDS))?;
         let done = course.warm(0)?;
         let seconds = (MIN_TRANSACTIONS / warmth.rate.max(1)).clamp(load.seconds, long.seconds);
@@ -178,7 +184,7 @@ struct Warmth {
 }
 
 /// Warms what the database lies on by the load, in parts of so many seconds: a cache until what it gives changes no more.
-fn warm(course: &mut Course<'_>, tier: Option<&Shared<Tier>>, each: u64) -> Result<Warmth> {
+fn warm(course: &mut Measurement<'_>, tier: Option<&Shared<Tier>>, each: u64) -> Result<Warmth> {
     let mut warmth = Warmth { seconds: 0, moved: 100.0, rate: 0 };
     let (mut before, mut share, mut transactions) = (tier.map(Seen::of), None, 0);
     for _ in 0..if tier.is_some() { MAX_CACHE_ROUNDS } else { DISK_ROUNDS } {

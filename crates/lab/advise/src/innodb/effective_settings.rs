@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::database::is_of_storage;
 use crate::{
-    asked::{clean, directory, is_plain, refuse},
+    installed_server::{clean, directory, is_plain, refuse},
     settings::{Setting, Settings},
 };
 use lab_databases::{
@@ -362,7 +362,7 @@ mod tests {
             "0", "1", "2", "90", "200", "1000", "4k", "8M", "128M", "1G", "2g", "16Kx", "4MB", "1 ", "5 ; x",
         ];
         let words = ["on", "Off", "TRUE", "0", "1", "false", "yes", ""];
-        let rounds = crate::asked::rounds(40);
+        let rounds = crate::installed_server::rounds(40);
         for server in servers() {
             let mut agreed = 0;
             for seed in 0..rounds {
