@@ -21,6 +21,7 @@ use workload::Rng;
 
 const LARGE_BLOCK_BYTES: usize = 128 << 10;
 const SMALL_BLOCK_BYTES: usize = 4 << 10;
+/// Bytes of the file, and I/Os of each kind.
 const FILE: u64 = 1 << 30;
 const ROUNDS: u32 = 2000;
 

@@ -83,6 +83,7 @@ impl<T: Transport> Host<T> {
     /// The command failed (Invalid Log Page: the drive has no such log; Operation Denied: only administrators read it), the layout is one that
     /// this host does not know, or the transport is broken.
     pub fn injected_faults(&mut self) -> Result<(InjectedFaultsHeader, Vec<InjectedFault>), Error> {
+        // Bytes.
         const HEADER: usize = size_of::<InjectedFaultsHeader>();
         let lid = LogId::INJECTED_FAULTS;
         let mut room = FIRST_ENTRIES;

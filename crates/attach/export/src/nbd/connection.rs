@@ -32,6 +32,7 @@ pub struct Ending {
 pub struct Stage(AtomicU8);
 
 impl Stage {
+    /// It has not chosen an export yet.
     const NEGOTIATES: u8 = 0;
     const HAS_CHOSEN: u8 = 1;
     const MAKES_ROOM: u8 = 2;

@@ -101,6 +101,7 @@ fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// `struct ublksrv_ctrl_cmd`, with room for the longer command of the ring. `len` and `address` are those of the buffer.
 pub fn control_command(device: u32, len: u16, address: u64, data: u64) -> [u8; 80] {
+    // The queue number of a command for the whole device.
     const NO_QUEUE: u16 = u16::MAX;
     let out = Out::default().u32(device).u16(NO_QUEUE).u16(len).u64(address).u64(data);
     padded(&out.0)
@@ -203,6 +204,7 @@ impl DeviceInfo {
 
 /// `struct ublk_params`: size and limits of the block device of a namespace, with requests of up to `largest` bytes.
 pub fn parameters(namespace: &Namespace, largest: u32) -> Vec<u8> {
+    // Bits of `types`, then of `attrs`.
     const BASIC_PARAMETERS: u32 = 1 << 0;
     const DISCARD: u32 = 1 << 1;
     const READ_ONLY: u32 = 1 << 0;

@@ -45,6 +45,7 @@ pub enum Action {
 impl Action {
     /// What a descriptor means; nothing if it is no request that was asked for.
     pub fn of(descriptor: Descriptor) -> Option<Self> {
+        // Operation, and bits of its flags (`UBLK_IO_OP_FLUSH`, `UBLK_IO_F_FUA`, `UBLK_IO_F_NOUNMAP`).
         const FLUSH: u32 = 2;
         const FUA: u32 = 1 << 13;
         const KEEP_BIT: u32 = 1 << 15;

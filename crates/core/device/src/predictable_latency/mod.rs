@@ -20,6 +20,7 @@ use setting::WindowSetting;
 /// How often a deterministic window is looked at.
 const CHECK_INTERVAL: Nanos = Nanos(5_000_000);
 
+/// Nanoseconds of a millisecond.
 const MILLI: u64 = 1_000_000;
 
 /// The window of a set.

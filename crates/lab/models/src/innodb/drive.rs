@@ -172,6 +172,7 @@ pub(super) fn make(
 
 /// Writes what the files fill once in order, then one and a half times in pages at random.
 pub(super) fn age(sim: &Sim, end: u64, seed: u64, cancel: &Cancel) -> Result<()> {
+    // Bytes.
     const BLOCK: u64 = 4096;
     let fill = MixConfig {
         range: end / BLOCK,

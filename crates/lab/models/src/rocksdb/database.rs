@@ -196,6 +196,7 @@ impl Database {
         control: &Control,
         mut enough: impl FnMut(&Counts) -> bool,
     ) -> Result<()> {
+        /// Nanoseconds between two looks at the counts.
         const SLICE: u64 = 20_000_000;
         /// So long nothing is written where it waits for room that never comes.
         const STALL_NANOS: u64 = 60_000_000_000;

@@ -281,6 +281,7 @@ fn scaled(len: u64, by: i128) -> u64 {
 /// The sum of n^-theta for n from 1 to `len`: the first terms one by one, the others by the formula of Euler and
 /// Maclaurin.
 fn zeta(len: u64, theta: i128) -> i128 {
+    // Terms that are added one by one.
     const EXACT_TERMS: u64 = 1000;
     let term = |n: u64| fixed::pow(i128::from(n.min(1 << 62)) << fixed::FRACTION, -theta);
     let mut sum: i128 = (1..=len.min(EXACT_TERMS)).map(term).sum();

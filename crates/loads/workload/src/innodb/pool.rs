@@ -14,6 +14,7 @@ const OLD_SUBLIST_SHARE: (u32, u32) = (3, 8);
 /// By so much it may differ (`BUF_LRU_OLD_TOLERANCE`).
 const TOLERANCE: u32 = 20;
 
+/// Bits of a frame's flags.
 const RESIDENT: u8 = 1;
 const READING: u8 = 2;
 const WRITING: u8 = 4;

@@ -6,6 +6,7 @@ use svg::node::element::{Circle, Line, Polyline, Rectangle, Text};
 use super::labels::Labels;
 use crate::figure::thousands;
 
+/// Pixels of a chart.
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 340.0;
 /// Left of the plot: the y axis with its title.
