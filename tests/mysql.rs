@@ -11,7 +11,7 @@ use std::{
 ///
 /// If the script fails otherwise.
 pub fn server() -> Result<PathBuf, String> {
-    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../..");
+    let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let run =
         Command::new(root.join("scripts/mysql.sh")).output().expect("scripts/mysql.sh cannot be started");
     let errors = String::from_utf8_lossy(&run.stderr).trim().to_owned();
