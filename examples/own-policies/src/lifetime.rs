@@ -6,8 +6,8 @@
 use run::policies::{Candidate, HostWrite, PlacementPolicy, Writer};
 
 /// Streams of what hosts write.
-const SHORT: usize = 0;
-const LONG: usize = 1;
+const SHORT_LIVED_STREAM: usize = 0;
+const LONG_LIVED_STREAM: usize = 1;
 
 /// Two streams for hosts, and two for collection: of what was thought to be short-lived, and of everything else.
 #[derive(Clone)]
@@ -41,11 +41,11 @@ impl PlacementPolicy for ByLifetime {
         }
         let before = std::mem::replace(&mut self.last[page], write.written + 1);
         let lived = (write.written + 1).saturating_sub(before);
-        if before > 0 && lived < self.threshold { SHORT } else { LONG }
+        if before > 0 && lived < self.threshold { SHORT_LIVED_STREAM } else { LONG_LIVED_STREAM }
     }
 
     fn relocated(&mut self, victim: &Candidate) -> Writer {
-        if victim.writer == Writer::Host(SHORT) {
+        if victim.writer == Writer::Host(SHORT_LIVED_STREAM) {
             // In pages programmed. Some of those are no host's, so it is a little long.
             let lived = victim.age * u64::from(victim.usable);
             self.threshold = match self.threshold {
@@ -54,7 +54,7 @@ impl PlacementPolicy for ByLifetime {
             };
         }
         match victim.writer {
-            Writer::Host(SHORT) => Writer::Relocation(0),
+            Writer::Host(SHORT_LIVED_STREAM) => Writer::Relocation(0),
             Writer::Host(_) | Writer::Relocation(_) => Writer::Relocation(1),
         }
     }

@@ -8,12 +8,12 @@ use pyo3::{prelude::*, types::PyList};
 
 use crate::{
     error::simulation_failed,
+    integer::Whole,
     interrupt::interruptible,
     load::Load,
     profile::Profile,
     simulate::settings,
     table::{array, objects},
-    whole::Whole,
 };
 
 type Parameters = Vec<(String, String)>;

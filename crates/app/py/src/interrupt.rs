@@ -11,7 +11,7 @@ use lab_report::control::Control;
 use pyo3::prelude::*;
 
 /// How often Python is asked for signals. Only its main thread has any.
-const LOOK: Duration = Duration::from_millis(50);
+const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Does this work on a thread of its own. Other threads of Python go on meanwhile. A signal whose handler raises an exception cancels the work.
 ///
@@ -28,7 +28,7 @@ pub fn interruptible<T: Send>(py: Python<'_>, work: impl FnOnce(&Control) -> T +
                 work(&control)
             });
             let mut raised = None;
-            while ended.recv_timeout(LOOK) == Err(RecvTimeoutError::Timeout) {
+            while ended.recv_timeout(SIGNAL_POLL_INTERVAL) == Err(RecvTimeoutError::Timeout) {
                 if raised.is_none()
                     && let Err(exception) = Python::attach(|py| py.check_signals())
                 {

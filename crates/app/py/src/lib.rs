@@ -3,6 +3,7 @@
 mod error;
 mod fault;
 mod fleet;
+mod integer;
 mod interrupt;
 mod live;
 mod load;
@@ -13,7 +14,6 @@ mod quantity;
 mod simulate;
 mod study;
 mod table;
-mod whole;
 mod zones;
 
 use pyo3::prelude::*;

@@ -17,12 +17,12 @@ use run::{LocalQueue, LocalTransport, Options, Running, Shape};
 use crate::{
     error::{ArgumentError, Error, command_failed, failed},
     fault,
+    integer::Whole,
     profile::Profile,
-    whole::Whole,
 };
 
 /// How long a drive may be without power, beyond the time that a cut asks for.
-const PATIENCE: Duration = Duration::from_secs(60);
+const POWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Commands of one read or write at the same time.
 const DEPTH: u16 = 32;
 
@@ -87,7 +87,7 @@ impl LiveDrive {
             let running = running.as_ref().ok_or_else(stopped)?;
             let mut host = match connection.take() {
                 Some(host) => host,
-                None => Connection::open(running, PATIENCE).map_err(failed)?,
+                None => Connection::open(running, POWER_TIMEOUT).map_err(failed)?,
             };
             let done = work(&mut host);
             // A program hears of each power cut once: by the command that is under way, or else by the next one.
@@ -331,7 +331,7 @@ impl LiveDrive {
             let mut state = self.state();
             state.connection = None;
             let running = state.running.as_ref().ok_or_else(stopped)?;
-            let patience = PATIENCE + Duration::from_millis(off_ms.into());
+            let patience = POWER_TIMEOUT + Duration::from_millis(off_ms.into());
             state.connection = Some(Connection::open(running, patience).map_err(failed)?);
             Ok(())
         })

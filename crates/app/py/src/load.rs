@@ -7,7 +7,7 @@ use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 use workload::trace::{self, Fold, Speed};
 
-use crate::{error::failed, quantity::Size, whole::Whole};
+use crate::{error::failed, integer::Whole, quantity::Size};
 
 /// A load that has been read.
 #[pyclass(frozen, module = "tranche")]

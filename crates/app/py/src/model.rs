@@ -5,16 +5,15 @@ use lab_models::{
     rocksdb::{Overwrites, Reads, Space, Store, StoreTuning, run as run_store},
 };
 use lab_report::{control::Control, results::Variant as Runs, tables};
-use lab_studies::doublewrite::Variant;
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 use workload::lsm::Placement;
 
 use crate::{
     error::failed,
+    integer::Whole,
     interrupt::interruptible,
     study::{Given, profile},
     table::Table,
-    whole::Whole,
 };
 
 /// What came of a model.

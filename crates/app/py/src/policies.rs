@@ -10,7 +10,7 @@ use pyo3::{
 };
 use run::policies::{self, HostWrite, PlacementPolicy, VictimPolicy, Writer};
 
-use crate::whole::Whole;
+use crate::integer::Whole;
 
 /// A superblock that can be collected.
 #[pyclass(frozen, get_all, module = "tranche")]

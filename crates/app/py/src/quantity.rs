@@ -2,7 +2,7 @@
 
 use pyo3::{exceptions::PyValueError, prelude::*};
 
-use crate::whole::{Bounded, Whole};
+use crate::integer::{Bounded, Whole};
 
 fn wrong(error: impl std::fmt::Display) -> PyErr {
     PyValueError::new_err(error.to_string())

@@ -7,8 +7,8 @@ use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
 
 use crate::{
-    error::simulation_failed, interrupt::interruptible, load::Load, policies::Policies, profile::Profile,
-    table::Table, whole::Whole,
+    error::simulation_failed, integer::Whole, interrupt::interruptible, load::Load, policies::Policies,
+    profile::Profile, table::Table,
 };
 
 /// What came of a simulation.

@@ -9,8 +9,8 @@ use nvme::{
 use pyo3::{buffer::PyBuffer, exceptions::PyValueError, prelude::*, types::PyBytes};
 
 use crate::{
+    integer::Whole,
     live::{Connection, LiveDrive, format_of},
-    whole::Whole,
 };
 
 /// States by the names that Python has for them.

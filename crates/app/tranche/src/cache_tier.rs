@@ -23,7 +23,7 @@ use std::time::Duration;
 use tier::{Config, Control, Mode, PolicyKind, Start};
 
 /// How often a tier that is served looks whether it is to end, or must.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `tranche cache`.
 #[derive(Subcommand, Debug)]
@@ -355,7 +355,7 @@ fn serve_tier(
             tracing::warn!("{warning}");
             warned = true;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     };
     for obstacle in export.stop() {
         tracing::warn!("{obstacle}");

@@ -10,7 +10,7 @@ use std::sync::OnceLock;
 use std::time::Duration;
 
 /// For each step of connecting.
-pub const PATIENCE: Duration = Duration::from_secs(10);
+pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// The drive that the command talked to first, and as whom.
 static TALKED_TO: OnceLock<(Addr, Credentials)> = OnceLock::new();
@@ -64,7 +64,7 @@ pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
     let identity = identity(credentials)?;
     let limit = Duration::from_secs(credentials.wait.into());
     TALKED_TO.get_or_init(|| (on.clone(), credentials.clone()));
-    let attempt = || Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity);
+    let attempt = || Host::connect(SocketTransport::new(on.clone(), CONNECT_TIMEOUT), &identity);
     host::retry(limit, attempt).map_err(|error| {
         let advice = advice(on, &error);
         let error = anyhow::Error::from(error);
@@ -79,7 +79,7 @@ pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
 pub fn again() -> Option<Connected> {
     let (on, credentials) = TALKED_TO.get()?;
     let identity = identity(credentials).ok()?;
-    Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity).ok()
+    Host::connect(SocketTransport::new(on.clone(), CONNECT_TIMEOUT), &identity).ok()
 }
 
 /// What to do about a connection that did not come about.

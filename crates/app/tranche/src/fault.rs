@@ -102,7 +102,7 @@ pub struct Chance {
     #[arg(long, alias = "set", value_name = "N", default_value_t = 0)]
     pub nvm_set: u16,
     /// Strike one in N operations, at most 1000000000
-    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(InjectedFault::ALWAYS)))]
+    #[arg(long, value_name = "N", default_value_t = 1, value_parser = clap::value_parser!(u32).range(1..=i64::from(InjectedFault::CERTAINTY_PPB)))]
     pub one_in: u32,
     #[command(flatten)]
     pub target: Target,

@@ -1,6 +1,6 @@
 //! The live view of a drive: what `tranche serve --ui` and `tranche ui` ask for. `sim_view` has what is the run's of `tranche sim --ui`.
 
-use crate::connect::{PATIENCE, connect, identity};
+use crate::connect::{CONNECT_TIMEOUT, connect, identity};
 use crate::options::{Output, Target};
 use crate::signals::asked_by;
 use crate::{print_json_line, print_text};
@@ -21,7 +21,7 @@ use ui::{Listener, Options, Token};
 /// Where reports of studies are if nothing else is said.
 const STUDIES: &str = "out";
 /// How often it looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 const FAILED: &str = "cannot serve the live view";
 /// More than a token and a line end.
 const TOKEN_FILE: u64 = 4096;
@@ -111,7 +111,7 @@ pub fn serve(options: &ServeUi, output: Output) -> Result<()> {
     let mut first = Some(host);
     let again = move || match first.take() {
         Some(host) => Ok(host),
-        None => Host::connect(SocketTransport::new(on.clone(), PATIENCE), &identity),
+        None => Host::connect(SocketTransport::new(on.clone(), CONNECT_TIMEOUT), &identity),
     };
     let ui = view.start_on(at, again)?;
     match output {
@@ -119,7 +119,7 @@ pub fn serve(options: &ServeUi, output: Output) -> Result<()> {
         Output::Text => print_text(&format!("ready ui={}", ui.url()))?,
     }
     while !ended.load(Ordering::Relaxed) {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     Ok(())
 }

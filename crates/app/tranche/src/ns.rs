@@ -20,7 +20,7 @@ use units::format_size;
 const ATTEMPTS: u32 = 100;
 
 /// Controllers that a message names.
-const NAMED: usize = 8;
+const MAX_NAMED_CONTROLLERS: usize = 8;
 
 /// Deleting a namespace that other hosts have attached takes --force. What cannot be known is not asked for.
 fn refuse_attached(host: &mut Connected, nsid: u32) -> Result<()> {
@@ -41,8 +41,8 @@ fn refuse_attached(host: &mut Connected, nsid: u32) -> Result<()> {
             None => id.to_string(),
         }
     };
-    let named: Vec<String> = others.iter().take(NAMED).map(named).collect();
-    let more = others.len().saturating_sub(NAMED);
+    let named: Vec<String> = others.iter().take(MAX_NAMED_CONTROLLERS).map(named).collect();
+    let more = others.len().saturating_sub(MAX_NAMED_CONTROLLERS);
     bail!(
         "namespace {nsid} is attached to other controllers, whose hosts would lose it: {}{}. Detach it first, or give --force",
         named.join(", "),

@@ -1,7 +1,7 @@
 //! `tranche power-cut`.
 
 use crate::args::PowerCut;
-use crate::connect::{PATIENCE, connect};
+use crate::connect::{CONNECT_TIMEOUT, connect};
 use crate::options::Output;
 use crate::refusal::network_refusal;
 use crate::{print_json, print_text};
@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 
 /// Waits until the drive takes hosts again: after its time without power, and while it recovers.
 fn wait_for_power(cut: &PowerCut) -> Result<()> {
-    let deadline = Instant::now() + Duration::from_millis(cut.off.into()) + PATIENCE;
+    let deadline = Instant::now() + Duration::from_millis(cut.off.into()) + CONNECT_TIMEOUT;
     loop {
         std::thread::sleep(Duration::from_millis(20));
         match connect(&cut.target) {

@@ -12,16 +12,16 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::time::{Duration, Instant};
 
-static SILENT: AtomicBool = AtomicBool::new(false);
+static IS_SILENT: AtomicBool = AtomicBool::new(false);
 
 /// From now on nothing but errors is said on standard error.
 pub fn silence() {
-    SILENT.store(true, Ordering::Relaxed);
+    IS_SILENT.store(true, Ordering::Relaxed);
 }
 
 /// Whether nothing but errors is said on standard error.
 pub fn is_silent() -> bool {
-    SILENT.load(Ordering::Relaxed)
+    IS_SILENT.load(Ordering::Relaxed)
 }
 
 /// Whether standard error is a terminal that shows progress.
@@ -88,7 +88,7 @@ struct Bar {
 }
 
 /// Of the bar of runs.
-const WHOLE: f64 = 1e6;
+const RUN_BAR_LENGTH: f64 = 1e6;
 
 impl Display {
     fn new() -> Self {
@@ -104,7 +104,9 @@ impl Display {
         };
         let (length, template) = match parts {
             Parts::Steps(steps) => (Some(steps), "{elapsed_precise} [{bar:30}] {pos}/{len} {wide_msg}"),
-            Parts::Runs(_) => (Some(WHOLE as u64), "{elapsed_precise} [{bar:30}] {percent:>3}% {wide_msg}"),
+            Parts::Runs(_) => {
+                (Some(RUN_BAR_LENGTH as u64), "{elapsed_precise} [{bar:30}] {percent:>3}% {wide_msg}")
+            }
             Parts::Jobs => (None, "{msg}"),
         };
         let bar = all.add(length.map_or_else(ProgressBar::no_length, ProgressBar::new));
@@ -181,7 +183,7 @@ impl Observer for Display {
                     of => format!("{ended} of {of} runs, {}", left(elapsed, done)),
                 };
                 let shown = self.with(work, |bar| {
-                    bar.bar.set_position((done * WHOLE) as u64);
+                    bar.bar.set_position((done * RUN_BAR_LENGTH) as u64);
                     bar.bar.set_message(line(bar.began.elapsed()));
                 });
                 if shown.is_none() {

@@ -6,7 +6,7 @@ use nvme::{NSID_ALL, Status};
 use units::format_size;
 
 /// Byte 384 of Identify Namespace, of one whose key the drive does not have.
-pub const LOCKED: u8 = 2;
+pub const LOCKED_STATE: u8 = 2;
 
 /// Why faults and power cuts are denied to hosts on the network, and what to do instead.
 const NETWORK_REFUSAL: &str = "the drive refuses this to hosts on the network: use its Unix socket (serve --unix PATH, \
@@ -89,7 +89,7 @@ fn without_its_key(host: &mut Connected) -> Option<&'static str> {
     let nsids = host.allocated_namespaces().ok()?;
     let mut namespaces = nsids.into_iter().filter_map(|nsid| host.identify_allocated(nsid).ok());
     namespaces
-        .any(|namespace| namespace.vs[0] == LOCKED)
+        .any(|namespace| namespace.vs[0] == LOCKED_STATE)
         .then_some("the drive is LOCKED: it was started without its key (tranche serve --drive-key)")
 }
 

@@ -4,7 +4,7 @@ use crate::args::{Id, IdOf, Smart, SmartOf};
 use crate::connect::{Connected, connect};
 use crate::meaning::{self, Page, Zones};
 use crate::options::Output;
-use crate::refusal::{LOCKED, about, about_set, absent};
+use crate::refusal::{LOCKED_STATE, about, about_set, absent};
 use crate::{print_json, print_text, zone_shape};
 use anyhow::{Context, Result};
 use host::view;
@@ -61,7 +61,7 @@ fn stored(host: &mut Connected, namespace: &IdentifyNamespace) -> Option<&'stati
     match namespace.vs[0] {
         0 => Some("in the clear"),
         1 => Some("encrypted"),
-        LOCKED => Some("encrypted, and locked: the drive was started without its key"),
+        LOCKED_STATE => Some("encrypted, and locked: the drive was started without its key"),
         _ => None,
     }
 }

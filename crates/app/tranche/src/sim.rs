@@ -12,7 +12,7 @@ use std::path::PathBuf;
 use workload::trace::{Fold, Speed};
 
 /// Where results of sweeps and time series go.
-const OUT: &str = "out/sim";
+const OUTPUT_DIRECTORY: &str = "out/sim";
 
 /// Options of `tranche sim`.
 #[derive(Args, Clone, Debug)]
@@ -217,8 +217,8 @@ impl Options {
             out: self.out.clone().or_else(|| {
                 let files = self.interval.is_some() || !self.set.is_empty();
                 files.then(|| match self.resume {
-                    true => self.overwrite.latest(OUT),
-                    false => self.overwrite.place(None, OUT),
+                    true => self.overwrite.latest(OUTPUT_DIRECTORY),
+                    false => self.overwrite.place(None, OUTPUT_DIRECTORY),
                 })
             }),
             interval: self.interval,

@@ -13,7 +13,7 @@ use std::time::Duration;
 use ui::{RunEnd, RunView, Speed};
 
 /// How often it looks whether it is to end.
-const LOOK: Duration = Duration::from_millis(50);
+const POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// Options of the view.
 #[derive(Args, Clone, Debug)]
@@ -84,7 +84,7 @@ pub fn run(settings: &Settings, load: String, view: &View, output: Output) -> Re
         say(&format!("the run is over: {} shows its last state until Ctrl-C", ui.url()));
     }
     while !control.is_cancelled() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     }
     printed
 }

@@ -28,7 +28,7 @@ const THREADS: usize = 4;
 /// What was written becomes durable after this time, also if no program asks for it.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 /// How often a mounted store looks for signals.
-const LOOK: Duration = Duration::from_millis(50);
+const SIGNAL_POLL_INTERVAL: Duration = Duration::from_millis(50);
 
 /// `tranche store`.
 #[derive(Subcommand, Debug)]
@@ -210,7 +210,7 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
     let mut synced = Instant::now();
     let (mut told, mut gone) = (false, false);
     while !control.is_cancelled() && !mounted.has_ended() {
-        std::thread::sleep(LOOK);
+        std::thread::sleep(SIGNAL_POLL_INTERVAL);
         if synced.elapsed() >= SYNC_EVERY {
             if store.has_unsynced() {
                 // If it fails, the store says why below.

@@ -170,7 +170,7 @@ pub struct Changed {
 }
 
 /// How often a drive is asked for zones that have changed.
-const LOOK: Duration = Duration::from_millis(100);
+const POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 /// `tranche zone`.
 pub fn zone(command: &Zone, output: Output) -> Result<()> {
@@ -272,7 +272,7 @@ fn changed(options: &Changed, output: Output) -> Result<()> {
         if is_over || changed.as_ref().is_none_or(|zones| !zones.is_empty()) {
             break changed;
         }
-        std::thread::sleep(LOOK);
+        std::thread::sleep(POLL_INTERVAL);
     };
     let zones: Option<Vec<u64>> =
         changed.map(|zones| zones.iter().map(|zslba| zslba / ns.zone_blocks).collect());

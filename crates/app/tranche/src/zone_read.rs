@@ -11,7 +11,7 @@ use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
 
 /// Most bytes that are read at once.
-const PIECE: u64 = 1 << 20;
+const PIECE_BYTES: u64 = 1 << 20;
 
 /// `tranche zone read`.
 #[derive(Args, Debug)]
@@ -56,7 +56,7 @@ pub fn read(options: &ReadOf, output: Output) -> Result<()> {
         );
     }
     let mut out = target(options)?;
-    let most = (PIECE / block).max(1);
+    let most = (PIECE_BYTES / block).max(1);
     let mut at = options.at;
     while at < end {
         let blocks = most.min(end - at);

@@ -36,12 +36,12 @@ fn advise(dir: &Path, args: &[&str]) -> Output {
         .unwrap()
 }
 
-const SHORT: [&str; 6] = ["--seconds", "2s", "--warmup", "1s", "--seeds", "2"];
+const SHORT_RUN: [&str; 6] = ["--seconds", "2s", "--warmup", "1s", "--seeds", "2"];
 
 #[test]
 fn a_configuration_is_read_and_layouts_are_simulated() {
     let dir = directory();
-    let output = advise(dir.path(), &[&["my.cnf"], &SHORT[..]].concat());
+    let output = advise(dir.path(), &[&["my.cnf"], &SHORT_RUN[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     // What was read, from where, and which values are defaults.
@@ -87,7 +87,7 @@ fn a_configuration_of_postgresql_is_read_and_layouts_are_simulated() {
     file("pg/conf.d/10.conf", "Checkpoint_Timeout '90s'\nfull_page_writes = true\n");
     file("pg/postgresql.auto.conf", "# by ALTER SYSTEM\nmax_wal_size = '64MB'\n");
     file("pg/PG_VERSION", "15\n");
-    let output = advise(dir.path(), &[&["pg/postgresql.conf"], &SHORT[..]].concat());
+    let output = advise(dir.path(), &[&["pg/postgresql.conf"], &SHORT_RUN[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     let row = |name: &str| {
@@ -115,7 +115,7 @@ fn a_configuration_of_postgresql_is_read_and_layouts_are_simulated() {
 fn layouts_are_named_and_zones_and_a_neighbour_are_simulated() {
     let dir = directory();
     let args = ["my.cnf", "--layouts", "zones,quota", "--dataset", "256MiB", "--neighbour-quota", "5MB/s"];
-    let output = advise(dir.path(), &[&args[..], &SHORT[..]].concat());
+    let output = advise(dir.path(), &[&args[..], &SHORT_RUN[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     for name in ["configured  ", "zones  ", "neighbour  ", "quota  "] {
@@ -134,7 +134,7 @@ fn a_disk_with_a_cache_is_simulated() {
     let dir = directory();
     let args = ["my.cnf", "--layouts", "cache", "--dataset", "256MiB", "--cache-size", "128MiB"];
     let more = ["--disk", "savvio-10k4-600g", "--controller", "h730p"];
-    let output = advise(dir.path(), &[&args[..], &more, &SHORT[..]].concat());
+    let output = advise(dir.path(), &[&args[..], &more, &SHORT_RUN[..]].concat());
     assert!(output.status.success(), "{}", text(&output.stderr));
     let said = text(&output.stdout);
     for name in ["configured  ", "disk  ", "cache  "] {

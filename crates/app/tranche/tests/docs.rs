@@ -123,7 +123,7 @@ fn slug(heading: &str) -> String {
 
 /// Documents by their paths in the repository, and what else there is.
 /// Pages that `make book` makes. Only the summary links to them: they are not in the repository.
-const GENERATED: [&str; 2] = ["docs/cli.md", "docs/json.md"];
+const GENERATED_PAGES: [&str; 2] = ["docs/cli.md", "docs/json.md"];
 
 struct Library {
     documents: BTreeMap<String, Document>,
@@ -156,10 +156,10 @@ impl Library {
                 }
                 let (file, anchor) = target.split_once('#').unwrap_or((target, ""));
                 let there = if file.is_empty() { path.clone() } else { resolved(path, file) };
-                if GENERATED.contains(&there.as_str()) && path == "docs/SUMMARY.md" {
+                if GENERATED_PAGES.contains(&there.as_str()) && path == "docs/SUMMARY.md" {
                     continue;
                 }
-                if !file.is_empty() && (GENERATED.contains(&there.as_str()) || !(self.exists)(&there)) {
+                if !file.is_empty() && (GENERATED_PAGES.contains(&there.as_str()) || !(self.exists)(&there)) {
                     wrong.push(format!("{path}:{line}: {target}: there is no {there}"));
                 } else if let Some(other) = self.documents.get(&there)
                     && !anchor.is_empty()
@@ -182,7 +182,7 @@ impl Library {
         let mut listed = BTreeSet::new();
         for (line, target) in &summary.links {
             let page = resolved(SUMMARY, target);
-            if !self.documents.contains_key(&page) && !GENERATED.contains(&page.as_str()) {
+            if !self.documents.contains_key(&page) && !GENERATED_PAGES.contains(&page.as_str()) {
                 wrong.push(format!("{SUMMARY}:{line}: {target} is no page"));
             }
             if !listed.insert(page) {
@@ -239,7 +239,7 @@ fn pages(root: &Path, dir: &str, paths: &mut Vec<String>) {
         let path = format!("{dir}/{}", entry.file_name().to_str().unwrap());
         if entry.file_type().unwrap().is_dir() {
             pages(root, &path, paths);
-        } else if path.ends_with(".md") && !GENERATED.contains(&path.as_str()) {
+        } else if path.ends_with(".md") && !GENERATED_PAGES.contains(&path.as_str()) {
             paths.push(path);
         }
     }

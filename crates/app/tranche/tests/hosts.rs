@@ -14,7 +14,7 @@ use std::process::Command as Process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Drive(Served);
 
@@ -39,7 +39,7 @@ impl Drive {
     }
 
     fn host(&self, name: &str) -> Host<SocketTransport> {
-        let transport = SocketTransport::new(self.0.tcp()[0].parse().unwrap(), PATIENCE);
+        let transport = SocketTransport::new(self.0.tcp()[0].parse().unwrap(), ANSWER_TIMEOUT);
         let nqn = Nqn::new(&format!("nqn.2026-11.test:{name}")).unwrap();
         Host::connect(transport, &Identity::new(nqn)).unwrap()
     }
@@ -153,7 +153,7 @@ fn soak_hosts_come_and_go_and_leave_nothing_behind() {
         let start = Instant::now();
         while served.descriptors() > descriptors + 1 || watcher.controllers().unwrap().len() > 1 {
             assert!(
-                start.elapsed() < PATIENCE,
+                start.elapsed() < ANSWER_TIMEOUT,
                 "{} descriptors are left",
                 served.descriptors() - descriptors
             );
@@ -197,7 +197,7 @@ fn a_host_that_does_not_read_holds_up_nobody_and_gets_what_it_asked_for() {
     }
     let mut done = 0;
     while stalled.raw().outstanding() > 0 {
-        let ended = stalled.raw().next(Some(PATIENCE)).unwrap().expect("an answer");
+        let ended = stalled.raw().next(Some(ANSWER_TIMEOUT)).unwrap().expect("an answer");
         assert!(ended.completion.status().is_success());
         // Each page is what it was at one time: a write is never seen in part.
         for page in ended.data.into_buffer().chunks(4096) {

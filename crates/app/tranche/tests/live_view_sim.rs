@@ -86,7 +86,7 @@ impl Drop for Shown {
 
 /// A document without what depends on the machine and on the time of day. It says which figures those were.
 fn lasting(value: &Value, left_out: &mut Vec<String>) -> Value {
-    const PASSING: [&str; 14] = [
+    const MACHINE_FIGURES: [&str; 14] = [
         "time",
         "timestamp",
         "timestamp_ms",
@@ -106,7 +106,7 @@ fn lasting(value: &Value, left_out: &mut Vec<String>) -> Value {
         Value::Object(map) => {
             let mut kept = serde_json::Map::new();
             for (key, value) in map {
-                match PASSING.contains(&key.as_str()) {
+                match MACHINE_FIGURES.contains(&key.as_str()) {
                     true => left_out.push(key.clone()),
                     false => _ = kept.insert(key.clone(), lasting(value, left_out)),
                 }

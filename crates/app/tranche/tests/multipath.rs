@@ -15,7 +15,7 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 const BLOCK: usize = 4096;
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Drive {
     served: Served,
@@ -65,9 +65,9 @@ impl Writer {
         let next = path.clone();
         let make = move || {
             let port = &ports[next.fetch_add(1, Ordering::Relaxed) % ports.len()];
-            SocketTransport::new(port.parse().unwrap(), PATIENCE)
+            SocketTransport::new(port.parse().unwrap(), ANSWER_TIMEOUT)
         };
-        let session = Session::connect(make, identity(), &[8], PATIENCE).unwrap();
+        let session = Session::connect(make, identity(), &[8], ANSWER_TIMEOUT).unwrap();
         Writer { session, path, acknowledged: HashMap::new(), switches: 0 }
     }
 
@@ -108,7 +108,7 @@ impl Writer {
                 }
                 continue;
             }
-            let done = match self.session.queues()[0].next(Some(PATIENCE)) {
+            let done = match self.session.queues()[0].next(Some(ANSWER_TIMEOUT)) {
                 Ok(done) => done.expect("a completion in time"),
                 Err(_) => {
                     self.switch(&mut flying);
@@ -141,7 +141,7 @@ fn a_host_with_two_paths_loses_nothing() {
     let (result, shown) = (seen.clone(), progress.clone());
     // About as long as what happens meanwhile takes; each step waits for writes after the one before.
     let load = std::thread::spawn(move || {
-        let stop = Instant::now() + PATIENCE;
+        let stop = Instant::now() + ANSWER_TIMEOUT;
         let mut rounds = 0;
         while result.lock().unwrap().is_none() && Instant::now() < stop {
             writer.run(2000, &shown);
@@ -152,7 +152,7 @@ fn a_host_with_two_paths_loses_nothing() {
     let moves = |by: usize| {
         let (begun, from) = (Instant::now(), progress.load(Ordering::Relaxed));
         while progress.load(Ordering::Relaxed).abs_diff(from) < by {
-            assert!(begun.elapsed() < PATIENCE, "the load stands still");
+            assert!(begun.elapsed() < ANSWER_TIMEOUT, "the load stands still");
             std::thread::sleep(Duration::from_millis(2));
         }
     };
@@ -175,7 +175,7 @@ fn a_host_with_two_paths_loses_nothing() {
     println!("{rounds} rounds, {} switches, {} attempts", writer.switches, path.load(Ordering::Relaxed));
     assert!(writer.switches >= 3, "the paths were not lost: {}", writer.switches);
     let mut host = Host::connect(
-        SocketTransport::new(drive.served.tcp()[1].parse().unwrap(), PATIENCE),
+        SocketTransport::new(drive.served.tcp()[1].parse().unwrap(), ANSWER_TIMEOUT),
         &Identity::new("nqn.2026-11.test:reader".parse().unwrap()),
     )
     .unwrap();

@@ -46,7 +46,7 @@ fn study(arguments: &[&str], out: &Path) -> Value {
     serde_json::from_str(&text).unwrap()
 }
 
-const SHORT: [&str; 10] =
+const SHORT_RUN: [&str; 10] =
     ["--warehouses", "1", "--buffer-pool", "16MiB", "--repeat", "1", "--seconds", "2", "--warmup", "1"];
 
 /// Bytes that a variant wrote to a medium.
@@ -68,7 +68,7 @@ fn the_doublewrite_files_of_mysql_are_on_the_dram_namespace_and_mariadb_is_besid
     let out = Evidence::new();
     let mariadb = support::run("sh", &["-c", "PATH=$PATH:/usr/sbin; command -v mariadbd"]);
     let both = ["doublewrite", "--mysqld", &server, "--mysqld", mariadb.trim(), "--variants", "nand,dram"];
-    let found = study(&[&both[..], &SHORT].concat(), out.path());
+    let found = study(&[&both[..], &SHORT_RUN].concat(), out.path());
     schema::check("study", &found);
     let servers = found["servers"].as_array().unwrap();
     for (server, name) in servers.iter().zip(["MySQL ", "MariaDB "]) {

@@ -47,11 +47,11 @@ impl JobDirectory {
     }
 }
 
-const RANDOM: &str = "[global]\nbs=4k\niodepth=8\n[w]\nrw=randwrite\nsize=32m\n[r]\nstonewall\nrw=randread\nsize=16m\nnumjobs=2\ngroup_reporting\n";
+const RANDOM_JOBS: &str = "[global]\nbs=4k\niodepth=8\n[w]\nrw=randwrite\nsize=32m\n[r]\nstonewall\nrw=randread\nsize=16m\nnumjobs=2\ngroup_reporting\n";
 
 #[test]
 fn an_interval_gives_a_time_series() {
-    let load = JobDirectory::new(RANDOM);
+    let load = JobDirectory::new(RANDOM_JOBS);
     load.json(&["--interval", "1ms", "--out", "series"]);
     let file = std::fs::read(load.dir.path().join("series/series.parquet")).unwrap();
     assert!(file.starts_with(b"PAR1") && file.ends_with(b"PAR1"));
@@ -65,7 +65,7 @@ fn an_interval_gives_a_time_series() {
 
 #[test]
 fn the_same_seed_is_the_same_run() {
-    let load = JobDirectory::new(RANDOM);
+    let load = JobDirectory::new(RANDOM_JOBS);
     let digest = |args: &[&str]| load.json(args)["simulation"]["digest"].as_str().unwrap().to_owned();
     let first = digest(&[]);
     assert_eq!(first, digest(&["--seed", "1"]));
@@ -120,7 +120,7 @@ fn jobs_on_zones_run_in_virtual_time() {
 
 #[test]
 fn reports_are_fios_and_the_drives() {
-    let load = JobDirectory::new(RANDOM);
+    let load = JobDirectory::new(RANDOM_JOBS);
     let report = load.json(&["--precondition", "fill"]);
     let jobs = report["jobs"].as_array().unwrap();
     let names: Vec<&Value> = jobs.iter().map(|job| &job["jobname"]).collect();
@@ -193,7 +193,7 @@ fn figures_that_mislead_come_with_warnings() {
 fn rounds_of_the_load_go_before_until_write_amplification_is_steady() {
     let skewed = "[a]\nrw=randwrite\nsize=100%\nio_size=64m\nrandom_distribution=zipf:1.1\n";
     let load = JobDirectory::new(skewed);
-    let small = TIMELESS.replace("spare = \"60%\"", "spare = \"20%\"").replace(
+    let small = TIMELESS_DRIVE.replace("spare = \"60%\"", "spare = \"20%\"").replace(
         "rated",
         "timing = { read = \"60us\", program = \"700us\", erase = \"4ms\", channel = \"800MB/s\" }\nrated",
     );
@@ -246,7 +246,7 @@ fn rows_of_a_sweep_have_the_warnings_and_the_state_of_their_runs() {
     let load = JobDirectory::new(
         "[a]\nrw=randwrite\ntime_based\nruntime=1ms\nbs=4k\n[b]\nstonewall\nrw=read\nsize=8m\n",
     );
-    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
+    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS_DRIVE).unwrap();
     let sets = ["--set", "link.command_overhead=1us,0us", "--set", "precondition=none,fill", "--out", "x"];
     let output = load.sim(&[&["--drive", "drive.toml"], &sets[..]].concat());
     let (out, err) = (text(&output.stdout), text(&output.stderr));
@@ -400,7 +400,7 @@ fn runs_that_failed_or_were_interrupted_are_made_again() {
     assert_eq!(journal.lines().count(), 1 + states.len());
     // Only runs that are done are kept.
     let load = JobDirectory::new("[a]\nrw=randwrite\nruntime=1ms\ntime_based\n");
-    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
+    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS_DRIVE).unwrap();
     for (more, made) in [("--force", "[2/2]"), ("--resume", "1 of 2 runs are done already")] {
         let mut command = Command::new(TRANCHE);
         command.current_dir(load.dir.path()).args([
@@ -418,7 +418,7 @@ fn runs_that_failed_or_were_interrupted_are_made_again() {
 }
 
 /// A drive on which time stands still.
-const TIMELESS: &str = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"64MiB\"\nspare = \"60%\"\nchannels = 2\ndies = 2\n\
+const TIMELESS_DRIVE: &str = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"64MiB\"\nspare = \"60%\"\nchannels = 2\ndies = 2\n\
                         planes = 1\nnand_page = \"4KiB\"\npages_per_block = 96\nrated_cycles = 3000\n[[namespace]]\nsize = \"64MiB\"\n";
 
 #[test]
@@ -431,7 +431,7 @@ fn what_cannot_be_is_said_before_anything_runs() {
     assert!(load.error(&[]).contains("job.fio:4: there is no option \"iodpeth\": did you mean iodepth?"));
     let load = JobDirectory::new("[a]\nrw=randwrite\nsize=4g\n");
     assert!(load.error(&[]).contains("beyond the end of the namespace"));
-    let load = JobDirectory::new(RANDOM);
+    let load = JobDirectory::new(RANDOM_JOBS);
     assert!(load.ends_with(2, &["--drive", "none-such"]).contains("there is no profile \"none-such\""));
     let absent = load.ends_with(4, &["--nsid", "9"]);
     assert!(
@@ -439,7 +439,7 @@ fn what_cannot_be_is_said_before_anything_runs() {
         "{absent}"
     );
     let load = JobDirectory::new("[a]\nrw=randread\nruntime=1\ntime_based\n");
-    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
+    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS_DRIVE).unwrap();
     assert!(load.error(&["--drive", "drive.toml"]).contains("the drive's time stands still"));
 }
 
@@ -562,7 +562,7 @@ fn every_point_of_a_sweep_fits_its_drive_before_the_first_one_runs() {
 #[test]
 fn a_run_that_fails_does_not_end_the_others() {
     let load = JobDirectory::new("[a]\nrw=randwrite\nruntime=1ms\ntime_based\n");
-    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS).unwrap();
+    std::fs::write(load.dir.path().join("drive.toml"), TIMELESS_DRIVE).unwrap();
     let set = "link.command_overhead=1us,0us";
     let output = load.sim(&["--drive", "drive.toml", "--set", set, "--output", "json"]);
     assert_eq!(output.status.code(), Some(5), "{}", text(&output.stderr));
@@ -606,7 +606,7 @@ fn contents_are_kept_and_verified() {
 
 #[test]
 fn contents_change_no_decision() {
-    let load = JobDirectory::new(RANDOM);
+    let load = JobDirectory::new(RANDOM_JOBS);
     for args in [&[][..], &["--precondition", "steady"]] {
         let digest = |contents| {
             let report = load.json(&[args, &["--contents", contents]].concat());

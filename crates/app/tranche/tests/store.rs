@@ -5,8 +5,8 @@ mod common;
 mod schema;
 #[path = "../../../attach/export/tests/support/mod.rs"]
 mod support;
-#[path = "store/taken.rs"]
-mod taken;
+#[path = "store/takeover.rs"]
+mod takeover;
 
 use common::{Served, TRANCHE, at, repository, store_library, text};
 use export::MountedFileSystem;

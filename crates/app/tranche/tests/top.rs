@@ -8,7 +8,7 @@ use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const OUTPUT_TIMEOUT: Duration = Duration::from_secs(60);
 
 struct Loaded {
     on: String,
@@ -65,7 +65,7 @@ fn each_interval_is_a_line() {
             assert!(namespace["read"]["iops"].as_f64().unwrap() > 0.0, "{namespace}");
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{said}");
+        assert!(begun.elapsed() < OUTPUT_TIMEOUT, "{said}");
     }
     let output = Command::new(TRANCHE).args(["top", "--count", "1", "--on", &loaded.on]).output().unwrap();
     let said = text(&output.stdout);
@@ -87,7 +87,7 @@ fn on_a_terminal_it_fills_the_screen_until_the_user_quits() {
         let mut bytes = [0; 4096];
         while !String::from_utf8_lossy(&shown).contains(word) {
             let tail = &shown[shown.len().saturating_sub(2000)..];
-            assert!(begun.elapsed() < PATIENCE, "{word}: {}", String::from_utf8_lossy(tail));
+            assert!(begun.elapsed() < OUTPUT_TIMEOUT, "{word}: {}", String::from_utf8_lossy(tail));
             match screen.read(&mut bytes).unwrap() {
                 0 => panic!("it ends without {word}"),
                 count => shown.extend_from_slice(&bytes[..count]),
@@ -102,7 +102,7 @@ fn on_a_terminal_it_fills_the_screen_until_the_user_quits() {
     keys.write_all(b"q").unwrap();
     let begun = Instant::now();
     while child.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < PATIENCE, "it does not quit");
+        assert!(begun.elapsed() < OUTPUT_TIMEOUT, "it does not quit");
         std::thread::sleep(Duration::from_millis(20));
     }
     assert!(child.wait().unwrap().success());

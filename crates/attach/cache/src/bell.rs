@@ -11,14 +11,14 @@ pub trait Ring: Send + Sync + 'static {
 
 thread_local! {
     /// Who looks at its devices in this thread anyhow.
-    static LOOKS: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
+    static ACTIVE_LISTENER: Cell<*const ()> = const { Cell::new(std::ptr::null()) };
 }
 
 /// Does something after which the listener looks at its devices by itself: what they do meanwhile in this thread is not rung.
 pub fn without<L: Ring>(listener: &L, act: impl FnOnce()) {
-    let outer = LOOKS.replace(std::ptr::from_ref(listener).cast());
+    let outer = ACTIVE_LISTENER.replace(std::ptr::from_ref(listener).cast());
     act();
-    LOOKS.set(outer);
+    ACTIVE_LISTENER.set(outer);
 }
 
 /// What a device rings. It may be made before there is anybody to hear it.
@@ -34,7 +34,7 @@ impl Bell {
     /// Rings it, from any thread.
     pub fn ring(&self) {
         let Some(listener) = self.0.get() else { return };
-        if listener.as_ptr().cast() == LOOKS.get() {
+        if listener.as_ptr().cast() == ACTIVE_LISTENER.get() {
             return;
         }
         if let Some(listener) = listener.upgrade() {

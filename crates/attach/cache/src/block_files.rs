@@ -4,20 +4,20 @@ use crate::live::LiveTier;
 use blockdev::{Operation, Verb};
 use export::Errno;
 use export::drive::{
-    Abilities, Drive, DriveNotice, Extent, LARGEST, Limits, Namespace, NamespaceKey, Op, Reports,
+    Abilities, Drive, DriveNotice, Extent, Limits, MAX_TRANSFER_BYTES, Namespace, NamespaceKey, Op, Reports,
 };
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
 
 /// Tiers have numbers beyond those of namespaces.
-const FIRST: u32 = 0xFFFF_0000;
+const FIRST_TIER_NUMBER: u32 = 0xFFFF_0000;
 /// Requests under way at once, where no drive says otherwise.
 const COMMANDS: u32 = 256;
 
 thread_local! {
     /// Whether this thread submits requests [together](Drive::together).
-    static TOGETHER: Cell<bool> = const { Cell::new(false) };
+    static IS_BATCHING: Cell<bool> = const { Cell::new(false) };
 }
 
 /// What has block files: tiers, and perhaps a drive.
@@ -49,7 +49,7 @@ impl BlockFiles {
     }
 
     fn tier(&self, nsid: u32) -> Option<&Arc<LiveTier>> {
-        self.tiers.get(nsid.checked_sub(FIRST)? as usize)
+        self.tiers.get(nsid.checked_sub(FIRST_TIER_NUMBER)? as usize)
     }
 }
 
@@ -60,7 +60,7 @@ fn file_name(tier: &LiveTier) -> String {
 
 impl Drive for BlockFiles {
     fn limits(&self) -> Limits {
-        let own = Limits { transfer: LARGEST, zero: u32::MAX, commands: COMMANDS };
+        let own = Limits { transfer: MAX_TRANSFER_BYTES, zero: u32::MAX, commands: COMMANDS };
         let first = self.drive.as_ref().map_or(own, |drive| drive.limits());
         self.tiers.iter().fold(first, |limits, tier| {
             let geometry = tier.geometry();
@@ -80,7 +80,7 @@ impl Drive for BlockFiles {
         };
         all.retain(|namespace| !self.hidden.contains(&namespace.nsid()));
         let losses = self.losses();
-        for (nsid, tier) in (FIRST..).zip(&self.tiers) {
+        for (nsid, tier) in (FIRST_TIER_NUMBER..).zip(&self.tiers) {
             if self.drive.is_some() && tier.failure().is_some() {
                 continue;
             }
@@ -103,7 +103,7 @@ impl Drive for BlockFiles {
     }
 
     fn names(&self) -> BTreeMap<u32, String> {
-        (FIRST..).zip(self.tiers.iter().map(|tier| file_name(tier))).collect()
+        (FIRST_TIER_NUMBER..).zip(self.tiers.iter().map(|tier| file_name(tier))).collect()
     }
 
     fn extents(&self, of: NamespaceKey, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
@@ -130,19 +130,19 @@ impl Drive for BlockFiles {
             Op::Report { .. } | Op::Zone { .. } => return self.refuse(tag, data),
         };
         let operation = Operation { verb, lba, blocks };
-        match TOGETHER.get() {
+        match IS_BATCHING.get() {
             true => tier.leave(tag, operation, data),
             false => tier.submit(tag, operation, data),
         }
     }
 
     fn together(&self, submits: &mut dyn FnMut()) {
-        let outer = TOGETHER.replace(true);
+        let outer = IS_BATCHING.replace(true);
         match &self.drive {
             Some(drive) => drive.together(submits),
             None => submits(),
         }
-        TOGETHER.set(outer);
+        IS_BATCHING.set(outer);
         self.tiers.iter().for_each(|tier| tier.run());
     }
 }

@@ -26,14 +26,14 @@ pub enum Claim {
 
 /// How long a claim waits for one that is about to end: of a tier whose threads let go of it, or of a child of its process that has not begun
 /// its own program yet.
-const PATIENCE: Duration = Duration::from_millis(500);
+const CLAIM_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// Claims something, if need be after a while.
 fn patiently(claim: impl Fn() -> io::Result<Option<Claim>>) -> io::Result<Option<Claim>> {
-    let end = Instant::now() + PATIENCE;
+    let end = Instant::now() + CLAIM_TIMEOUT;
     loop {
         match claim()? {
-            None if Instant::now() < end => thread::sleep(PATIENCE / 50),
+            None if Instant::now() < end => thread::sleep(CLAIM_TIMEOUT / 50),
             claimed => return Ok(claimed),
         }
     }

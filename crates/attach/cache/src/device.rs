@@ -1,6 +1,6 @@
 //! The devices of a tier that runs, of whichever kind.
 
-use crate::own::{OwnDevice, OwnError};
+use crate::local_device::{OwnDevice, OwnError};
 use crate::socket::SocketDevice;
 use blockdev::{BlockDevice, Completed, Flushes, Geometry, Nanos, Operation, Status};
 use host::FileDevice;

@@ -15,7 +15,7 @@ pub mod control;
 mod device;
 mod error;
 mod live;
-mod own;
+mod local_device;
 mod place;
 mod socket;
 mod source;

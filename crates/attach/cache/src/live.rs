@@ -20,7 +20,7 @@ use std::time::{Duration, Instant};
 use tier::{Config, Control, ControlError, Counters, Health, Mode, OpenError, Start, TierDevice};
 
 /// How long the tier's own thread sleeps at most. It also notices then that a drive is silent.
-const NAP: Duration = Duration::from_millis(250);
+const MAX_SLEEP: Duration = Duration::from_millis(250);
 
 /// The three devices of a tier.
 pub struct Devices {
@@ -429,7 +429,7 @@ impl Inner {
 fn attend(tier: &Weak<LiveTier>) {
     while let Some(tier) = tier.upgrade().filter(|tier| !tier.over.load(Ordering::SeqCst)) {
         let (now, next) = (tier.now(), tier.with(|tier| tier.core().next_event()));
-        let nap = Duration::from_nanos(next.saturating_sub(now)).clamp(Duration::from_millis(1), NAP);
+        let nap = Duration::from_nanos(next.saturating_sub(now)).clamp(Duration::from_millis(1), MAX_SLEEP);
         tier.watch.wait(nap);
         let now = tier.now();
         tier.with(|tier| tier.look_at_idle(now));

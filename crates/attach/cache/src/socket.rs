@@ -6,7 +6,7 @@ use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
 /// How long a drive may be silent while commands are under way. A drive that ends or a connection that breaks is noticed at once.
-const SILENCE: Duration = Duration::from_secs(60);
+const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A namespace of a drive elsewhere.
 pub struct SocketDevice {
@@ -67,9 +67,9 @@ impl BlockDevice for SocketDevice {
         if done.is_some() {
             self.heard = now;
         } else if self.queue().outstanding() > 0
-            && now.saturating_sub(self.heard) > SILENCE.as_nanos() as Nanos
+            && now.saturating_sub(self.heard) > SILENCE_TIMEOUT.as_nanos() as Nanos
         {
-            return Err(TransportError::Timeout(SILENCE));
+            return Err(TransportError::Timeout(SILENCE_TIMEOUT));
         }
         Ok(done)
     }

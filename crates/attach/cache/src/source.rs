@@ -4,7 +4,7 @@ use crate::bell::Bell;
 use crate::claim::{Claim, addresses};
 use crate::device::{Backing, DeviceError, Kind, execute};
 use crate::error::Error;
-use crate::own::{OwnDevice, identity};
+use crate::local_device::{OwnDevice, identity};
 use crate::place::{Place, Role};
 use crate::socket::SocketDevice;
 use blockdev::{BlockDevice, Operation, Verb};

@@ -160,7 +160,7 @@ mod tests {
     use super::*;
     use blockdev::Limits;
 
-    const GOOD: &str = r#"
+    const VALID_TABLE: &str = r#"
         [drive]
         serial = "whatever"
         [[cache]]
@@ -181,7 +181,7 @@ mod tests {
 
     #[test]
     fn tables_are_read_and_the_rest_of_the_file_is_not() {
-        let entries = read(GOOD).unwrap();
+        let entries = read(VALID_TABLE).unwrap();
         let [db, logs] = &entries[..] else { panic!("{entries:?}") };
         assert_eq!((&*db.name, &db.origin, db.chunk), ("db", &Place::Own(1), 64 << 10));
         assert_eq!((db.mode, db.policy), (Mode::Writethrough, PolicyKind::Mq));
@@ -207,7 +207,7 @@ mod tests {
             ("migration_threshold =", "migration =", "no such tunable"),
             ("policy = \"mq\"", "policy = \"smq\"", "smq has no such tunable"),
         ] {
-            let good = GOOD.replace(
+            let good = VALID_TABLE.replace(
                 "{ migration_threshold = 4096 }",
                 "{ migration_threshold = 4096, random_threshold = 8 }",
             );
@@ -220,7 +220,8 @@ mod tests {
     fn tiers_lie_on_namespaces_of_their_drive_that_nothing_else_uses() {
         let of = |mib: u64| Geometry { block_size: 4096, blocks: mib << 8, limits: Limits::NONE };
         let namespaces = BTreeMap::from([(1, of(512)), (4, of(256)), (5, of(32)), (6, of(1))]);
-        let checked = |from: &str, to: &str| check(&read(&GOOD.replace(from, to)).unwrap(), &namespaces);
+        let checked =
+            |from: &str, to: &str| check(&read(&VALID_TABLE.replace(from, to)).unwrap(), &namespaces);
         assert_eq!(checked("", ""), Ok(()));
         for (from, to, problem) in [
             ("origin = 4", "origin = 3", "\"logs\": origin: this drive has no conventional namespace 3"),

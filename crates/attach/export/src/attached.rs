@@ -58,7 +58,7 @@ pub struct Attached {
 
 thread_local! {
     /// The connection whose commands this thread submits [together](Drive::together), by its address.
-    static TOGETHER: Cell<usize> = const { Cell::new(0) };
+    static BATCHING_CONNECTION: Cell<usize> = const { Cell::new(0) };
 }
 
 impl Attached {
@@ -334,7 +334,7 @@ impl Drive for Attached {
         };
         let data = Buffer::from(data);
         let begun = self.queue.post(tag, &command, generation, data);
-        if begun.is_ok() && TOGETHER.get() != self.address() {
+        if begun.is_ok() && BATCHING_CONNECTION.get() != self.address() {
             self.queue.ring();
         }
         if let Err(refused) = begun {
@@ -347,9 +347,9 @@ impl Drive for Attached {
     }
 
     fn together(&self, submits: &mut dyn FnMut()) {
-        let outer = TOGETHER.replace(self.address());
+        let outer = BATCHING_CONNECTION.replace(self.address());
         submits();
-        TOGETHER.set(outer);
+        BATCHING_CONNECTION.set(outer);
         self.queue.ring();
     }
 }

@@ -7,7 +7,7 @@ use nvme::zone::ZoneState;
 use std::time::{Duration, SystemTime};
 
 /// Names, and attributes of block files and directories, stay valid until the kernel is told otherwise.
-pub const KEEP: Duration = Duration::from_secs(24 * 60 * 60);
+pub const ATTRIBUTE_TIMEOUT: Duration = Duration::from_secs(24 * 60 * 60);
 
 /// Attributes, and how long the kernel may keep them.
 #[derive(Clone, Copy, Debug)]
@@ -21,7 +21,7 @@ pub struct Shown {
 impl Shown {
     /// They stay.
     fn kept(attributes: FileAttr) -> Self {
-        Shown { attributes, keep: KEEP }
+        Shown { attributes, keep: ATTRIBUTE_TIMEOUT }
     }
 
     /// A namespace as a block file.

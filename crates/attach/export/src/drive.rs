@@ -7,7 +7,7 @@ use std::num::NonZeroU64;
 use std::sync::{Weak, mpsc};
 
 /// Largest read or write that the kernel is asked to send: what its default limit of 256 pages allows.
-pub const LARGEST: u32 = 1 << 20;
+pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;
 
 /// Which namespace a command is for: more than its identifier, because others had that, or get it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -1,8 +1,8 @@
 //! The directory as the kernel asks about it.
 
 use crate::access::AccessChange;
-use crate::attributes::{KEEP, Shown};
-use crate::drive::LARGEST;
+use crate::attributes::{ATTRIBUTE_TIMEOUT, Shown};
+use crate::drive::MAX_TRANSFER_BYTES;
 use crate::engine::{Answer, Engine};
 use crate::files::{File, Files, Node, ROOT};
 use crate::zonefs::{Room, WriteMode, ZoneFs};
@@ -24,12 +24,12 @@ use std::time::SystemTime;
 /// The directory with the files of zones. There are no conventional zones, for which zonefs would have `cnv`.
 const ZONES: &str = "seq";
 /// Zones that are listed at a time: more than an answer of 128 KiB has room for.
-const LISTED: u32 = 8192;
+const MAX_LISTED_ZONES: u32 = 8192;
 /// Inode numbers are never used twice.
 const GENERATION: Generation = Generation(0);
 /// Asynchronous requests that the kernel may have outstanding over all files: loop devices have up to 128
 /// each.
-const OUTSTANDING: u16 = 1024;
+const MAX_OUTSTANDING: u16 = 1024;
 
 /// The mounted directory: what it answers, whichever way the kernel asks.
 #[derive(Clone)]
@@ -240,7 +240,7 @@ impl Directory {
                 let count = file.namespace.zones.map_or(0, |zones| zones.count);
                 // As many as one answer has room for, or more.
                 let first = u32::try_from(after.saturating_sub(2)).unwrap_or(u32::MAX);
-                let last = count.min(first.saturating_add(LISTED));
+                let last = count.min(first.saturating_add(MAX_LISTED_ZONES));
                 entries.extend((first..last).map(|zone| Entry {
                     at: 3 + u64::from(zone),
                     ino: file.zone_ino(zone),
@@ -318,9 +318,9 @@ impl Filesystem for Directory {
         }
         let granted = self.rings && config.add_capabilities(InitFlags::FUSE_OVER_IO_URING).is_ok();
         self.granted.store(granted, Ordering::Relaxed);
-        let _ = config.set_max_write(LARGEST);
-        let _ = config.set_max_background(OUTSTANDING);
-        let _ = config.set_congestion_threshold(OUTSTANDING);
+        let _ = config.set_max_write(MAX_TRANSFER_BYTES);
+        let _ = config.set_max_background(MAX_OUTSTANDING);
+        let _ = config.set_congestion_threshold(MAX_OUTSTANDING);
         Ok(())
     }
 
@@ -330,7 +330,7 @@ impl Filesystem for Directory {
             let Some(name) = name else { return reply.error(Errno::ENOENT) };
             match directory.find(parent.0, &name).await {
                 Ok(Shown { attributes, keep }) => {
-                    reply.entry_with_ttls(&keep, &KEEP, &attributes, GENERATION);
+                    reply.entry_with_ttls(&keep, &ATTRIBUTE_TIMEOUT, &attributes, GENERATION);
                 }
                 Err(errno) => reply.error(errno),
             }

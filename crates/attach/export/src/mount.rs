@@ -141,7 +141,7 @@ pub fn clean_stale(dir: &Path) -> Result<Cleaned, ExportError> {
 
 /// What the kernel answers where nobody serves a mounted directory any more: it has taken the connection down, is doing so, or takes
 /// back what was in a queue of io_uring.
-pub(crate) const GONE: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
+pub(crate) const UNMOUNT_ERRNOS: [Errno; 3] = [Errno::NOTCONN, Errno::CONNABORTED, Errno::CANCELED];
 
 /// The mount point as the kernel names it, if a dead drive is mounted there.
 fn stale(dir: &Path) -> Result<Option<PathBuf>, ExportError> {
@@ -155,7 +155,7 @@ fn stale(dir: &Path) -> Result<Option<PathBuf>, ExportError> {
         let mount = mountinfo::at(&dir).map_err(ExportError::system("/proc/self/mountinfo"))?;
         // The kernel answers other questions from what it remembers, but has to ask the file system this one.
         if mount.is_some_and(|mount| mount.kind == KIND)
-            && rustix::fs::statfs(&dir).is_err_and(|error| GONE.contains(&error))
+            && rustix::fs::statfs(&dir).is_err_and(|error| UNMOUNT_ERRNOS.contains(&error))
         {
             return Ok(Some(dir));
         }

@@ -3,12 +3,12 @@
 use std::cell::RefCell;
 
 /// Larger ones go back to the allocator.
-const LARGEST: usize = 128 << 10;
+const MAX_KEPT_BYTES: usize = 128 << 10;
 /// How many a thread keeps.
-const KEPT: usize = 64;
+const MAX_KEPT_BUFFERS: usize = 64;
 
 thread_local! {
-    static FREE: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
+    static FREE_BUFFERS: RefCell<Vec<Vec<u8>>> = const { RefCell::new(Vec::new()) };
 }
 
 /// A buffer of `len` bytes with any content: old data of the same drive or zeroes.
@@ -33,16 +33,16 @@ pub fn copy(data: &[u8]) -> Vec<u8> {
 
 /// Keeps a buffer for later.
 pub fn give(buffer: Vec<u8>) {
-    if buffer.capacity() == 0 || buffer.capacity() > LARGEST {
+    if buffer.capacity() == 0 || buffer.capacity() > MAX_KEPT_BYTES {
         return;
     }
-    FREE.with_borrow_mut(|free| {
-        if free.len() < KEPT {
+    FREE_BUFFERS.with_borrow_mut(|free| {
+        if free.len() < MAX_KEPT_BUFFERS {
             free.push(buffer);
         }
     });
 }
 
 fn kept() -> Vec<u8> {
-    FREE.with_borrow_mut(Vec::pop).unwrap_or_default()
+    FREE_BUFFERS.with_borrow_mut(Vec::pop).unwrap_or_default()
 }

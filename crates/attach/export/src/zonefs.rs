@@ -16,7 +16,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// How long a request waits for another one that the kernel may have sent before it.
-const OVERTAKEN: Duration = Duration::from_millis(500);
+const REORDER_TIMEOUT: Duration = Duration::from_millis(500);
 
 /// A zone as the drive reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -362,7 +362,7 @@ impl Drop for Patience {
 /// Drops a value when a request has waited long enough. Rare, so it takes a thread of its own. If there is none, it does not wait.
 fn drop_later(value: impl Send + 'static) {
     let wait = move || {
-        std::thread::sleep(OVERTAKEN);
+        std::thread::sleep(REORDER_TIMEOUT);
         drop(value);
     };
     let _ = std::thread::Builder::new().name("zone-wait".into()).spawn(wait);

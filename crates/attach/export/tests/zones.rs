@@ -49,8 +49,8 @@ const CAPACITY: u64 = 384 * 4096;
 /// The zoned namespace.
 const NSID: u32 = 2;
 /// Zones that may be open, and active.
-const OPEN: u32 = 3;
-const ACTIVE: u32 = 5;
+const MAX_OPEN_ZONES: u32 = 3;
+const MAX_ACTIVE_ZONES: u32 = 5;
 
 struct Bench {
     dir: tempfile::TempDir,
@@ -72,7 +72,11 @@ impl Bench {
         bench.start(drive);
         let mut host = bench.host();
         let mut create = namespace_create(u64::from(COUNT) * SIZE / 4096, 0, 1);
-        create.set_zoned(&ZonedCreate { rar: ACTIVE.into(), ror: OPEN.into(), ..ZonedCreate::default() });
+        create.set_zoned(&ZonedCreate {
+            rar: MAX_ACTIVE_ZONES.into(),
+            ror: MAX_OPEN_ZONES.into(),
+            ..ZonedCreate::default()
+        });
         assert_eq!(host.create_namespace_of(Csi::ZONED, &create).unwrap(), NSID);
         assert!(!bench.top().exists(), "created but not attached");
         let controllers = host.controllers().unwrap();
@@ -321,7 +325,7 @@ fn files_that_are_open_for_writing_have_open_zones(rings: bool) {
         return;
     }
     let mut bench = Bench::new(rings);
-    let open: Vec<File> = (0..OPEN).map(|zone| writer(&bench.zone(zone))).collect();
+    let open: Vec<File> = (0..MAX_OPEN_ZONES).map(|zone| writer(&bench.zone(zone))).collect();
     let states = bench.states();
     assert!(states[..3].iter().all(|state| *state == ZoneState::EXPLICITLY_OPENED), "{states:?}");
     refused(direct().write(true).open(bench.zone(5)), Errno::BUSY);
@@ -340,7 +344,7 @@ fn files_that_are_open_for_writing_have_open_zones(rings: bool) {
     wait_for("closing", || bench.states()[0] == ZoneState::CLOSED);
 
     // What was closed may be opened again at once, and another in its place.
-    let held: Vec<File> = (1..OPEN).map(|zone| writer(&bench.zone(zone))).collect();
+    let held: Vec<File> = (1..MAX_OPEN_ZONES).map(|zone| writer(&bench.zone(zone))).collect();
     for round in 0..60 {
         let file = writer(&bench.zone(6 + round % 4));
         if round < 4 {
@@ -349,13 +353,13 @@ fn files_that_are_open_for_writing_have_open_zones(rings: bool) {
     }
     drop(held);
     // Zones that are written in part stay active: five may be.
-    for zone in 1..ACTIVE {
+    for zone in 1..MAX_ACTIVE_ZONES {
         bench.manage(zone, ZoneSendAction::RESET);
         writer(&bench.zone(zone)).write_all_at(&blocks(1, 2), 0).unwrap();
     }
-    refused(direct().write(true).open(bench.zone(ACTIVE)), Errno::BUSY);
+    refused(direct().write(true).open(bench.zone(MAX_ACTIVE_ZONES)), Errno::BUSY);
     OpenOptions::new().write(true).open(bench.zone(1)).unwrap().set_len(0).unwrap();
-    wait_for("room", || direct().write(true).open(bench.zone(ACTIVE)).is_ok());
+    wait_for("room", || direct().write(true).open(bench.zone(MAX_ACTIVE_ZONES)).is_ok());
     bench.stop();
 }
 
@@ -418,7 +422,7 @@ fn zones_outlive_the_drive_s_process(rings: bool) {
         return;
     }
     let mut bench = Bench::new(rings);
-    for zone in 0..OPEN {
+    for zone in 0..MAX_OPEN_ZONES {
         let file = writer(&bench.zone(zone));
         file.write_all_at(&blocks(zone as usize + 1, zone as u8), 0).unwrap();
         file.sync_data().unwrap();
@@ -428,7 +432,7 @@ fn zones_outlive_the_drive_s_process(rings: bool) {
         bench.stop();
         bench.start(DRIVE);
         bench.wait_for_zones();
-        for zone in 0..OPEN {
+        for zone in 0..MAX_OPEN_ZONES {
             assert!(std::fs::read(bench.zone(zone)).unwrap() == blocks(zone as usize + 1, zone as u8));
         }
         assert_eq!((bench.size(9), bench.size(10)), (CAPACITY, 0));

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use support::{Drive, Page};
 
 const READ: &str = "tranche_namespace_read_bytes_total";
-const WRITTEN: &str = "tranche_namespace_written_bytes_total";
+const WRITTEN_METRIC: &str = "tranche_namespace_written_bytes_total";
 const COMMANDS: &str = "tranche_namespace_commands_total";
 
 #[test]
@@ -23,7 +23,7 @@ fn exactly_what_hosts_do_is_counted() {
     let mut host = drive.host("counted");
     let mut queue = host.io_queue(16).unwrap();
     let before = drive.page();
-    assert_eq!(before.get(WRITTEN, &[("nsid", "1")]), 0.0);
+    assert_eq!(before.get(WRITTEN_METRIC, &[("nsid", "1")]), 0.0);
     let ns = host.namespace(1).unwrap();
     for _ in 0..5 {
         queue.write(&ns, 0, &[1; 8192], false).unwrap();
@@ -35,7 +35,7 @@ fn exactly_what_hosts_do_is_counted() {
     assert!(queue.compare(&ns, 0, &[1; 4096]).is_err());
     let page = drive.page();
     let of = |opcode| page.value(COMMANDS, &[("nsid", "1"), ("opcode", opcode)]);
-    assert_eq!(page.get(WRITTEN, &[("nsid", "1")]), 5.0 * 8192.0);
+    assert_eq!(page.get(WRITTEN_METRIC, &[("nsid", "1")]), 5.0 * 8192.0);
     assert_eq!(page.get(READ, &[("nsid", "1")]), 4096.0);
     assert_eq!((of("write"), of("read"), of("flush")), (Some(5.0), Some(1.0), Some(1.0)));
     assert_eq!((of("compare"), of("dataset_management"), of("copy")), (Some(1.0), Some(1.0), None));
@@ -43,7 +43,7 @@ fn exactly_what_hosts_do_is_counted() {
     assert_eq!(page.get("tranche_namespace_command_latency_seconds_count", &write), 5.0);
     assert_eq!(page.get("tranche_namespace_failed_commands_total", &[("nsid", "1")]), 1.0);
     assert_eq!(page.get("tranche_namespace_deallocated_bytes_total", &[("nsid", "1")]), 8192.0);
-    assert_eq!(page.get(WRITTEN, &[("nsid", "2")]), 0.0, "others are left alone");
+    assert_eq!(page.get(WRITTEN_METRIC, &[("nsid", "2")]), 0.0, "others are left alone");
     assert_eq!(page.get("tranche_set_host_written_bytes_total", &[("set", "1")]), 5.0 * 8192.0);
     let process = [("origin", "process")];
     assert_eq!(
@@ -127,9 +127,9 @@ fn namespaces_come_and_go_between_scrapes() {
         for _ in 0..50 {
             let nsid = host.create_namespace(&host::namespace_create(256, 0, 1)).unwrap();
             let id = nsid.to_string();
-            assert_eq!(drive.page().get(WRITTEN, &[("nsid", &id)]), 0.0);
+            assert_eq!(drive.page().get(WRITTEN_METRIC, &[("nsid", &id)]), 0.0);
             host.delete_namespace(nsid).unwrap();
-            assert_eq!(drive.page().value(WRITTEN, &[("nsid", &id)]), None);
+            assert_eq!(drive.page().value(WRITTEN_METRIC, &[("nsid", &id)]), None);
         }
         done.store(true, Ordering::Relaxed);
         scraper.join().unwrap();
@@ -140,7 +140,7 @@ fn namespaces_come_and_go_between_scrapes() {
 fn a_power_cut_begins_the_counts_of_namespaces_anew_and_no_others() {
     let drive = Drive::start();
     let written = |page: &Page| {
-        let ns = page.get(WRITTEN, &[("nsid", "1")]);
+        let ns = page.get(WRITTEN_METRIC, &[("nsid", "1")]);
         (ns, page.get("tranche_set_host_written_bytes_total", &[("set", "1")]))
     };
     let mut host = drive.host("cut");

@@ -3,7 +3,7 @@
 use store::{Error, Ino, Store, ZoneDevice};
 
 /// Bytes that are collected before they go to the store.
-pub(crate) const COLLECTED: u64 = 1 << 20;
+pub(crate) const APPEND_BUFFER_BYTES: u64 = 1 << 20;
 
 /// The end of a file that somebody appends to.
 #[derive(Debug)]
@@ -41,7 +41,7 @@ impl Appender {
     ) -> Result<(), Error> {
         while !data.is_empty() {
             // Pieces end with a block, so that the next one begins with one.
-            let room = COLLECTED - self.start % self.block - self.collected.len() as u64;
+            let room = APPEND_BUFFER_BYTES - self.start % self.block - self.collected.len() as u64;
             let room = usize::try_from(room).unwrap_or(usize::MAX);
             if self.collected.is_empty() && data.len() >= room {
                 // All of it that ends with a block.

@@ -18,7 +18,7 @@ use crate::place::Place;
 /// Commands under way at once, for each queue.
 const DEPTH: u16 = 32;
 /// For each step of connecting.
-const PATIENCE: Duration = Duration::from_secs(10);
+const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 /// What was written becomes durable after this time, also if nobody asks for it.
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
@@ -57,9 +57,9 @@ impl std::fmt::Debug for Opened {
 type Key = ([u8; 16], String);
 
 /// Those that are open or being closed.
-static OPEN: Mutex<BTreeMap<Key, Weak<Opened>>> = Mutex::new(BTreeMap::new());
+static OPEN_STORES: Mutex<BTreeMap<Key, Weak<Opened>>> = Mutex::new(BTreeMap::new());
 /// One of them has gone.
-static GONE: Condvar = Condvar::new();
+static CLOSE_NOTICE: Condvar = Condvar::new();
 
 pub(crate) fn locked<T>(mutex: &Mutex<T>) -> MutexGuard<'_, T> {
     mutex.lock().unwrap_or_else(PoisonError::into_inner)
@@ -124,7 +124,7 @@ impl Opened {
 
     fn open_at(place: &Place) -> Result<Arc<Self>, Failure> {
         let identity = identity(place)?;
-        let attempt = || Host::connect(SocketTransport::new(place.addr.clone(), PATIENCE), &identity);
+        let attempt = || Host::connect(SocketTransport::new(place.addr.clone(), CONNECT_TIMEOUT), &identity);
         let mut host = host::retry(place.wait, attempt)?;
         let nsid = choose(&mut host, place)?;
         let zoned = host.zoned_namespace(nsid)?;
@@ -134,7 +134,7 @@ impl Opened {
         let device = NamespaceZones::new(zoned, queues);
         let id = store::identify(&device)?;
         let key = (id, Addr { subnqn: None, ..place.addr.clone() }.to_string());
-        let mut open = locked(&OPEN);
+        let mut open = locked(&OPEN_STORES);
         while let Some(known) = open.get(&key).map(Weak::upgrade) {
             match known {
                 Some(opened) => {
@@ -143,7 +143,7 @@ impl Opened {
                     return opened.if_usable();
                 }
                 // Another thread closes it.
-                None => open = GONE.wait(open).unwrap_or_else(PoisonError::into_inner),
+                None => open = CLOSE_NOTICE.wait(open).unwrap_or_else(PoisonError::into_inner),
             }
         }
         let claim = Claim::take(&id, &place.addr)?;
@@ -224,8 +224,8 @@ impl Drop for Opened {
         let _ = self.inner.sync();
         // Who waits for the end takes the claim.
         locked(&self.inner.claim).take();
-        locked(&OPEN).remove(&self.key);
-        GONE.notify_all();
+        locked(&OPEN_STORES).remove(&self.key);
+        CLOSE_NOTICE.notify_all();
     }
 }
 

@@ -43,7 +43,7 @@ struct Idle<Q> {
 /// data have one each, or two where they cross zones, and the store's log has one.
 pub const APPEND_QUEUES: usize = 8;
 /// Queues that appends leave for other calls.
-const OTHERS: usize = 2;
+const OTHER_QUEUES: usize = 2;
 
 /// A queue that is in use. It goes back when it is dropped.
 struct Borrowed<'a, Q> {
@@ -76,7 +76,7 @@ impl<Q> Pool<Q> {
     /// A queue that an append keeps, if enough are left for other calls.
     fn keep(&self) -> Option<IoQueue<Q>> {
         let mut idle = self.idle();
-        if idle.kept + OTHERS >= self.total {
+        if idle.kept + OTHER_QUEUES >= self.total {
             return None;
         }
         let queue = idle.queues.pop()?;

@@ -26,11 +26,11 @@ use crate::record::{Attributes, Ino, NewKind};
 use crate::store::{FileKind, Stat, Store};
 
 /// How long the kernel may use what it knows. Nobody else changes the store.
-const KEEP: Duration = Duration::from_secs(60);
+const ATTRIBUTE_TIMEOUT: Duration = Duration::from_secs(60);
 /// Inode numbers are not used twice while the store is mounted.
 const GENERATION: Generation = Generation(0);
 /// Bytes of one write at most.
-const LARGEST: u32 = 1 << 20;
+const MAX_WRITE_BYTES: u32 = 1 << 20;
 /// Names of a directory that are taken from the store at a time.
 const NAMES: usize = 1024;
 /// Flags of open files whose writes are to be durable (Linux, `asm-generic/fcntl.h`).
@@ -47,7 +47,7 @@ const XATTR_REPLACE: i32 = 2;
 /// The bits of a mode that tell regular files from others (`S_IFMT`, `S_IFREG`), and the bit of directories that gives its group to what is
 /// made in it (`S_ISGID`).
 const TYPE_BITS: u32 = 0o170_000;
-const REGULAR: u32 = 0o100_000;
+const REGULAR_FILE: u32 = 0o100_000;
 const SET_GROUP: u32 = 0o2000;
 
 /// The names of a directory as they were when it was opened.
@@ -127,7 +127,7 @@ impl<D: ZoneDevice> FileSystem<D> {
 
     fn entry(&self, found: Result<Stat, Error>, reply: ReplyEntry) {
         match found {
-            Ok(stat) => reply.entry(&KEEP, &self.attr(&stat), GENERATION),
+            Ok(stat) => reply.entry(&ATTRIBUTE_TIMEOUT, &self.attr(&stat), GENERATION),
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -212,7 +212,7 @@ fn is_kept(name: &OsStr) -> bool {
 
 impl<D: ZoneDevice + Send + Sync + 'static> Filesystem for FileSystem<D> {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
-        let _ = config.set_max_write(LARGEST);
+        let _ = config.set_max_write(MAX_WRITE_BYTES);
         Ok(())
     }
 
@@ -227,7 +227,7 @@ impl<D: ZoneDevice + Send + Sync + 'static> Filesystem for FileSystem<D> {
 
     fn getattr(&self, _: &Request, ino: INodeNo, _: Option<FileHandle>, reply: ReplyAttr) {
         match self.store.stat(Ino(ino.0)) {
-            Ok(stat) => reply.attr(&KEEP, &self.attr(&stat)),
+            Ok(stat) => reply.attr(&ATTRIBUTE_TIMEOUT, &self.attr(&stat)),
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -255,7 +255,7 @@ impl<D: ZoneDevice + Send + Sync + 'static> Filesystem for FileSystem<D> {
             TimeOrNow::Now => now(),
         });
         match self.change(Ino(ino.0), &Change { mode, uid, gid, mtime }, size) {
-            Ok(stat) => reply.attr(&KEEP, &self.attr(&stat)),
+            Ok(stat) => reply.attr(&ATTRIBUTE_TIMEOUT, &self.attr(&stat)),
             Err(error) => reply.error(errno(&error)),
         }
     }
@@ -277,7 +277,7 @@ impl<D: ZoneDevice + Send + Sync + 'static> Filesystem for FileSystem<D> {
         _: u32,
         reply: ReplyEntry,
     ) {
-        if ![0, REGULAR].contains(&(mode & TYPE_BITS)) {
+        if ![0, REGULAR_FILE].contains(&(mode & TYPE_BITS)) {
             return reply.error(Errno::EPERM);
         }
         self.entry(self.make(req, parent, name, NewKind::File, mode & !umask), reply);
@@ -346,7 +346,9 @@ impl<D: ZoneDevice + Send + Sync + 'static> Filesystem for FileSystem<D> {
         let opened = made.and_then(|stat| self.store.open_file(stat.ino).map(|()| stat));
         let flags = FopenFlags::FOPEN_KEEP_CACHE | FopenFlags::FOPEN_NOFLUSH;
         match opened {
-            Ok(stat) => reply.created(&KEEP, &self.attr(&stat), GENERATION, FileHandle(0), flags),
+            Ok(stat) => {
+                reply.created(&ATTRIBUTE_TIMEOUT, &self.attr(&stat), GENERATION, FileHandle(0), flags)
+            }
             Err(error) => reply.error(errno(&error)),
         }
     }

@@ -2,9 +2,9 @@
 //! compaction merges them.
 
 /// Bytes of a key that are kept. What comes behind them does not change where a file goes.
-const KEPT: usize = 128;
+const KEPT_KEY_BYTES: usize = 128;
 /// Bytes of a key that count when distances are measured, behind those that all keys have in common.
-const MEASURED: usize = 16;
+const MEASURED_KEY_BYTES: usize = 16;
 
 /// The keys of a file, in the order of their bytes, and its level.
 #[derive(Clone, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -39,7 +39,7 @@ impl KeyRange {
     /// Returns `None` if the last key comes before the first.
     #[must_use]
     pub fn new(level: u8, first: &[u8], last: &[u8]) -> Option<Self> {
-        let kept = |key: &[u8]| key[..key.len().min(KEPT)].to_vec();
+        let kept = |key: &[u8]| key[..key.len().min(KEPT_KEY_BYTES)].to_vec();
         (first <= last).then(|| Self { level, first: kept(first), last: kept(last) })
     }
 
@@ -110,9 +110,9 @@ impl Ruler {
 
     /// A key as a number.
     fn position(self, key: &[u8]) -> u128 {
-        let mut bytes = [0; MEASURED];
+        let mut bytes = [0; MEASURED_KEY_BYTES];
         let counts = key.get(self.common..).unwrap_or_default();
-        let length = counts.len().min(MEASURED);
+        let length = counts.len().min(MEASURED_KEY_BYTES);
         bytes[..length].copy_from_slice(&counts[..length]);
         u128::from_be_bytes(bytes)
     }

@@ -10,6 +10,7 @@
 //! What it promises: after any crash, everything that was synced is there, changes of names are there in their order, and no file has bytes
 //! that were never written to it.
 
+mod batch_read;
 mod check;
 mod claim;
 mod codec;
@@ -27,7 +28,6 @@ mod keys;
 mod landing;
 mod lifetime;
 mod log;
-mod many;
 mod metadata;
 #[cfg(test)]
 mod model;

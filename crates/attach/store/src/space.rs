@@ -11,7 +11,7 @@ use crate::record::Ino;
 use crate::tree::Tree;
 
 /// A zone is emptied so that groups stay apart if at least one of so many of its blocks is garbage.
-const CHEAP: u64 = 4;
+const GARBAGE_DIVISOR: u64 = 4;
 /// Steps of what emptying a zone is worth.
 const SCALE: u128 = 1 << 20;
 /// Zones of data that are open at once, at most.
@@ -266,7 +266,7 @@ impl Space {
     fn has_cheap_victim(&self, tree: &Tree) -> bool {
         let gain = |(number, zone): &(u32, &DataZone)| zone.capacity - tree.live(*number).min(zone.capacity);
         let closed = self.numbered().filter(|(_, zone)| zone.usage == Use::Closed && zone.under_way == 0);
-        closed.map(|zone| gain(&zone)).max().is_some_and(|gain| gain >= self.capacity / CHEAP)
+        closed.map(|zone| gain(&zone)).max().is_some_and(|gain| gain >= self.capacity / GARBAGE_DIVISOR)
     }
 
     /// Zones that are dead, which the log does not say yet.

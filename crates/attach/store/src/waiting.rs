@@ -13,7 +13,7 @@ use crate::{Error, Lifetime, Placement};
 
 const BLOCK: usize = 512;
 /// Bytes that go to a zone at once.
-const LARGE: usize = 256 << 10;
+const LARGE_WRITE_BYTES: usize = 256 << 10;
 
 /// While it is closed, appends do not end.
 #[derive(Debug, Default)]
@@ -136,7 +136,9 @@ fn who_waits_for_an_append_keeps_nobody_else_waiting() {
         ("sync of everything", |store, _| store.sync_all()),
         ("write of the same blocks", |store, ino| store.write(ino, 100, &[3; 4096], 2)),
         ("read", |store, ino| store.read(ino, 0, &mut [0; 4096]).map(drop)),
-        ("append when much is under way", |store, ino| store.append(ino, &vec![4; LARGE], 2).map(drop)),
+        ("append when much is under way", |store, ino| {
+            store.append(ino, &vec![4; LARGE_WRITE_BYTES], 2).map(drop)
+        }),
     ];
     for (name, act) in acts {
         let (store, gate) = store();
@@ -148,7 +150,7 @@ fn who_waits_for_an_append_keeps_nobody_else_waiting() {
         let most = store.lock().limits.under_way as u64;
         let begun = if name.starts_with("append") { most } else { 1 };
         for piece in 0..begun {
-            store.write(one, piece * LARGE as u64, &vec![1; LARGE], 1).unwrap();
+            store.write(one, piece * LARGE_WRITE_BYTES as u64, &vec![1; LARGE_WRITE_BYTES], 1).unwrap();
         }
         thread::scope(|threads| {
             let _opens = Opens(&gate);
@@ -179,17 +181,17 @@ fn a_log_does_not_wait_for_data_of_others() {
     let _opens = Opens(&gate);
     gate.set(true);
     for piece in 0..limits.under_way as u64 {
-        store.write(table, piece * LARGE as u64, &vec![1; LARGE], 1).unwrap();
+        store.write(table, piece * LARGE_WRITE_BYTES as u64, &vec![1; LARGE_WRITE_BYTES], 1).unwrap();
     }
     assert!(!store.lock().may_begin(table), "another one would wait");
     // These would not return if they waited.
     for _ in 0..limits.under_way_of_logs {
-        store.append(log, &vec![2; LARGE], 1).unwrap();
+        store.append(log, &vec![2; LARGE_WRITE_BYTES], 1).unwrap();
     }
     assert!(!store.lock().may_begin(log), "a log has no more than that");
     gate.set(false);
     store.sync_all().unwrap();
     let mut read = [0; 2];
-    assert_eq!(store.read(log, LARGE as u64 - 1, &mut read), Ok(2));
+    assert_eq!(store.read(log, LARGE_WRITE_BYTES as u64 - 1, &mut read), Ok(2));
     assert_eq!(read, [2; 2]);
 }

@@ -18,9 +18,9 @@ use tokio::time::timeout;
 use web::StatusCode;
 
 /// Requests that may wait.
-const WAITING: usize = 32;
+const MAX_WAITING_REQUESTS: usize = 32;
 /// How long a request waits for its answer: less than a connection may take.
-const PATIENCE: Duration = Duration::from_secs(8);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(8);
 /// So many samples are taken between two looks at the state.
 const SAMPLES: u32 = 4;
 
@@ -41,7 +41,7 @@ impl Drive {
     pub fn start<T: Transport + 'static>(
         view: impl FnOnce() -> View<T> + Send + 'static,
     ) -> io::Result<(Drive, JoinHandle<()>)> {
-        let (jobs, taken) = sync_channel(WAITING);
+        let (jobs, taken) = sync_channel(MAX_WAITING_REQUESTS);
         let feed = Arc::new(watch::Sender::new(Feed::default()));
         let told = Arc::downgrade(&feed);
         let thread = std::thread::Builder::new().name("tranche-ui-drive".to_owned()).spawn(move || {
@@ -64,13 +64,13 @@ impl Source for Drive {
             }
             Err(TrySendError::Disconnected(_)) => return Err(busy("the view has ended")),
         }
-        match timeout(PATIENCE, answered).await {
+        match timeout(ANSWER_TIMEOUT, answered).await {
             Ok(Ok(answer)) => answer,
             Ok(Err(_)) => Err(busy("the view has ended")),
             Err(_) => {
                 let why = format!(
                     "the drive has not answered within {} s: the request may still be carried out",
-                    PATIENCE.as_secs()
+                    ANSWER_TIMEOUT.as_secs()
                 );
                 Err(Refusal::new(StatusCode::GATEWAY_TIMEOUT, why))
             }

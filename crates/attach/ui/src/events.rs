@@ -10,7 +10,7 @@ use tokio::time::timeout;
 use web::{Body, Bytes, Progress, StatusCode, stream};
 
 /// After so long without news a comment is sent, so that a reader that has gone is noticed.
-const SILENCE: Duration = Duration::from_secs(2);
+const COMMENT_INTERVAL: Duration = Duration::from_secs(2);
 
 /// An event. Its data is JSON without line ends.
 fn event(name: &str, data: &str) -> Bytes {
@@ -66,7 +66,7 @@ pub(crate) fn samples(drive: impl Source, place: OwnedSemaphorePermit, progress:
                     return;
                 }
             }
-            events = match timeout(SILENCE, feed.changed()).await {
+            events = match timeout(COMMENT_INTERVAL, feed.changed()).await {
                 Ok(Ok(())) => told.news(&feed.borrow_and_update()),
                 // The view has ended.
                 Ok(Err(_)) => return,

@@ -15,7 +15,7 @@ use tokio::sync::watch;
 use web::StatusCode;
 
 /// Why a page changes nothing of the drive.
-const FIXED: &str = "this drive is simulated: its load and its seed alone decide what happens. Use tranche serve --ui for a drive that can \
+const SIMULATION_REFUSAL: &str = "this drive is simulated: its load and its seed alone decide what happens. Use tranche serve --ui for a drive that can \
                      be changed.";
 /// Why zones are not shown.
 const ZONES: &str = "a run has no list of zones: the map of the set shows which superblocks have zones";
@@ -142,8 +142,7 @@ impl RunView {
         known.samples += 1;
         if has_news {
             let mut state = state(host, "")?;
-            state["allows"] =
-                json!({ "namespaces": FIXED, "quotas": FIXED, "power_cut": FIXED, "faults": FIXED });
+            state["allows"] = json!({ "namespaces": SIMULATION_REFUSAL, "quotas": SIMULATION_REFUSAL, "power_cut": SIMULATION_REFUSAL, "faults": SIMULATION_REFUSAL });
             // What looks is no host of its own.
             for host in state["hosts"].as_array_mut().into_iter().flatten() {
                 host["view"] = false.into();
@@ -220,7 +219,7 @@ impl RunView {
             | Ask::Quota { .. }
             | Ask::Zone { .. }
             | Ask::PowerCut(_)
-            | Ask::Fault(_) => Err(Refusal::new(StatusCode::FORBIDDEN, FIXED)),
+            | Ask::Fault(_) => Err(Refusal::new(StatusCode::FORBIDDEN, SIMULATION_REFUSAL)),
         }
     }
 }

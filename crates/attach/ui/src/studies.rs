@@ -6,7 +6,7 @@ use std::io::{self, Read};
 use std::path::{Path, PathBuf};
 
 /// Most bytes of a report.
-const MOST: u64 = 64 << 20;
+const MAX_REPORT_BYTES: u64 = 64 << 20;
 /// Bytes at the begin of a report in which its title is looked for.
 const HEAD: u64 = 8 << 10;
 /// Most reports in the list.
@@ -28,7 +28,7 @@ fn open(dir: &Path, name: &str) -> io::Result<File> {
     let path = dir.join(name).join("report.html").canonicalize()?;
     // Only a file is opened: a pipe would wait for a writer.
     let meta = path.metadata()?;
-    if !path.starts_with(&dir) || !meta.is_file() || meta.len() > MOST {
+    if !path.starts_with(&dir) || !meta.is_file() || meta.len() > MAX_REPORT_BYTES {
         return Err(io::ErrorKind::NotFound.into());
     }
     File::open(&path)
@@ -72,7 +72,7 @@ impl Studies {
     /// A report.
     pub fn report(&self, name: &str) -> Option<Vec<u8>> {
         let dir = self.0.as_ref().filter(|_| is_name(name))?;
-        read(open(dir, name).ok()?, MOST).ok()
+        read(open(dir, name).ok()?, MAX_REPORT_BYTES).ok()
     }
 }
 

@@ -9,7 +9,7 @@ use support::{Drive, bearer};
 use ui::{LIMITS, Listener, Options, STREAMS, Token, Ui};
 
 const JSON: &str = "Content-Type: application/json\r\n";
-const NEW: &str = "{\"set\":2,\"size\":1048576,\"lba_bytes\":512}";
+const NEW_NAMESPACE: &str = "{\"set\":2,\"size\":1048576,\"lba_bytes\":512}";
 
 #[test]
 fn the_page_is_there_with_its_policy() {
@@ -39,7 +39,7 @@ fn the_page_is_there_with_its_policy() {
 fn requests_across_sites_fail() {
     let drive = Drive::start();
     let at = drive.ui.address();
-    let create = |headers: &str| drive.with("POST", "/api/namespaces", headers, NEW).status;
+    let create = |headers: &str| drive.with("POST", "/api/namespaces", headers, NEW_NAMESPACE).status;
     assert_eq!(create(&format!("{JSON}Origin: http://evil.example\r\n")), 403);
     assert_eq!(create(&format!("{JSON}Origin: null\r\n")), 403);
     assert_eq!(create(&format!("{JSON}Sec-Fetch-Site: cross-site\r\n")), 403);
@@ -69,8 +69,8 @@ fn names_that_lead_here_from_elsewhere_fail() {
         assert_eq!(drive.send(get.as_bytes()).status, 401, "{host}");
         // Of both parts of a rebinding attack: the page's origin and the name agree.
         let attack = format!(
-            "POST /api/namespaces HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n{JSON}Content-Length: {}\r\n\r\n{NEW}",
-            NEW.len()
+            "POST /api/namespaces HTTP/1.1\r\nHost: {host}\r\nOrigin: http://{host}\r\n{JSON}Content-Length: {}\r\n\r\n{NEW_NAMESPACE}",
+            NEW_NAMESPACE.len()
         );
         assert_eq!(drive.send(attack.as_bytes()).status, 401, "{host}");
     }
@@ -114,7 +114,7 @@ fn a_token_is_asked_for_and_gives_a_cookie() {
     for address in ["/", "/api/state", "/api/samples", "/?token=wrong-horse-battery", "/api/studies"] {
         assert!(drive.bare("GET", address, "", "").refused(401).contains("--ui-token"), "{address}");
     }
-    assert_eq!(drive.bare("POST", "/api/namespaces", JSON, NEW).status, 401);
+    assert_eq!(drive.bare("POST", "/api/namespaces", JSON, NEW_NAMESPACE).status, 401);
     let bearer = format!("Authorization: Bearer {token}\r\n");
     assert_eq!(drive.bare("GET", "/api/state", &bearer, "").status, 200);
     let given = drive.bare("GET", &format!("/?token={token}"), "", "");
@@ -129,10 +129,10 @@ fn a_token_is_asked_for_and_gives_a_cookie() {
     assert_eq!(drive.bare("GET", "/", &with, "").status, 200);
     let again = drive.bare("GET", &format!("/?token={token}"), &with, "");
     assert_eq!(again.status, 303, "the token leaves the address of a browser that has the cookie, too");
-    assert_eq!(drive.bare("POST", "/api/namespaces", &format!("{JSON}{with}"), NEW).status, 200);
+    assert_eq!(drive.bare("POST", "/api/namespaces", &format!("{JSON}{with}"), NEW_NAMESPACE).status, 200);
     // The cookie comes along with requests of other sites in some browsers: they fail all the same.
     let other = format!("{JSON}{with}Origin: http://evil.example\r\n");
-    assert_eq!(drive.bare("POST", "/api/namespaces", &other, NEW).status, 403);
+    assert_eq!(drive.bare("POST", "/api/namespaces", &other, NEW_NAMESPACE).status, 403);
     // A proxy before the view has a name of its own.
     let proxied = |host: &str| {
         let head = format!("GET /api/state HTTP/1.1\r\nHost: {host}\r\nOrigin: https://{host}\r\n{with}\r\n");

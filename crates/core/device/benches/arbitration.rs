@@ -29,11 +29,11 @@ struct Variant {
 }
 
 const NONE: Variant = Variant { name: "neither", fair_sharing: false, limit: None };
-const FAIR: Variant = Variant { name: "fair sharing", fair_sharing: true, limit: None };
+const FAIR_SHARING: Variant = Variant { name: "fair sharing", fair_sharing: true, limit: None };
 /// More than the set gives: metered, never held for it.
-const WIDE: u64 = 10_000_000;
+const WIDE_LIMIT: u64 = 10_000_000;
 /// Less than the set gives: nearly every command is held.
-const NARROW: u64 = 5000;
+const NARROW_LIMIT: u64 = 5000;
 
 fn config(timing: bool, variant: &Variant) -> Config {
     let more =
@@ -142,15 +142,15 @@ fn main() {
         "CPU ns per command                      reads   more than neither        writes   more than neither"
     );
     for timing in [true, false] {
-        let mut variants = vec![NONE, FAIR];
+        let mut variants = vec![NONE, FAIR_SHARING];
         if !timing {
             // Time passes only while all commands are held.
-            variants.push(quota("quotas that hold", false, NARROW));
+            variants.push(quota("quotas that hold", false, NARROW_LIMIT));
         } else {
-            variants.push(quota("quotas that hold nothing", false, WIDE));
-            variants.push(quota("quotas that hold", false, NARROW));
-            variants.push(quota("sharing, quotas that hold nothing", true, WIDE));
-            variants.push(quota("sharing, quotas that hold", true, NARROW));
+            variants.push(quota("quotas that hold nothing", false, WIDE_LIMIT));
+            variants.push(quota("quotas that hold", false, NARROW_LIMIT));
+            variants.push(quota("sharing, quotas that hold nothing", true, WIDE_LIMIT));
+            variants.push(quota("sharing, quotas that hold", true, NARROW_LIMIT));
         }
         let mut loads: Vec<ClosedLoop> = variants.iter().map(|v| ClosedLoop::new(timing, v)).collect();
         let mut figures = vec![[const { Vec::<f64>::new() }; 2]; variants.len()];

@@ -15,9 +15,9 @@ use std::ops::Range;
 /// | 64 | bit *n*: the *n*th block is marked uncorrectable (Write Uncorrectable) |
 /// | 68 to 71 | stamp, little endian: tells what is valid from what an earlier user of the slot left |
 /// | others | zero |
-pub const SPARE: usize = 128;
+pub const SPARE_BYTES: usize = 128;
 const MARKS: usize = 64;
-const STAMP: Range<usize> = 68..72;
+const STAMP_RANGE: Range<usize> = 68..72;
 
 /// What a command does with blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -177,7 +177,7 @@ impl BlockTransform {
 
     /// Fills in what a page that was never written reads as: zeros. Their protection information says that it is not to be checked
     /// (NVM 3.3.3.2.1).
-    pub fn fill_unwritten(&self, page: &mut [u8], spare: &mut [u8; SPARE]) {
+    pub fn fill_unwritten(&self, page: &mut [u8], spare: &mut [u8; SPARE_BYTES]) {
         page.fill(0);
         spare.fill(0);
         if let Some(protection) = &self.protection {
@@ -191,26 +191,26 @@ impl BlockTransform {
         self.stamp(spare);
     }
 
-    fn stamp(&self, spare: &mut [u8; SPARE]) {
-        spare[STAMP].copy_from_slice(&self.stamp.to_le_bytes());
+    fn stamp(&self, spare: &mut [u8; SPARE_BYTES]) {
+        spare[STAMP_RANGE].copy_from_slice(&self.stamp.to_le_bytes());
     }
 
     /// Which blocks of a slot are marked uncorrectable, bit by bit, in a namespace with this stamp; `always` if its slots
     /// always have spare bytes.
     #[must_use]
-    pub fn marks(spare: &[u8; SPARE], stamp: u32, always: bool) -> u8 {
-        if always || spare[STAMP] == stamp.to_le_bytes() { spare[MARKS] } else { 0 }
+    pub fn marks(spare: &[u8; SPARE_BYTES], stamp: u32, always: bool) -> u8 {
+        if always || spare[STAMP_RANGE] == stamp.to_le_bytes() { spare[MARKS] } else { 0 }
     }
 
     /// Whether a slot's spare bytes are of this namespace, and not what an earlier user of the slot left: with metadata
     /// they are always written.
-    fn is_valid(&self, spare: &[u8; SPARE]) -> bool {
-        self.metadata > 0 || spare[STAMP] == self.stamp.to_le_bytes()
+    fn is_valid(&self, spare: &[u8; SPARE_BYTES]) -> bool {
+        self.metadata > 0 || spare[STAMP_RANGE] == self.stamp.to_le_bytes()
     }
 
     /// A partial write starts from another slot's contents. This makes that slot's spare bytes valid for this namespace. A command that
     /// began before blocks of its namespace were marked has a lower stamp than the slot: it keeps the marks.
-    pub fn claim_spare(&self, spare: &mut [u8; SPARE]) {
+    pub fn claim_spare(&self, spare: &mut [u8; SPARE_BYTES]) {
         if stamp_of(spare) > self.stamp {
             return;
         }
@@ -228,26 +228,26 @@ impl BlockTransform {
     /// what an earlier user of the slot left.
     #[must_use]
     pub fn splice_spare(
-        older: Option<[u8; SPARE]>,
-        newer: Option<[u8; SPARE]>,
+        older: Option<[u8; SPARE_BYTES]>,
+        newer: Option<[u8; SPARE_BYTES]>,
         bytes: Range<u32>,
-    ) -> Option<[u8; SPARE]> {
+    ) -> Option<[u8; SPARE_BYTES]> {
         if older.is_none() && newer.is_none() {
             return None;
         }
         // Metadata of blocks that were never written is all ones, which no check of protection information looks at.
-        let mut never = [0; SPARE];
+        let mut never = [0; SPARE_BYTES];
         never[..MARKS].fill(0xFF);
         let (older, newer) = (older.unwrap_or(never), newer.unwrap_or(never));
         let valid = stamp_of(&older).max(stamp_of(&newer));
-        let marks = |spare: &[u8; SPARE]| if stamp_of(spare) == valid { spare[MARKS] } else { 0 };
+        let marks = |spare: &[u8; SPARE_BYTES]| if stamp_of(spare) == valid { spare[MARKS] } else { 0 };
         let mut made = older;
         let at = |byte: u32| byte as usize * MARKS / PAGE as usize;
         let metadata = at(bytes.start)..at(bytes.end);
         made[metadata.clone()].copy_from_slice(&newer[metadata]);
         let sectors = (bytes.start / 512..bytes.end / 512).fold(0, |bits, sector| bits | 1 << sector);
         made[MARKS] = marks(&older) & !sectors | marks(&newer) & sectors;
-        made[STAMP].copy_from_slice(&valid.to_le_bytes());
+        made[STAMP_RANGE].copy_from_slice(&valid.to_le_bytes());
         Some(made)
     }
 
@@ -257,7 +257,7 @@ impl BlockTransform {
     ///
     /// # Panics
     /// If the slices are shorter than the piece says.
-    pub fn write_slot(&self, piece: Piece, host: &[u8], page: &mut [u8], spare: &mut [u8; SPARE]) {
+    pub fn write_slot(&self, piece: Piece, host: &[u8], page: &mut [u8], spare: &mut [u8; SPARE_BYTES]) {
         if piece.len == PAGE {
             spare[MARKS..].fill(0);
             self.stamp(spare);
@@ -295,7 +295,7 @@ impl BlockTransform {
     ///
     /// # Panics
     /// If `page` is shorter than a page.
-    pub fn check_slot(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE]) -> Result<(), BlockError> {
+    pub fn check_slot(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE_BYTES]) -> Result<(), BlockError> {
         let valid = self.is_valid(spare);
         for (index, at) in self.blocks(piece) {
             if valid && spare[MARKS] >> at & 1 != 0 {
@@ -320,7 +320,7 @@ impl BlockTransform {
     ///
     /// # Panics
     /// If the slices are shorter than the piece says.
-    pub fn read_slot(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE], host: &mut [u8]) {
+    pub fn read_slot(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE_BYTES], host: &mut [u8]) {
         let size = 1 << self.shift;
         let blocks = host.chunks_exact_mut(size + usize::from(self.host_metadata));
         for ((_, at), block) in self.blocks(piece).zip(blocks) {
@@ -336,7 +336,7 @@ impl BlockTransform {
     /// # Panics
     /// If the slices are shorter than the piece says.
     #[must_use]
-    pub fn equals_host(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE], host: &[u8]) -> bool {
+    pub fn equals_host(&self, piece: Piece, page: &[u8], spare: &[u8; SPARE_BYTES], host: &[u8]) -> bool {
         let size = 1 << self.shift;
         let blocks = host.chunks_exact(size + usize::from(self.host_metadata));
         self.blocks(piece).zip(blocks).all(|((_, at), block)| {
@@ -350,18 +350,18 @@ impl BlockTransform {
 }
 
 /// The stamp of a slot's spare bytes; 0 if there is none.
-fn stamp_of(spare: &[u8; SPARE]) -> u32 {
-    spare[STAMP].iter().rev().fold(0, |stamp, &byte| stamp << 8 | u32::from(byte))
+fn stamp_of(spare: &[u8; SPARE_BYTES]) -> u32 {
+    spare[STAMP_RANGE].iter().rev().fold(0, |stamp, &byte| stamp << 8 | u32::from(byte))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
-    fn beside(stamp: u32, marks: u8) -> [u8; SPARE] {
-        let mut spare = [0; SPARE];
+    fn beside(stamp: u32, marks: u8) -> [u8; SPARE_BYTES] {
+        let mut spare = [0; SPARE_BYTES];
         spare[MARKS] = marks;
-        spare[STAMP].copy_from_slice(&stamp.to_le_bytes());
+        spare[STAMP_RANGE].copy_from_slice(&stamp.to_le_bytes());
         spare
     }
 

@@ -17,7 +17,7 @@ pub struct HostDiskFault {
 /// Storage that knows what a controller does with contents on their way between host and medium. The drive decides, and
 /// never touches a byte itself.
 ///
-/// A slot of contents is a page of 4,096 bytes and [`SPARE`](crate::SPARE) bytes beside it, as a page of flash has a spare area. Only
+/// A slot of contents is a page of 4,096 bytes and [`SPARE_BYTES`](crate::SPARE_BYTES) bytes beside it, as a page of flash has a spare area. Only
 /// commands that were begun here touch those.
 pub trait Contents: Storage {
     /// Sets the transform of a command's blocks, before the translation layer gets the command. It holds until

@@ -9,7 +9,7 @@ use nvme::log::InjectedFault;
 use nvme::{NSID_ALL, Status, U16, U32, U64};
 
 /// Probabilities of [`FaultPlan`] are in billionths.
-pub(crate) const ALWAYS: u32 = InjectedFault::ALWAYS;
+pub(crate) const CERTAINTY_PPB: u32 = InjectedFault::CERTAINTY_PPB;
 
 /// Hosts on the network may not harm the drive unless its configuration lets them.
 pub(crate) fn check_origin(core: &Core, id: ControllerId) -> Result<(), Failure> {
@@ -72,7 +72,7 @@ pub(crate) fn inject<S: Contents>(
         set if set <= count => set - 1..set,
         _ => return Err(Failure::field(42)),
     };
-    if c.one_in > ALWAYS {
+    if c.one_in > CERTAINTY_PPB {
         // Plans have no smaller chance.
         return Err(Failure::field(48));
     }
@@ -109,7 +109,7 @@ fn planned(core: &Core, set: SetId, c: &FaultInjection, plan: &FaultPlan) -> Res
         // A number of faults is had from the next operations in a row, and only of these kinds.
         return Err(Failure::field(44));
     }
-    let chance = ALWAYS / c.one_in.max(1);
+    let chance = CERTAINTY_PPB / c.one_in.max(1);
     let mut plan = plan.clone();
     match (c.kind, c.count) {
         (FaultKind::BIT_ERRORS, _) => plan.corrected_reads = chance,
@@ -151,7 +151,7 @@ pub(crate) fn active(core: &Core) -> Vec<InjectedFault> {
     if let Some(left) = plans().filter_map(|(_, plan)| plan.cut_after).min() {
         all.push(InjectedFault {
             remaining: U64::new(left.max(1)),
-            ..entry(FaultKind::POWER_CUT, 0, ALWAYS)
+            ..entry(FaultKind::POWER_CUT, 0, CERTAINTY_PPB)
         });
     }
     all
@@ -176,14 +176,14 @@ fn of_plan(set: u16, plan: &FaultPlan) -> Vec<InjectedFault> {
         |kind, chance, param: u32| InjectedFault { param: U32::new(param), ..entry(kind, set, chance) };
     let left = |(kind, left): (FaultKind, u32)| InjectedFault {
         remaining: U64::new(left.into()),
-        ..entry(kind, set, ALWAYS)
+        ..entry(kind, set, CERTAINTY_PPB)
     };
     by_chance
         .into_iter()
         .filter(|(_, chance)| *chance > 0)
         .map(|(kind, chance)| entry(kind, set, chance))
         .chain(counted.into_iter().filter(|(_, left)| *left > 0).map(left))
-        .chain(plan.stuck_dies.iter().map(|die| with(FaultKind::STUCK_DIE, ALWAYS, *die)))
+        .chain(plan.stuck_dies.iter().map(|die| with(FaultKind::STUCK_DIE, CERTAINTY_PPB, *die)))
         .chain(
             (plan.slow_operations > 0).then(|| with(FaultKind::SLOW, plan.slow_operations, plan.slow_factor)),
         )
@@ -225,7 +225,7 @@ mod tests {
             (4, FaultInjection { nsid: 1, ..lost }),
             (56, FaultInjection { lba: Some(0), ..lost }),
             (44, FaultInjection { count: 1, ..lost }),
-            (48, FaultInjection { one_in: ALWAYS + 1, ..lost }),
+            (48, FaultInjection { one_in: CERTAINTY_PPB + 1, ..lost }),
             (52, FaultInjection { param: u32::MAX, ..fault(FaultKind::STUCK_DIE) }),
             (40, fault(FaultKind::POWER_CUT)),
         ] {
@@ -234,7 +234,7 @@ mod tests {
         assert_eq!(listed(&core), []);
         let second = FaultInjection { nvmsetid: 2, ..lost };
         assert_eq!(ordered(&mut core, second), Ok(()));
-        assert_eq!(listed(&core), [(FaultKind::LOST_WRITE, 2, ALWAYS / 2, 0, 0)]);
+        assert_eq!(listed(&core), [(FaultKind::LOST_WRITE, 2, CERTAINTY_PPB / 2, 0, 0)]);
         assert_eq!(ordered(&mut core, fault(FaultKind::CLEAR)), Ok(()));
         assert_eq!(listed(&core), []);
     }
@@ -251,18 +251,18 @@ mod tests {
         for kind in media {
             let param = if [FaultKind::STUCK_DIE, FaultKind::SLOW].contains(&kind) { 3 } else { 0 };
             let one = FaultInjection { nvmsetid: 1, param, ..fault(kind) };
-            let chance = if kind == FaultKind::STUCK_DIE { ALWAYS } else { ALWAYS / 2 };
+            let chance = if kind == FaultKind::STUCK_DIE { CERTAINTY_PPB } else { CERTAINTY_PPB / 2 };
             let counted = FaultInjection { count: 7, one_in: 0, ..one };
             assert_eq!(ordered(&mut core, one), Ok(()), "{kind}");
             expected.push((kind, 1, chance, param, 0));
             assert_eq!(ordered(&mut core, counted).is_ok(), kind.is_counted(), "{kind}");
             if kind.is_counted() {
-                expected.push((kind, 1, ALWAYS, 0, 7));
+                expected.push((kind, 1, CERTAINTY_PPB, 0, 7));
             }
         }
         let cut = PowerCut { after_media_ops: 9, ..PowerCut::default() };
         count_down(&mut core, &cut);
-        expected.push((FaultKind::POWER_CUT, 0, ALWAYS, 0, 9));
+        expected.push((FaultKind::POWER_CUT, 0, CERTAINTY_PPB, 0, 9));
         let mut found = listed(&core);
         found.sort();
         expected.sort();
@@ -281,7 +281,7 @@ mod tests {
         let mut core = Drive::new(Config::default_drive()).unwrap().core;
         let cut = PowerCut { after_media_ops: 7, off_ms: 0, seed: 0, no_plp: false };
         count_down(&mut core, &cut);
-        assert_eq!(listed(&core), [(FaultKind::POWER_CUT, 0, ALWAYS, 0, 7)]);
+        assert_eq!(listed(&core), [(FaultKind::POWER_CUT, 0, CERTAINTY_PPB, 0, 7)]);
         core.power_lost(Nanos::ZERO, true, &mut NoContents);
         assert_eq!(listed(&core), []);
     }

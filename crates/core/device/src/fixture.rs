@@ -8,7 +8,7 @@ use media::Nanos;
 use nvme::Nqn;
 
 /// NVM Set 1 is flash with four placement handles. Namespaces 1 and 2 lie on it.
-const SMALL: &str = r#"
+const SMALL_DRIVE: &str = r#"
 [drive]
 write_buffer = "1MiB"
 [[set]]
@@ -39,8 +39,8 @@ pub(crate) fn core() -> Core {
 
 /// The same with another text in its configuration.
 pub(crate) fn core_with(from: &str, to: &str) -> Core {
-    assert!(SMALL.contains(from), "{from:?} is in the configuration");
-    Drive::new(Config::from_toml(&SMALL.replacen(from, to, 1)).unwrap()).unwrap().core
+    assert!(SMALL_DRIVE.contains(from), "{from:?} is in the configuration");
+    Drive::new(Config::from_toml(&SMALL_DRIVE.replacen(from, to, 1)).unwrap()).unwrap().core
 }
 
 /// An administrator with this Host Identifier connects; both namespaces are attached.

@@ -70,7 +70,7 @@ mod zone_state;
 mod zone_table;
 mod zones;
 
-pub use block_transform::{BlockAction, BlockError, BlockTransform, SPARE};
+pub use block_transform::{BlockAction, BlockError, BlockTransform, SPARE_BYTES};
 pub use config::{Attach, Config, ConfigError, FlashSpace, Identity, InitialNamespace, Link};
 pub use contents::{Contents, HostDiskFault};
 pub use core::{ControllerId, Host, MAX_IO, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, Output, PortId, Role};

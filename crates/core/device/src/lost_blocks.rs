@@ -86,7 +86,8 @@ impl LostBlocks {
             elements += 1;
             blocks += ranges.iter().map(|(_, count)| count).sum::<u64>();
             let told = if ranges.len() > MOST_RANGES { &[][..] } else { ranges };
-            let count = if told.is_empty() { LbaStatusLogElement::WHOLE } else { told.len() as u32 };
+            let count =
+                if told.is_empty() { LbaStatusLogElement::WHOLE_NAMESPACE } else { told.len() as u32 };
             let element = LbaStatusLogElement {
                 neid: U32::new(nsid),
                 nlrd: U32::new(count),

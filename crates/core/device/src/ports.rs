@@ -8,7 +8,7 @@ use crate::contents::Contents;
 use crate::core::{
     ANA_GROUP, AdminResult, AsyncEvent, Controller, ControllerId, Core, Cx, Failure, Output, PortId, Reply,
 };
-use crate::fault_injection::{ALWAYS, entry};
+use crate::fault_injection::{CERTAINTY_PPB, entry};
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{AnaGroup, AnaHeader, AnaState, InjectedFault};
@@ -52,11 +52,11 @@ impl Ports {
     pub fn faults(&self, now: Nanos) -> impl Iterator<Item = InjectedFault> {
         let ana = |port: &Port| InjectedFault {
             param: U32::new(port.state.0.into()),
-            ..entry(FaultKind::PORT_ANA, port.id.0, ALWAYS)
+            ..entry(FaultKind::PORT_ANA, port.id.0, CERTAINTY_PPB)
         };
         let down = |left: Nanos, port: &Port| InjectedFault {
             remaining: U64::new(left.0.div_ceil(1_000_000)),
-            ..entry(FaultKind::PORT_DOWN, port.id.0, ALWAYS)
+            ..entry(FaultKind::PORT_DOWN, port.id.0, CERTAINTY_PPB)
         };
         self.0.iter().flat_map(move |port| {
             let left = port.down_until.since(now);

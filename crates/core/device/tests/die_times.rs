@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, TIMED, pattern};
+use common::{Bench, TIMING_EDIT, pattern};
 use nvme::log::{DieTimesEntry, DieTimesHeader, LogId};
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, Status};
@@ -33,7 +33,7 @@ fn sum(dies: &[DieTimesEntry], of: fn(&DieTimesEntry) -> u64) -> u64 {
 
 #[test]
 fn each_die_says_what_it_was_asked_for() {
-    let mut b = Bench::with_namespaces(&[TIMED]);
+    let mut b = Bench::with_namespaces(&[TIMING_EDIT]);
     let (_, idle) = times(&mut b, 1);
     assert_eq!((idle.len(), sum(&idle, |die| die.read_ns.get() + die.erase_ns.get())), (DIES, 0));
     b.write(1, 0, 256, &pattern(1, 256 * 4096));
@@ -58,7 +58,7 @@ fn each_die_says_what_it_was_asked_for() {
 
 #[test]
 fn collection_shows_in_erases() {
-    let (mut b, _) = Bench::under_collection(&[TIMED]);
+    let (mut b, _) = Bench::under_collection(&[TIMING_EDIT]);
     let (_, dies) = times(&mut b, 1);
     assert!(sum(&dies, |die| die.erase_ns.get()) > 0);
 }

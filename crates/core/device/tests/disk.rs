@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, ON_DISK, TIMED, initial, pattern, small};
+use common::{Bench, ON_DISK, TIMING_EDIT, initial, pattern, small};
 use device::{InitialNamespace, LbaFormat};
 use media::Nanos;
 use nvme::admin::{FaultInjection, FaultKind, PowerCut};
@@ -20,7 +20,7 @@ fn log(b: &mut Bench, endgid: u16) -> (Status, Vec<u8>) {
 
 #[test]
 fn hosts_see_that_the_medium_turns() {
-    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMING_EDIT]);
     let nsfeat = |b: &mut Bench, nsid| {
         let ns: IndependentNamespace = b.ask(Command::identify(Cns::INDEPENDENT_NAMESPACE, nsid));
         ns.nsfeat
@@ -52,8 +52,10 @@ fn hosts_see_that_the_medium_turns() {
 
 #[test]
 fn hosts_hear_the_speed_of_a_real_disk() {
-    let mut b =
-        Bench::with_namespaces(&[(ON_DISK.0, &ON_DISK.1.replace("rpm = 1000000", "rpm = 15000")), TIMED]);
+    let mut b = Bench::with_namespaces(&[
+        (ON_DISK.0, &ON_DISK.1.replace("rpm = 1000000", "rpm = 15000")),
+        TIMING_EDIT,
+    ]);
     let (status, data) = log(&mut b, 2);
     let log_page = <RotationalMedia as nvme::zerocopy::FromBytes>::read_from_bytes(&data).unwrap();
     assert_eq!((status, log_page.endgid.get(), log_page.nrs.get()), (Status::SUCCESS, 2, 15_000));
@@ -68,7 +70,7 @@ fn a_power_cut_tears_a_block_on_a_drive_without_protection() {
         // A sector takes 125 us; the cut comes at different places.
         for step in 0..24 {
             let changes =
-                [TIMED, (slow.0, slow.1.as_str()), ("write_buffer = \"1MiB\"", &protect(protected))];
+                [TIMING_EDIT, (slow.0, slow.1.as_str()), ("write_buffer = \"1MiB\"", &protect(protected))];
             let mut b = Bench::with_namespaces(&changes);
             let (old, new) = (pattern(1, 4 * BLOCK), pattern(2, 4 * BLOCK));
             b.write(2, 0, 4, &old);
@@ -117,7 +119,7 @@ fn hosts_hear_what_a_power_cut_leaves_whole() {
 
 #[test]
 fn a_planned_power_cut_comes_once_and_after_its_operations() {
-    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMING_EDIT]);
     for round in 0..3 {
         b.admin_ok(PowerCut { after_media_ops: 10, ..PowerCut::default() }, &[]);
         let mut writes = 0;
@@ -149,7 +151,7 @@ fn read(b: &mut Bench, block: u32) -> (Status, Vec<u8>) {
 #[test]
 fn slow_sectors_stay_slow() {
     let slow = (ON_DISK.0, &*ON_DISK.1.replace("rpm = 1000000", "rpm = 6000"));
-    let mut b = Bench::with_namespaces(&[slow, TIMED]);
+    let mut b = Bench::with_namespaces(&[slow, TIMING_EDIT]);
     let data = pattern(3, BLOCK);
     b.write(2, 7, 1, &data);
     b.write(2, 20, 1, &data);
@@ -173,7 +175,7 @@ fn slow_sectors_stay_slow() {
 
 #[test]
 fn writes_that_get_lost_or_astray_are_reported_good() {
-    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMING_EDIT]);
     let (old, new) = (pattern(1, BLOCK), pattern(2, BLOCK));
     for block in 0..1024 {
         b.write(2, block, 1, &old);
@@ -207,7 +209,7 @@ fn writes_that_get_lost_or_astray_are_reported_good() {
 
 #[test]
 fn a_disk_fails_as_a_whole_and_operations_fail_once() {
-    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMING_EDIT]);
     let (old, new) = (pattern(1, BLOCK), pattern(2, BLOCK));
     b.write(2, 7, 1, &old);
     let once = |kind| FaultInjection { nsid: 0, kind, nvmsetid: 2, count: 1, one_in: 1, param: 0, lba: None };
@@ -228,7 +230,7 @@ fn a_disk_fails_as_a_whole_and_operations_fail_once() {
 
 #[test]
 fn a_grown_defect_is_told_and_mended_by_a_write() {
-    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMING_EDIT]);
     let data = pattern(5, BLOCK);
     let weak = FaultInjection {
         nsid: 0,

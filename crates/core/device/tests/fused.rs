@@ -18,8 +18,8 @@ use nvme::{Command, IoCommand, Status, U32};
 
 const SUCCESS: Status = Status::SUCCESS;
 const FIELD: Status = Status::INVALID_FIELD;
-const FAILED: Status = Status::ABORTED_FAILED_FUSED;
-const MISSING: Status = Status::ABORTED_MISSING_FUSED;
+const PARTNER_FAILED: Status = Status::ABORTED_FAILED_FUSED;
+const PARTNER_MISSING: Status = Status::ABORTED_MISSING_FUSED;
 const BLOCK: usize = 4096;
 
 fn fuse(fuse: u8, mut command: Command) -> Command {
@@ -70,7 +70,7 @@ fn what_is_equal_is_written_and_nothing_else() {
         for nsid in [1, 2] {
             are(swap(&mut b, nsid, 5, &zeros, &one), [SUCCESS, SUCCESS]);
             assert_eq!(b.read(nsid, 5, 1), one);
-            are(swap(&mut b, nsid, 5, &zeros, &two), [Status::COMPARE_FAILURE, FAILED]);
+            are(swap(&mut b, nsid, 5, &zeros, &two), [Status::COMPARE_FAILURE, PARTNER_FAILED]);
             assert_eq!(b.read(nsid, 5, 1), one);
             are(swap(&mut b, nsid, 5, &one, &two), [SUCCESS, SUCCESS]);
             assert_eq!(b.read(nsid, 5, 1), two);
@@ -90,23 +90,27 @@ fn what_does_not_belong_together_is_refused() {
     let rows: &[(&str, [Command; 2], [Status; 2])] = &[
         ("equal", [compare(1, 0, 1), write(1, 0, 1)], [SUCCESS, SUCCESS]),
         ("a whole unit", [compare(1, 4, 4), write(1, 4, 4)], [SUCCESS, SUCCESS]),
-        ("more than the unit", [compare(1, 0, 8), write(1, 0, 8)], [unit, FAILED]),
-        ("over a unit's end", [compare(1, 3, 2), write(1, 3, 2)], [unit, FAILED]),
+        ("more than the unit", [compare(1, 0, 8), write(1, 0, 8)], [unit, PARTNER_FAILED]),
+        ("over a unit's end", [compare(1, 3, 2), write(1, 3, 2)], [unit, PARTNER_FAILED]),
         ("another start", [compare(1, 0, 1), write(1, 1, 1)], [FIELD, FIELD]),
         ("another length", [compare(1, 0, 1), write(1, 0, 2)], [FIELD, FIELD]),
         ("another namespace", [compare(1, 0, 1), write(2, 0, 1)], [FIELD, FIELD]),
-        ("too far", [compare(1, 1024, 1), write(1, 1024, 1)], [range, FAILED]),
-        ("no such namespace", [compare(33, 0, 1), write(33, 0, 1)], [Status::INVALID_NAMESPACE, FAILED]),
-        ("another first command", [read(1), write(1, 0, 1)], [FIELD, FAILED]),
-        ("another second command", [compare(1, 0, 1), read(2)], [FAILED, FIELD]),
-        ("a Compare as the second", [compare(1, 0, 1), fuse(2, compare(1, 0, 1))], [FAILED, FIELD]),
-        ("reserved FUSE", [compare(1, 0, 1), fuse(3, write(1, 0, 1))], [MISSING, FIELD]),
-        ("no second command", [compare(1, 0, 1), Command::write(1, 0, 1)], [MISSING, SUCCESS]),
-        ("no first command", [Command::flush(1), write(1, 0, 1)], [SUCCESS, MISSING]),
+        ("too far", [compare(1, 1024, 1), write(1, 1024, 1)], [range, PARTNER_FAILED]),
+        (
+            "no such namespace",
+            [compare(33, 0, 1), write(33, 0, 1)],
+            [Status::INVALID_NAMESPACE, PARTNER_FAILED],
+        ),
+        ("another first command", [read(1), write(1, 0, 1)], [FIELD, PARTNER_FAILED]),
+        ("another second command", [compare(1, 0, 1), read(2)], [PARTNER_FAILED, FIELD]),
+        ("a Compare as the second", [compare(1, 0, 1), fuse(2, compare(1, 0, 1))], [PARTNER_FAILED, FIELD]),
+        ("reserved FUSE", [compare(1, 0, 1), fuse(3, write(1, 0, 1))], [PARTNER_MISSING, FIELD]),
+        ("no second command", [compare(1, 0, 1), Command::write(1, 0, 1)], [PARTNER_MISSING, SUCCESS]),
+        ("no first command", [Command::flush(1), write(1, 0, 1)], [SUCCESS, PARTNER_MISSING]),
         (
             "an opcode that is not there",
             [compare(1, 0, 1), fuse(2, Command::new(0xC0, 1))],
-            [FAILED, Status::INVALID_OPCODE],
+            [PARTNER_FAILED, Status::INVALID_OPCODE],
         ),
     ];
     for (name, commands, expected) in rows {
@@ -123,7 +127,7 @@ fn what_does_not_belong_together_is_refused() {
     // Of two first commands the second one may still have its own.
     let first = b.submit(b.controller, 1, &compare(1, 0, 1), &data[..BLOCK]);
     are(pair(&mut b, [compare(1, 0, 1), write(1, 0, 1)], &data[..BLOCK], &data[..BLOCK]), [SUCCESS; 2]);
-    table.check("two first commands", false, &compare(1, 0, 1), b.wait(first).0.status(), MISSING);
+    table.check("two first commands", false, &compare(1, 0, 1), b.wait(first).0.status(), PARTNER_MISSING);
     table.finish();
     let (completion, _) = b.admin(fuse(1, Command::identify(Cns::CONTROLLER, 0)), &[]);
     assert!(completion.status().is(FIELD));
@@ -134,7 +138,7 @@ fn what_does_not_belong_together_is_refused() {
 fn the_error_log_tells_of_both() {
     let mut b = Bench::with_namespaces(&[]);
     let one = pattern(1, BLOCK);
-    are(swap(&mut b, 1, 9, &one, &one), [Status::COMPARE_FAILURE, FAILED]);
+    are(swap(&mut b, 1, 9, &one, &one), [Status::COMPARE_FAILURE, PARTNER_FAILED]);
     let log = GetLogPage {
         nsid: nvme::NSID_ALL,
         lid: nvme::log::LogId::ERROR,
@@ -149,7 +153,7 @@ fn the_error_log_tells_of_both() {
     };
     let (_, data) = b.admin_ok(log, &[]);
     let status = |at: usize| Status(u16::from_le_bytes([data[at + 12], data[at + 13]]) >> 1);
-    assert!(status(0).is(FAILED) && status(64).is(Status::COMPARE_FAILURE));
+    assert!(status(0).is(PARTNER_FAILED) && status(64).is(Status::COMPARE_FAILURE));
 }
 
 /// What ends a first command that waits for its second.
@@ -199,7 +203,7 @@ fn a_first_command_without_a_second_comes_back() {
                 b.drive.end_fused(b.now, b.controller, 1, &mut b.memory, &mut out);
                 b.deliver(out);
             },
-            MISSING,
+            PARTNER_MISSING,
         ),
     ];
     for (name, end, status) in endings {
@@ -217,7 +221,7 @@ fn a_first_command_without_a_second_comes_back() {
     let first = b.submit(b.controller, 1, &compare(1, 0, 1), &vec![0; BLOCK]);
     b.admin_ok(Abort { sqid: 1, cid: first as u16 }, &[]);
     let (status, _) = b.io(write(1, 0, 1), &pattern(1, BLOCK));
-    assert!(status.is(FAILED));
+    assert!(status.is(PARTNER_FAILED));
     assert_eq!(b.read(1, 0, 1), vec![0; BLOCK]);
     // A power cut takes it away.
     b.submit(b.controller, 1, &compare(1, 0, 1), &vec![0; BLOCK]);
@@ -225,7 +229,7 @@ fn a_first_command_without_a_second_comes_back() {
     b.power_on();
     assert_eq!(b.drive.in_flight(), 0);
     let (status, _) = b.io(write(1, 0, 1), &pattern(1, BLOCK));
-    assert!(status.is(MISSING));
+    assert!(status.is(PARTNER_MISSING));
 }
 
 #[test]
@@ -238,8 +242,8 @@ fn queues_do_not_mix() {
     // Commands of other queues and controllers come between.
     let on = |b: &mut Bench, id, qid, c: Command| b.on(id, qid, &c, &pattern(3, BLOCK)).0.status();
     let id = b.controller;
-    assert!(on(&mut b, id, 2, write(1, 0, 1)).is(MISSING));
-    assert!(on(&mut b, other, 1, write(1, 0, 1)).is(MISSING));
+    assert!(on(&mut b, id, 2, write(1, 0, 1)).is(PARTNER_MISSING));
+    assert!(on(&mut b, other, 1, write(1, 0, 1)).is(PARTNER_MISSING));
     assert_eq!(on(&mut b, other, 1, Command::write(1, 7, 1)), SUCCESS);
     b.admin_ok(Command::identify(Cns::CONTROLLER, 0), &[]);
     let second = b.submit(b.controller, 1, &write(1, 0, 1), &pattern(1, BLOCK));
@@ -254,8 +258,8 @@ fn reservations_are_asked_for_both() {
     let zeros = vec![0; BLOCK];
     for (rtype, expected) in [
         // Others may read, and may not write: nothing is compared in vain.
-        (ReservationType::WRITE_EXCLUSIVE, [FAILED, Status::RESERVATION_CONFLICT]),
-        (ReservationType::EXCLUSIVE_ACCESS, [Status::RESERVATION_CONFLICT, FAILED]),
+        (ReservationType::WRITE_EXCLUSIVE, [PARTNER_FAILED, Status::RESERVATION_CONFLICT]),
+        (ReservationType::EXCLUSIVE_ACCESS, [Status::RESERVATION_CONFLICT, PARTNER_FAILED]),
     ] {
         assert_eq!(acquire(&mut b, hosts[0], AcquireAction::ACQUIRE, rtype, 1, 0), SUCCESS);
         let commands = [compare(1, 0, 1), write(1, 0, 1)];
@@ -308,7 +312,7 @@ fn nothing_comes_between_the_two_however_long_they_wait() {
             }
             _ => {}
         }
-        let expected = if step == 0 { [SUCCESS; 2] } else { [Status::COMPARE_FAILURE, FAILED] };
+        let expected = if step == 0 { [SUCCESS; 2] } else { [Status::COMPARE_FAILURE, PARTNER_FAILED] };
         are(statuses(&mut b, ios), expected);
         if let Some(before) = before {
             assert_eq!(b.wait(before).0.status(), SUCCESS);
@@ -333,7 +337,7 @@ fn a_pair_waits_for_its_quota_as_one() {
     // One that is aborted takes its first command along.
     let last = *ios.last().unwrap();
     b.admin_ok(Abort { sqid: 1, cid: last[1] as u16 }, &[]);
-    are(statuses(&mut b, last), [FAILED, Status::ABORT_REQUESTED]);
+    are(statuses(&mut b, last), [PARTNER_FAILED, Status::ABORT_REQUESTED]);
     for ios in &ios[..29] {
         are(statuses(&mut b, *ios), [SUCCESS; 2]);
     }
@@ -372,7 +376,7 @@ fn increments_are_never_lost() {
                             successes += 1;
                             good += 1;
                         } else {
-                            are(got, [Status::COMPARE_FAILURE, FAILED]);
+                            are(got, [Status::COMPARE_FAILURE, PARTNER_FAILED]);
                             bad += 1;
                         }
                     }
@@ -401,13 +405,13 @@ fn what_cannot_be_read_fails_the_comparison() {
         lba: None,
     };
     b.admin_ok(unreadable, &[]);
-    are(swap(&mut b, 2, 0, &zeros, &pattern(1, BLOCK)), [Status::UNRECOVERED_READ_ERROR, FAILED]);
+    are(swap(&mut b, 2, 0, &zeros, &pattern(1, BLOCK)), [Status::UNRECOVERED_READ_ERROR, PARTNER_FAILED]);
     b.admin_ok(FaultInjection { kind: FaultKind::PROGRAM_FAILURE, ..unreadable }, &[]);
-    are(swap(&mut b, 2, 0, &zeros, &pattern(1, BLOCK)), [FAILED, Status::WRITE_FAULT]);
+    are(swap(&mut b, 2, 0, &zeros, &pattern(1, BLOCK)), [PARTNER_FAILED, Status::WRITE_FAULT]);
     // What is marked cannot be compared either.
     let mark = IoCommand::WriteUncorrectable(Blocks::new(1, 4, 1));
     assert_eq!(b.io(mark, &[]).0, SUCCESS);
-    are(swap(&mut b, 1, 4, &zeros, &zeros), [Status::UNRECOVERED_READ_ERROR, FAILED]);
+    are(swap(&mut b, 1, 4, &zeros, &zeros), [Status::UNRECOVERED_READ_ERROR, PARTNER_FAILED]);
 }
 
 #[test]
@@ -423,7 +427,10 @@ fn blocks_with_protection_information_are_compared_and_written() {
     assert_eq!(b.io(act(Command::write(1, 2, 1)), &pattern(1, BLOCK)).0, SUCCESS);
     let commands = [act(compare(1, 2, 1)), act(write(1, 2, 1))];
     are(pair(&mut b, commands, &pattern(1, BLOCK), &pattern(2, BLOCK)), [SUCCESS; 2]);
-    are(pair(&mut b, commands, &pattern(1, BLOCK), &pattern(3, BLOCK)), [Status::COMPARE_FAILURE, FAILED]);
+    are(
+        pair(&mut b, commands, &pattern(1, BLOCK), &pattern(3, BLOCK)),
+        [Status::COMPARE_FAILURE, PARTNER_FAILED],
+    );
     let (status, data) = b.io(act(Command::read(1, 2, 1)), &[]);
     assert_eq!((status, data), (SUCCESS, pattern(2, BLOCK)));
     // A guard of the host's that is wrong fails its own command.
@@ -435,7 +442,7 @@ fn blocks_with_protection_information_are_compared_and_written() {
     let guard = Status::GUARD_CHECK_ERROR;
     are(
         pair(&mut b, [act(compare(1, 2, 1)), check(write(1, 2, 1))], &pattern(2, BLOCK), &wrong),
-        [FAILED, guard],
+        [PARTNER_FAILED, guard],
     );
     assert_eq!(b.io(act(Command::read(1, 2, 1)), &[]).1, pattern(2, BLOCK));
 }

@@ -2,7 +2,7 @@
 
 mod common;
 
-use common::{Bench, ON_DISK, TIMED, pattern};
+use common::{Bench, ON_DISK, TIMING_EDIT, pattern};
 use media::Nanos;
 use nvme::admin::{AdminCommand, DeviceSelfTest, FaultInjection, FaultKind};
 use nvme::copy::{Copy, CopySource};
@@ -11,12 +11,12 @@ use nvme::log::{LogId, SelfTestLog, SelfTestOutcome};
 use nvme::{Command, IoCommand, NSID_ALL, Status};
 
 /// Namespace 2 is on a disk. The least that a request takes there.
-const LATER: Nanos = Nanos(3_000_000);
+const MIN_DISK_LATENCY: Nanos = Nanos(3_000_000);
 const BLOCK: usize = 4096;
 
 /// A drive whose namespace 2 is on a disk, with 16 blocks of data in it.
 fn late() -> (Bench, Vec<u8>) {
-    let mut b = Bench::with_namespaces(&[ON_DISK, TIMED]);
+    let mut b = Bench::with_namespaces(&[ON_DISK, TIMING_EDIT]);
     let data = pattern(1, 16 * BLOCK);
     b.write(2, 0, 16, &data);
     (b, data)
@@ -57,12 +57,12 @@ fn commands_that_read_complete_when_the_answer_comes() {
     for command in [IoCommand::Read(blocks(0, 16)), IoCommand::Read(fua)] {
         let begun = b.now;
         assert_eq!(b.io(command, &[]), (Status::SUCCESS, data.clone()), "{command:?}");
-        assert!(b.now >= begun + LATER, "{command:?} took {} ns", (b.now.since(begun)).0);
+        assert!(b.now >= begun + MIN_DISK_LATENCY, "{command:?} took {} ns", (b.now.since(begun)).0);
     }
     let begun = b.now;
     assert_eq!(b.io(IoCommand::Compare(blocks(0, 16)), &data).0, Status::SUCCESS);
     assert_eq!(b.io(IoCommand::Verify(blocks(0, 16)), &[]).0, Status::SUCCESS);
-    assert!(b.now >= begun + LATER + LATER);
+    assert!(b.now >= begun + MIN_DISK_LATENCY + MIN_DISK_LATENCY);
     // What differs is known at once.
     assert!(b.io(IoCommand::Compare(blocks(0, 16)), &pattern(2, 16 * BLOCK)).0.is(Status::COMPARE_FAILURE));
     // Namespace 1 is not in the way.
@@ -81,7 +81,7 @@ fn many_reads_wait_at_a_time() {
         let (completion, got) = b.wait(io);
         assert_eq!((completion.status(), got), (Status::SUCCESS, data[n * BLOCK..][..BLOCK].to_vec()));
     }
-    assert!(b.now < begun + LATER + LATER, "one after the other");
+    assert!(b.now < begun + MIN_DISK_LATENCY + MIN_DISK_LATENCY, "one after the other");
 }
 
 #[test]
@@ -89,7 +89,7 @@ fn a_copy_ends_with_the_last_of_its_reads() {
     let (mut b, data) = late();
     let begun = b.now;
     assert_eq!(copy(&mut b, &[(8, 4), (0, 2)], 100), (Status::SUCCESS, 2));
-    assert!(b.now >= begun + LATER);
+    assert!(b.now >= begun + MIN_DISK_LATENCY);
     assert_eq!(b.read(2, 100, 6), [&data[8 * BLOCK..12 * BLOCK], &data[..2 * BLOCK]].concat());
 }
 
@@ -101,7 +101,7 @@ fn what_is_found_later_fails_the_command_later() {
         let begun = b.now;
         let (status, _) = b.io(IoCommand::Read(Blocks { fua, ..blocks(3, 1) }), &[]);
         assert!(status.is(Status::UNRECOVERED_READ_ERROR), "{status:?}");
-        assert!(b.now >= begun + LATER);
+        assert!(b.now >= begun + MIN_DISK_LATENCY);
         assert_eq!(b.read(2, 3, 1), data[3 * BLOCK..4 * BLOCK]);
     }
 }
@@ -148,7 +148,7 @@ fn a_self_test_waits_for_its_reads() {
     b.run_until(Nanos::MAX);
     assert_eq!(newest(&mut b).0, SelfTestOutcome::PASSED);
     // Four chunks of 1 MiB.
-    assert!(b.now >= begun + Nanos(4 * LATER.0));
+    assert!(b.now >= begun + Nanos(4 * MIN_DISK_LATENCY.0));
     fail_reads(&mut b, 0);
     b.admin_ok(test, &[]);
     b.run_until(Nanos::MAX);

@@ -146,7 +146,7 @@ fn more_ranges_than_the_log_tells_apart_are_the_whole_namespace() {
     let (header, rest) = LbaStatusLogHeader::read_from_prefix(&data).unwrap();
     let (element, _) = LbaStatusLogElement::read_from_prefix(rest).unwrap();
     assert_eq!((header.lslplen.get(), header.estulb.get()), (32, 1025));
-    assert_eq!((element.neid.get(), element.nlrd.get()), (nsid, LbaStatusLogElement::WHOLE));
+    assert_eq!((element.neid.get(), element.nlrd.get()), (nsid, LbaStatusLogElement::WHOLE_NAMESPACE));
 }
 
 #[test]

@@ -18,7 +18,7 @@ use nvme::log::{
 use nvme::zerocopy::FromBytes;
 use nvme::{Command, NSID_ALL, Status};
 
-const TIMED: &[(&str, &str)] = &[("[drive]", "[drive]\ntiming = true")];
+const TIMING_EDITS: &[(&str, &str)] = &[("[drive]", "[drive]\ntiming = true")];
 
 fn statistics(b: &mut Bench, nsid: u32) -> NamespaceStatistics {
     b.ask(Command::get_log_page(LogId::NAMESPACE_STATISTICS, nsid, 0, 0, 8192))
@@ -151,7 +151,7 @@ fn media_bytes_are_exact() {
 
 #[test]
 fn completions_are_held_until_their_time() {
-    let mut b = Bench::with_namespaces(TIMED);
+    let mut b = Bench::with_namespaces(TIMING_EDITS);
     b.write(1, 0, 4, &pattern(1, 16384));
     // Out of the buffer, onto flash.
     for block in 100..500 {
@@ -200,7 +200,7 @@ fn without_timing_everything_ends_in_its_call() {
 
 #[test]
 fn a_write_waits_for_the_buffer() {
-    let mut b = Bench::with_namespaces(TIMED);
+    let mut b = Bench::with_namespaces(TIMING_EDITS);
     let me = b.controller;
     let writes: Vec<u32> =
         (0..60).map(|i| b.submit(me, 1, &Command::write(1, i * 16, 16), &pattern(1, 65536))).collect();

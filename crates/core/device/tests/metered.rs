@@ -4,7 +4,7 @@ mod common;
 
 use common::load::{limit, quota, set};
 use common::zones::{CAPACITY, SIZE, create, new_namespace, receive, with_changes, write};
-use common::{Bench, Memory, TIMED, bytes, initial, nqn, pattern, small};
+use common::{Bench, Memory, TIMING_EDIT, bytes, initial, nqn, pattern, small};
 use device::{ControllerId, Drive, Host, Origin, Role};
 use ftl::ZonesConfig;
 use media::Nanos;
@@ -176,7 +176,7 @@ fn many_scans_get_no_more_of_the_controller_than_one() {
 
 #[test]
 fn a_scan_of_the_medium_pays_for_its_reads() {
-    let (mut b, tenant) = drive(&[TIMED]);
+    let (mut b, tenant) = drive(&[TIMING_EDIT]);
     let scan = scan(LbaStatusAction::SCAN);
     b.admin_ok(set(1, false), &bytes(&quota(&[(QuotaKind::ReadBandwidth, 16 << 20)])));
     let start = b.now;
@@ -191,7 +191,7 @@ fn a_scan_of_the_medium_pays_for_its_reads() {
 
 #[test]
 fn a_neighbour_waits_for_its_own_part_of_a_scan_only() {
-    let (mut b, tenant) = drive(&[TIMED]);
+    let (mut b, tenant) = drive(&[TIMING_EDIT]);
     let latency = |b: &mut Bench| {
         let mut all = Vec::new();
         for _ in 0..200 {
@@ -338,7 +338,7 @@ fn a_large_deallocation_is_done_in_steps() {
 #[test]
 fn a_handle_update_pays_for_what_it_leaves_empty() {
     let placement = "spare = \"60%\"\nplacement = { handles = 4 }\n";
-    let mut config = small(&[TIMED, ("spare = \"28%\"\n", placement)]);
+    let mut config = small(&[TIMING_EDIT, ("spare = \"28%\"\n", placement)]);
     config.fdp = vec![1];
     config.namespaces.push(initial(1, 4 << 20));
     let mut b = Bench::new(config);
@@ -511,7 +511,7 @@ const STEP: u64 = ftl::STEP_MAPPED_PAGES.div_ceil(CAPACITY);
 
 #[test]
 fn a_reset_of_all_zones_is_done_in_steps() {
-    for changes in [&[][..], &[TIMED]] {
+    for changes in [&[][..], &[TIMING_EDIT]] {
         let mut b = zoned(64, 32, changes);
         let io = b.submit(b.controller, 1, &reset_all(), &[]);
         assert_eq!(b.read(2, 0, 1), pattern(1, 4096), "a neighbour reads meanwhile");
@@ -535,7 +535,7 @@ fn a_reset_of_all_zones_is_done_in_steps() {
 
 #[test]
 fn a_reset_of_all_zones_ends_when_the_blocks_of_all_steps_are_erased() {
-    let mut b = zoned(64, 16, &[TIMED]);
+    let mut b = zoned(64, 16, &[TIMING_EDIT]);
     let start = b.now;
     assert!(b.on(b.controller, 1, &reset_all(), &[]).0.status().is_success());
     // Each zone lies on all dies, and an erase takes 4 ms.

@@ -13,9 +13,9 @@ use nvme::log::{LogId, SelfTestLog, SelfTestOutcome, SelfTestResult};
 use nvme::property::PropertyOffset;
 use nvme::{Command, Csi, NSID_ALL, Status};
 
-const SHORT: u8 = 1;
-const EXTENDED: u8 = 2;
-const ABORT: u8 = 15;
+const SHORT_TEST: u8 = 1;
+const EXTENDED_TEST: u8 = 2;
+const ABORT_TEST: u8 = 15;
 
 fn test(nsid: u32, stc: u8) -> Command {
     AdminCommand::DeviceSelfTest(DeviceSelfTest { nsid, stc }).into()
@@ -60,12 +60,13 @@ fn tests_run_and_pass() {
     let id: IdentifyController = b.ask(Command::identify(Cns::CONTROLLER, 0));
     assert!(id.oacs.dsts() && id.edstt.get() > 0 && id.dsto & 1 == 1);
     assert_eq!(newest(&mut b), (0, SelfTestOutcome::UNUSED, 0));
-    for (i, (nsid, code)) in
-        [(0, SHORT), (1, SHORT), (NSID_ALL, EXTENDED), (2, EXTENDED)].into_iter().enumerate()
+    for (i, (nsid, code)) in [(0, SHORT_TEST), (1, SHORT_TEST), (NSID_ALL, EXTENDED_TEST), (2, EXTENDED_TEST)]
+        .into_iter()
+        .enumerate()
     {
         b.admin_ok(test(nsid, code), &[]);
         assert_eq!(log(&mut b).operation, code);
-        let (busy, _) = b.admin(test(0, SHORT), &[]);
+        let (busy, _) = b.admin(test(0, SHORT_TEST), &[]);
         assert!(busy.status().is(Status::SELF_TEST_IN_PROGRESS));
         let mut last = 0;
         while log(&mut b).operation != 0 {
@@ -85,41 +86,41 @@ fn tests_run_and_pass() {
 fn what_cannot_be_read_is_found() {
     let mut b = filled();
     b.admin_ok(uncorrectable(0), &[]);
-    b.admin_ok(test(1, EXTENDED), &[]);
+    b.admin_ok(test(1, EXTENDED_TEST), &[]);
     b.run_until(Nanos::MAX);
     let result = log(&mut b).result[0];
-    assert_eq!(result.status, EXTENDED << 4 | SelfTestOutcome::FAILED_SEGMENT.0);
+    assert_eq!(result.status, EXTENDED_TEST << 4 | SelfTestOutcome::FAILED_SEGMENT.0);
     assert_eq!((result.segment, result.valid, result.nsid.get(), result.flba.get()), (2, 0b1111, 1, 0));
     assert!(Status::new(nvme::status::Sct(result.sct), result.sc).is(Status::UNRECOVERED_READ_ERROR));
     // The other medium is well.
-    b.admin_ok(test(2, EXTENDED), &[]);
+    b.admin_ok(test(2, EXTENDED_TEST), &[]);
     b.run_until(Nanos::MAX);
-    assert_eq!(newest(&mut b), (EXTENDED, SelfTestOutcome::PASSED, 2));
+    assert_eq!(newest(&mut b), (EXTENDED_TEST, SelfTestOutcome::PASSED, 2));
 }
 
 #[test]
 fn tests_are_aborted() {
     let mut b = filled();
     let me = b.controller;
-    b.admin_ok(test(0, ABORT), &[]);
+    b.admin_ok(test(0, ABORT_TEST), &[]);
     assert_eq!(newest(&mut b).2, 0);
-    b.admin_ok(test(1, EXTENDED), &[]);
-    b.admin_ok(test(0, ABORT), &[]);
-    assert_eq!(newest(&mut b), (EXTENDED, SelfTestOutcome::ABORTED, 1));
-    b.admin_ok(test(1, SHORT), &[]);
+    b.admin_ok(test(1, EXTENDED_TEST), &[]);
+    b.admin_ok(test(0, ABORT_TEST), &[]);
+    assert_eq!(newest(&mut b), (EXTENDED_TEST, SelfTestOutcome::ABORTED, 1));
+    b.admin_ok(test(1, SHORT_TEST), &[]);
     let format = FormatNvm { nsid: 1, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::NONE };
     b.admin_ok(format, &[]);
-    assert_eq!(newest(&mut b), (SHORT, SelfTestOutcome::FORMAT, 2));
-    b.admin_ok(test(1, EXTENDED), &[]);
+    assert_eq!(newest(&mut b), (SHORT_TEST, SelfTestOutcome::FORMAT, 2));
+    b.admin_ok(test(1, EXTENDED_TEST), &[]);
     let delete = NamespaceManagement { nsid: 2, sel: NamespaceManagementSelect::DELETE, csi: Csi::NVM };
     b.admin_ok(delete, &[]);
     assert_eq!(newest(&mut b).2, 2, "another namespace");
     b.admin_ok(NamespaceManagement { nsid: 1, ..delete }, &[]);
-    assert_eq!(newest(&mut b), (EXTENDED, SelfTestOutcome::NAMESPACE_REMOVED, 3));
-    b.admin_ok(test(0, SHORT), &[]);
+    assert_eq!(newest(&mut b), (EXTENDED_TEST, SelfTestOutcome::NAMESPACE_REMOVED, 3));
+    b.admin_ok(test(0, SHORT_TEST), &[]);
     b.set_property(me, PropertyOffset::CC, 0).unwrap();
     b.enable(me);
-    assert_eq!(newest(&mut b), (SHORT, SelfTestOutcome::RESET, 4));
+    assert_eq!(newest(&mut b), (SHORT_TEST, SelfTestOutcome::RESET, 4));
     // Nothing goes on.
     b.run_until(Nanos::MAX);
     assert_eq!(newest(&mut b).2, 4);
@@ -128,7 +129,7 @@ fn tests_are_aborted() {
 #[test]
 fn an_extended_test_goes_on_over_resets_and_power_cuts() {
     let mut b = filled();
-    b.admin_ok(test(NSID_ALL, EXTENDED), &[]);
+    b.admin_ok(test(NSID_ALL, EXTENDED_TEST), &[]);
     for _ in 0..3 {
         let at = b.drive.next_event().unwrap();
         b.run_until(at);
@@ -138,31 +139,31 @@ fn an_extended_test_goes_on_over_resets_and_power_cuts() {
     let me = b.controller;
     b.set_property(me, PropertyOffset::CC, 0).unwrap();
     b.enable(me);
-    assert_eq!((log(&mut b).operation, log(&mut b).completion), (EXTENDED, before));
+    assert_eq!((log(&mut b).operation, log(&mut b).completion), (EXTENDED_TEST, before));
     b.cut(true);
     b.power_on();
-    assert_eq!(log(&mut b).operation, EXTENDED);
+    assert_eq!(log(&mut b).operation, EXTENDED_TEST);
     let restorer = device::Drive::restore(b.drive.config().clone(), &b.drive.save()).unwrap();
     let drive = restorer.finish(b.now, &mut b.memory).unwrap();
     let mut again = Bench::around(drive, b.memory.clone());
-    assert_eq!((log(&mut again).operation, log(&mut again).completion), (EXTENDED, before));
+    assert_eq!((log(&mut again).operation, log(&mut again).completion), (EXTENDED_TEST, before));
     again.run_until(Nanos::MAX);
-    assert_eq!(newest(&mut again), (EXTENDED, SelfTestOutcome::PASSED, 1));
+    assert_eq!(newest(&mut again), (EXTENDED_TEST, SelfTestOutcome::PASSED, 1));
     // A short one does not.
-    again.admin_ok(test(1, SHORT), &[]);
+    again.admin_ok(test(1, SHORT_TEST), &[]);
     again.cut(true);
     again.power_on();
-    assert_eq!(newest(&mut again), (SHORT, SelfTestOutcome::RESET, 2));
+    assert_eq!(newest(&mut again), (SHORT_TEST, SelfTestOutcome::RESET, 2));
 }
 
 #[test]
 fn twenty_results_are_kept() {
     let mut b = Bench::with_namespaces(&[]);
     for _ in 0..25 {
-        b.admin_ok(test(0, SHORT), &[]);
+        b.admin_ok(test(0, SHORT_TEST), &[]);
         b.run_until(Nanos::MAX);
     }
-    assert_eq!(newest(&mut b), (SHORT, SelfTestOutcome::PASSED, 20));
+    assert_eq!(newest(&mut b), (SHORT_TEST, SelfTestOutcome::PASSED, 20));
 }
 
 #[test]
@@ -172,8 +173,8 @@ fn illegal_tests() {
         ("a reserved code", test(0, 0), Status::INVALID_FIELD),
         ("a refresh", test(0, 3), Status::INVALID_FIELD),
         ("a vendor's test", test(0, 14), Status::INVALID_FIELD),
-        ("a namespace that is not there", test(9, SHORT), Status::INVALID_FIELD),
-        ("a namespace that cannot be", test(99, SHORT), Status::INVALID_NAMESPACE),
+        ("a namespace that is not there", test(9, SHORT_TEST), Status::INVALID_FIELD),
+        ("a namespace that cannot be", test(99, SHORT_TEST), Status::INVALID_NAMESPACE),
     ];
     for (name, command, status) in rows {
         let (got, _) = b.admin(*command, &[]);

@@ -3,7 +3,7 @@
 mod common;
 
 use common::zones::{self, CAPACITY};
-use common::{Bench, TIMED, initial, pattern, small};
+use common::{Bench, TIMING_EDIT, initial, pattern, small};
 use device::{Host, Origin, Role};
 use nvme::log::{LogId, NamespaceStatistics, OcpSmart, SetMapEntry, SetMapHeader, SetMedium, SuperblockUse};
 use nvme::zerocopy::FromBytes;
@@ -76,7 +76,7 @@ fn its_pages_add_up_under_collection() {
     // Nearly all that the set offers, at random, with the times of the medium: collection takes a while.
     const PIECE: u32 = 16;
     const PIECES: u32 = 60 * 16;
-    let mut config = small(&[TIMED]);
+    let mut config = small(&[TIMING_EDIT]);
     config.namespaces.push(initial(1, u64::from(PIECES * PIECE) * 4096));
     let mut b = Bench::new(config);
     let mut seen = [false; 7];

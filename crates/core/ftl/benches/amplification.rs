@@ -11,7 +11,7 @@ use ftl::GcPolicy;
 use load::{Class, LoadedDrive, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
 
 /// Writes in capacities before those that count, and those.
-const SETTLE: u64 = 8;
+const SETTLING_CAPACITIES: u64 = 8;
 const COUNT: u64 = 4;
 
 fn main() {
@@ -31,7 +31,7 @@ fn main() {
                 let mut load = LoadedDrive::new(spare / 100.0, policy, classes.clone());
                 alpha = load.alpha;
                 (0..load.pages).for_each(|page| load.write(page));
-                load.overwrite(SETTLE * load.pages);
+                load.overwrite(SETTLING_CAPACITIES * load.pages);
                 load.overwrite(COUNT * load.pages)
             });
             println!(

@@ -14,7 +14,7 @@ use ftl::{
 use media::Nanos;
 
 /// Zones that are written in turn.
-const ACTIVE: u32 = 8;
+const ACTIVE_ZONES: u32 = 8;
 /// Commands of each variant in a round.
 const COMMANDS: u64 = 2 << 20;
 
@@ -35,10 +35,17 @@ impl InZones {
         let capacity = ftl.zone_support(SetId(0)).expect("zones").capacity;
         let zones = (ftl.set_info(SetId(0)).expect("set").capacity_bytes / capacity) as u32;
         let (size, zrwa) = (capacity, None);
-        let layout = ZoneLayout { zones, size, capacity, max_active: ACTIVE, max_open: ACTIVE, zrwa };
+        let layout =
+            ZoneLayout { zones, size, capacity, max_active: ACTIVE_ZONES, max_open: ACTIVE_ZONES, zrwa };
         let volume = ftl.create_zoned(SetId(0), layout, &mut NoContents).expect("space");
         let load = ClosedLoop::on(ftl, volume, layout.bytes());
-        InZones { load, layout, open: (0..ACTIVE).map(|zone| (zone, 0)).collect(), next: ACTIVE, turn: 0 }
+        InZones {
+            load,
+            layout,
+            open: (0..ACTIVE_ZONES).map(|zone| (zone, 0)).collect(),
+            next: ACTIVE_ZONES,
+            turn: 0,
+        }
     }
 
     /// The place of the next write.

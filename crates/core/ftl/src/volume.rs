@@ -144,6 +144,7 @@ pub(crate) struct Volumes {
     losses: u64,
 }
 
+/// Owner of a granule that no volume has.
 const FREE: u16 = u16::MAX;
 
 /// Pages programmed for hosts that tell whose writes make garbage collection necessary.

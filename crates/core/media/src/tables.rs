@@ -58,7 +58,9 @@ pub fn huge_pages<T>(entries: &mut [T]) {
     let first = entries.as_mut_ptr().cast::<u8>();
     // Whole pages inside.
     let skip = first.align_offset(PAGE);
-    let Some(len) = bytes.checked_sub(skip).map(|b| b / PAGE * PAGE).filter(|&b| b >= HUGE) else { return };
+    let Some(len) = bytes.checked_sub(skip).map(|b| b / PAGE * PAGE).filter(|&b| b >= HUGE_PAGE_BYTES) else {
+        return;
+    };
     // SAFETY: the range lies in `entries`, and LinuxHugepage changes nothing that can be seen in it.
     let _ = unsafe { rustix::mm::madvise(first.add(skip).cast(), len, rustix::mm::Advice::LinuxHugepage) };
 }
@@ -121,7 +123,7 @@ impl MemoryRange {
 /// A page of the host, at least.
 const PAGE: usize = 4096;
 /// What is too small for a huge page gets no advice.
-const HUGE: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 /// Begins to bring an entry into the cache; costs nothing if it is there, and does nothing beyond the end.
 #[inline]
@@ -165,7 +167,7 @@ mod tests {
 
     #[test]
     fn a_table_holds_what_was_asked_for() {
-        for len in [0, 1, 1000, HUGE / 8 + 12_345] {
+        for len in [0, 1, 1000, HUGE_PAGE_BYTES / 8 + 12_345] {
             let entries = Table::new(7u64, len).clone();
             assert_eq!((entries.len(), entries.iter().all(|&e| e == 7)), (len, true));
             prefetch(&entries, 0);

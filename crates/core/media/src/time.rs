@@ -71,7 +71,7 @@ pub struct Timeline {
 }
 
 /// Intervals that are over and still in the list.
-const OVER: usize = 64;
+const MAX_PAST_INTERVALS: usize = 64;
 
 impl Timeline {
     /// Reserves `span` at the first gap at or after `earliest`; returns its start. What ended before
@@ -86,7 +86,7 @@ impl Timeline {
         }
         if self.first == self.busy.len() {
             self.clear();
-        } else if self.first >= OVER {
+        } else if self.first >= MAX_PAST_INTERVALS {
             self.forget();
         }
         match self.busy.last_mut() {
@@ -171,7 +171,7 @@ pub struct Events<T> {
     /// The events of the wheel, and a chain of unused entries from `unused`.
     entries: Vec<WheelEntry<T>>,
     unused: u32,
-    /// Per slice of the wheel its first and its last event, or [`NOWHERE`].
+    /// Per slice of the wheel its first and its last event, or [`NO_EVENT`].
     lists: Vec<(u32, u32)>,
     /// A bit per slice: whether it has events.
     occupied: [u64; SLICES / 64],
@@ -191,7 +191,7 @@ pub struct Events<T> {
 const SLICES: usize = 1024;
 /// Nanoseconds of a slice, as a power of two.
 const SLICE_BITS: u32 = 12;
-const NOWHERE: u32 = u32::MAX;
+const NO_EVENT: u32 = u32::MAX;
 
 #[derive(Clone, Debug)]
 struct WheelEntry<T> {
@@ -230,8 +230,8 @@ impl<T> Default for Events<T> {
     fn default() -> Self {
         Events {
             entries: Vec::with_capacity(1024),
-            unused: NOWHERE,
-            lists: vec![(NOWHERE, NOWHERE); SLICES],
+            unused: NO_EVENT,
+            lists: vec![(NO_EVENT, NO_EVENT); SLICES],
             occupied: [0; SLICES / 64],
             slice: 0,
             far: BinaryHeap::new(),
@@ -262,7 +262,7 @@ impl<T> Events<T> {
         let entry = self.entry(at, event);
         self.near += 1;
         let (first, last) = self.lists[list];
-        if first == NOWHERE {
+        if first == NO_EVENT {
             self.occupied[list / 64] |= 1 << (list % 64);
             self.lists[list] = (entry, entry);
         } else if self.entries[last as usize].at <= at {
@@ -288,8 +288,8 @@ impl<T> Events<T> {
 
     #[inline]
     fn entry(&mut self, at: Nanos, event: T) -> u32 {
-        let entry = WheelEntry { at, next: NOWHERE, event: Some(event) };
-        if self.unused == NOWHERE {
+        let entry = WheelEntry { at, next: NO_EVENT, event: Some(event) };
+        if self.unused == NO_EVENT {
             self.entries.push(entry);
             return self.entries.len() as u32 - 1;
         }
@@ -341,8 +341,8 @@ impl<T> Events<T> {
         self.unused = first;
         self.near -= 1;
         self.lists[list].0 = after;
-        if after == NOWHERE {
-            self.lists[list].1 = NOWHERE;
+        if after == NO_EVENT {
+            self.lists[list].1 = NO_EVENT;
             self.occupied[list / 64] &= !(1 << (list % 64));
         }
         taken

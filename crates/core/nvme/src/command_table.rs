@@ -167,6 +167,7 @@ const NAMESPACE: Effects = Effects::new().with_csupp(true).with_csp(1);
 const CONTROLLER: Effects = Effects::new().with_csupp(true).with_csp(1 << 1);
 const SUBSYSTEM: Effects = Effects::new().with_csupp(true).with_csp(1 << 5);
 
+/// Command sets as bits: all of them.
 const EVERY_SET: u8 = u8::MAX;
 /// Sets whose contents are logical blocks.
 const BLOCKS: u8 = 1 << Csi::NVM.0 | ZONED;

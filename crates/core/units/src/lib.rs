@@ -5,13 +5,13 @@
 //!
 //! Validated here: that the text is a quantity and fits 64 bits. Not here: the range that the caller allows.
 
-mod near;
 mod quantity;
+mod suggestion;
 mod toml;
 
-pub use near::{did_you_mean, nearest, nearest_few};
 pub use quantity::{
     Wrong, format_size, parse_hours, parse_millis, parse_percent, parse_rate, parse_seconds, parse_size,
     parse_time,
 };
+pub use suggestion::{did_you_mean, nearest, nearest_few};
 pub use toml::toml_error;

@@ -2,7 +2,7 @@
 
 use serde::Serialize;
 
-use super::{family::Row, layouts::Excluded, rates::Rates, simulate::Found};
+use super::{database_model::Row, layouts::Excluded, rates::Rates, simulate::Found};
 
 /// The load that was simulated.
 #[derive(Clone, PartialEq, Debug, Serialize)]

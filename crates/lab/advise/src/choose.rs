@@ -3,19 +3,19 @@
 use anyhow::{Result, bail};
 
 use super::{
+    database_model::Database,
     drive::Drive,
-    family::Database,
-    ground::{Extras, Ground},
     layouts::{Arrangement, Excluded, Layout, Place, Plan},
     load::Load,
     server::Server,
+    simulated_drive::{Extras, SimulatedDrive},
 };
 use lab_report::figure::show;
 
 /// What is simulated, and what is not.
 pub struct Chosen {
     /// The layouts, each with its drive; what is configured is the first.
-    pub plans: Vec<(Plan, Ground)>,
+    pub plans: Vec<(Plan, SimulatedDrive)>,
     /// What is not simulated, and why.
     pub excluded: Vec<Excluded>,
 }
@@ -65,7 +65,7 @@ pub fn choose(
             excluded.push(Excluded { name, why: "it is what is configured".into() });
         }
         for mut plan in applies.into_iter().filter(|_| wanted) {
-            match Ground::new(drive, database, &plan, load, extras) {
+            match SimulatedDrive::new(drive, database, &plan, load, extras) {
                 Ok(ground) => {
                     complete(&mut plan, &ground);
                     plans.push((plan, ground));
@@ -128,7 +128,7 @@ fn neighbours(configured: &Plan, extras: &Extras) -> [Plan; 2] {
 }
 
 /// Says what depends on the drive: the neighbour's quota.
-fn complete(plan: &mut Plan, ground: &Ground) {
+fn complete(plan: &mut Plan, ground: &SimulatedDrive) {
     let Some(rate) = ground.neighbour.as_ref().and_then(|guest| guest.quota) else { return };
     let rate = format!("{} MB/s", show(rate as f64 / 1e6));
     plan.description =

@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Context, Result, bail};
 
 use super::{
-    family::Configuration,
+    database_model::Configuration,
     innodb, listing, postgresql,
     server::{Kind, Server},
 };

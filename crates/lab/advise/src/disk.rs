@@ -5,7 +5,7 @@ use run::Config;
 use toml::{Table, Value};
 
 use super::{
-    family::Database,
+    database_model::Database,
     layouts::{Arrangement, Place, Plan, size},
     load::Load,
 };

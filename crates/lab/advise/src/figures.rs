@@ -6,7 +6,7 @@ use lab_report::figure::show;
 
 /// Bounds for a part of the warm-up, after which a cache is warm. The share of reads that hit changes by less than so many points. Less than so
 /// many percent of the cache is filled.
-pub const SETTLED: f64 = 1.0;
+pub const SETTLED_PERCENT: f64 = 1.0;
 
 /// A figure that only some layouts have.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]

@@ -1,25 +1,23 @@
 //! `tranche advise`: what other layouts of the same drive would buy a database, from its configuration.
 //!
-//! The configuration says how the server uses its drive. What differs between servers is a [`family::Database`]: [`innodb`] and [`postgresql`]. The [`layouts`] that
+//! The configuration says how the server uses its drive. What differs between servers is a [`database_model::Database`]: [`innodb`] and [`postgresql`]. The [`layouts`] that
 //! apply are simulated with several seeds ([`simulate`], on the models of [`workload`]). The load is a generic one, or one as heavy as a sample or a
 //! recording ([`rates`]). Nothing is written to any device.
 
 mod advice;
-mod asked;
-mod bed;
-mod behind;
 mod choose;
-mod course;
+mod database_model;
 mod detect;
 mod disk;
+mod disk_testbed;
 mod drive;
-mod family;
 mod figures;
-mod ground;
 mod innodb;
+mod installed_server;
 mod layouts;
 mod listing;
 mod load;
+mod measurement;
 mod neighbour;
 mod postgresql;
 mod rates;
@@ -27,9 +25,11 @@ mod report;
 mod server;
 mod settings;
 mod simulate;
+mod simulated_drive;
 #[cfg(test)]
 #[path = "../../../../tests/skipped.rs"]
 mod skip;
+mod testbed;
 
 use std::{path::PathBuf, time::Duration};
 
@@ -37,7 +37,7 @@ use anyhow::{Result, bail, ensure};
 
 pub use self::{
     advice::{Advice, Loaded, Modelled, Recommendation},
-    family::Row,
+    database_model::Row,
     figures::Figure,
     layouts::{Excluded, Layout},
     rates::Rates,
@@ -45,17 +45,17 @@ pub use self::{
     simulate::{Found, More},
 };
 use self::{
-    bed::Bed,
     choose::{Chosen, choose},
+    database_model::Database,
     disk::Disk,
     drive::Drive,
-    family::Database,
-    ground::Extras,
     layouts::{Arrangement, Place},
     load::Load,
     neighbour::Neighbour,
     rates::Kernel,
     simulate::Setting,
+    simulated_drive::Extras,
+    testbed::Testbed,
 };
 use lab_engines::{
     machine::Controller,
@@ -201,14 +201,14 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
     let Chosen { plans, excluded } = choose(database, read.server, &drive, &load, &options.layouts, &extras)?;
     let Some((first, ground)) = plans.first() else { bail!("there is no layout") };
     if let (Some(rates), None) = (&measured, options.connections) {
-        let mut bed = Bed::new(ground.clone(), &cache, control.cancel())?;
+        let mut bed = Testbed::new(ground.clone(), &cache, control.cancel())?;
         let arrangement = first.arrangement;
         load.connections = calibrate(&mut bed, database, &load, arrangement, rates, options.seed, control)?;
     }
     let setting = Setting { database, load, seed: options.seed, seeds: options.seeds, cache: &cache };
     let runs = simulate::all(&setting, &plans, control)?;
     let Some(configured) = runs.first() else { bail!("there is no layout") };
-    let of = |figure: &dyn Fn(&bed::Measured) -> f64| {
+    let of = |figure: &dyn Fn(&testbed::Measured) -> f64| {
         lab_report::results::median(&configured.iter().map(figure).collect::<Vec<_>>()).unwrap_or(0.0)
     };
     let (tps, written) = (of(&|run| run.tps), of(&|run| run.written));
@@ -238,7 +238,7 @@ pub fn run(options: &Options, control: &Control) -> Result<Findings<Advice>> {
         full_percent: options.full,
         fitted: words.fitted.is_some() && study_drive::is_published(&options.drive),
     };
-    let is_cut = |runs: &[bed::Measured]| runs.iter().any(|run| run.cycles == Some(0));
+    let is_cut = |runs: &[testbed::Measured]| runs.iter().any(|run| run.cycles == Some(0));
     let cut: Vec<_> =
         plans.iter().zip(&runs).filter(|(_, runs)| is_cut(runs)).map(|((plan, _), _)| plan.name).collect();
     let mut uncertainty = report::uncertainty(database, &loaded, &modelled, &found, &cut);
@@ -276,7 +276,7 @@ fn description(model: &str, load: &Load, measured: Option<&Rates>) -> String {
 
 /// The number of connections that writes about as much as was measured. Each is tried for some seconds, the fewest first.
 fn calibrate(
-    bed: &mut Bed,
+    bed: &mut Testbed,
     database: &dyn Database,
     load: &Load,
     arrangement: Arrangement,

@@ -11,9 +11,9 @@ use super::settings::place;
 use lab_report::input::read_bytes;
 
 /// Files within files, as the servers allow.
-pub const DEEPEST: u32 = 10;
+pub const MAX_NESTING: u32 = 10;
 /// The longest file that is read, in bytes.
-const LONGEST: u64 = 4 << 20;
+const MAX_FILE_BYTES: u64 = 4 << 20;
 
 /// The files of a directory whose names end so, by name; hidden ones are left out.
 ///
@@ -58,5 +58,5 @@ pub fn is_there(path: &Path) -> io::Result<bool> {
 /// # Errors
 /// It cannot be read, or is longer than 4 MiB.
 pub fn content(path: &Path) -> Result<Vec<u8>> {
-    read_bytes(path, LONGEST)
+    read_bytes(path, MAX_FILE_BYTES)
 }

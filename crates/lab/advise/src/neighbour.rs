@@ -13,7 +13,7 @@ use lab_report::input::read_text;
 /// A loader that writes all of its namespace from the begin to the end, as fast as it can, again and again.
 const LOADER: &str = "[loader]\nrw=write\nbs=128k\niodepth=32\n";
 /// As long as any simulation, in nanoseconds.
-const FOREVER: u64 = 1_000_000_000_000_000;
+const ENDLESS_NANOS: u64 = 1_000_000_000_000_000;
 
 /// What a neighbour does.
 #[derive(Clone, Debug)]
@@ -51,7 +51,7 @@ impl Neighbour {
                 spec.line,
                 spec.name
             );
-            (spec.options.time_based, spec.options.runtime) = (true, FOREVER);
+            (spec.options.time_based, spec.options.runtime) = (true, ENDLESS_NANOS);
             (spec.options.ramp_time, spec.options.verify) = (0, None);
         }
         Ok(Self { description: description.to_owned(), name: name.to_owned(), jobs })

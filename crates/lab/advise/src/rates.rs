@@ -186,7 +186,7 @@ mod tests {
     use super::*;
     use workload::trace::{Action, Format};
 
-    const BEFORE: &str = "  1000 0 8000 10 2000 5 64000 90 0 100 100 0 0 0 0 30 7\n";
+    const DISK_STATISTICS: &str = "  1000 0 8000 10 2000 5 64000 90 0 100 100 0 0 0 0 30 7\n";
 
     fn kernel(dir: &Path, text: &str) -> (Kernel, PathBuf) {
         std::fs::create_dir_all(dir.join("nvme9n1")).unwrap();
@@ -200,7 +200,7 @@ mod tests {
 
     #[test]
     fn counters_of_the_kernel_are_differences() {
-        let before = Counts::parse(BEFORE).unwrap();
+        let before = Counts::parse(DISK_STATISTICS).unwrap();
         let after = Counts::parse("1100 0 8800 10 2400 5 96000 90 0 100 100 0 0 0 0 50 7").unwrap();
         let rates = after.since(before).rates("x".into(), 10.0);
         assert_eq!((rates.reads_per_second, rates.writes_per_second), (10.0, 40.0));
@@ -219,7 +219,7 @@ mod tests {
     #[test]
     fn a_device_that_rests_or_is_missing_is_told() {
         let dir = tempfile::tempdir().unwrap();
-        let (kernel, device) = kernel(dir.path(), BEFORE);
+        let (kernel, device) = kernel(dir.path(), DISK_STATISTICS);
         let sample = |device: &Path| {
             kernel.sample(device, Duration::ZERO, &Control::default()).unwrap_err().to_string()
         };
@@ -235,7 +235,7 @@ mod tests {
     #[test]
     fn a_device_that_works_is_sampled() {
         let dir = tempfile::tempdir().unwrap();
-        let (kernel, device) = kernel(dir.path(), BEFORE);
+        let (kernel, device) = kernel(dir.path(), DISK_STATISTICS);
         let stat = dir.path().join("nvme9n1/stat");
         let done = std::sync::atomic::AtomicBool::new(false);
         std::thread::scope(|scope| {

@@ -4,9 +4,9 @@ use std::fmt::Write as _;
 
 use super::{
     advice::{Advice, Loaded, Modelled, Recommendation},
-    asked::clean,
-    family::Database,
-    figures::{Figure, SETTLED},
+    database_model::Database,
+    figures::{Figure, SETTLED_PERCENT},
+    installed_server::clean,
     simulate::{Found, More},
 };
 use lab_report::{
@@ -16,16 +16,16 @@ use lab_report::{
 };
 
 /// Throughput and writes that change by less than this are not worth a change of layout: the spread of the model itself is of this size.
-const WORTH: f64 = 0.03;
+const MIN_GAIN: f64 = 0.03;
 /// A model that writes so many times what was measured is heavier than the real load.
-const HEAVIER: f64 = 1.5;
+const HEAVY_MODEL_RATIO: f64 = 1.5;
 /// Processors of the published server, which the program takes where none are said.
 const PROCESSORS: u32 = 16;
 /// Throughput that moves by more than this within a window, in percent, is told.
-const MOVES: f64 = 10.0;
+const MAX_DRIFT_PERCENT: f64 = 10.0;
 
 /// A 99th percentile of commits that is higher by this part of what is configured is told.
-const SLOWER: f64 = 0.2;
+const MAX_SLOWDOWN: f64 = 0.2;
 
 /// What is recommended: what can be done on this drive, the best first, and then what wants another. It is the safe layouts whose throughput is higher with every seed, or whose writes are fewer without a loss of
 /// throughput; and where what is configured is not safe, those that are. `light`: the real load is lighter than the model's, so that more throughput
@@ -39,10 +39,10 @@ pub fn recommended(found: &[Found], light: bool) -> Vec<Recommendation> {
         if !first.safe {
             reasons.push("a power cut damages no page, as it can with what is configured".to_owned());
         }
-        if faster.low > 1.0 + WORTH && !light {
+        if faster.low > 1.0 + MIN_GAIN && !light {
             reasons.push(format!("{} throughput", change(faster)));
         }
-        if fewer.high < 1.0 - WORTH && faster.high > 1.0 - WORTH {
+        if fewer.high < 1.0 - MIN_GAIN && faster.high > 1.0 - MIN_GAIN {
             reasons.push(format!("{} bytes on flash for each transaction", change(fewer)));
         }
         if !reasons.is_empty() {
@@ -60,7 +60,7 @@ pub fn recommended(found: &[Found], light: bool) -> Vec<Recommendation> {
 /// What to say of a layout with which commits wait longer: the median of its 99th percentile, over that of what is configured.
 fn slower_commits(layout: &Found, first: &Found) -> Option<String> {
     let (ours, theirs) = (layout.commit_p99_ms?.median, first.commit_p99_ms?.median);
-    (ours > theirs * (1.0 + SLOWER)).then(|| {
+    (ours > theirs * (1.0 + MAX_SLOWDOWN)).then(|| {
         format!(
             "but the slowest hundredth of commits takes {} ms, as configured {} ms",
             show(ours),
@@ -89,7 +89,7 @@ fn size(bytes: f64) -> String {
 
 /// Whether the real load is lighter than the lightest of the model.
 pub fn is_light(load: &Loaded) -> bool {
-    load.written_over_measured.is_some_and(|ratio| ratio > HEAVIER)
+    load.written_over_measured.is_some_and(|ratio| ratio > HEAVY_MODEL_RATIO)
 }
 
 /// What the figures do not tell. `cut`: layouts whose checkpoints take longer than the simulation.
@@ -111,7 +111,9 @@ pub fn uncertainty(
         None => "The load is a generic one. Its share of writes, its skew and its pauses are TPC-C's, and a gain holds for it alone. A server that waits for something else than its drive gains nothing. --sample and --recording take the weight of your own.".into(),
         Some(_) => "Of the measured load only bytes written in a second count. Its mix, skew and pauses are TPC-C's.".into(),
     });
-    if let Some(ratio) = load.written_over_measured.filter(|ratio| *ratio > HEAVIER || *ratio < 1.0 / HEAVIER)
+    if let Some(ratio) = load
+        .written_over_measured
+        .filter(|ratio| *ratio > HEAVY_MODEL_RATIO || *ratio < 1.0 / HEAVY_MODEL_RATIO)
     {
         let why = if ratio > 1.0 {
             "a single connection without pause writes more"
@@ -131,13 +133,17 @@ pub fn uncertainty(
             .into(),
     );
     all.push("The drive has shorter blocks than the whole one, and the database lies folded on it. Its garbage collection began in the state of uniform random writes.".into());
-    let moving: Vec<_> =
-        found.iter().filter(|layout| layout.drift_percent.abs() > MOVES).map(|layout| layout.name).collect();
+    let moving: Vec<_> = found
+        .iter()
+        .filter(|layout| layout.drift_percent.abs() > MAX_DRIFT_PERCENT)
+        .map(|layout| layout.name)
+        .collect();
     if !moving.is_empty() {
-        all.push(format!("Throughput still moved by more than {MOVES} % within the window of: {}. Longer --warmup and --seconds settle it.", moving.join(", ")));
+        all.push(format!("Throughput still moved by more than {MAX_DRIFT_PERCENT} % within the window of: {}. Longer --warmup and --seconds settle it.", moving.join(", ")));
     }
     let colder = found.iter().flat_map(|layout| &layout.more).any(|more| {
-        more.figure == Figure::ReadHitsMoved && more.value.low.abs().max(more.value.high.abs()) > SETTLED
+        more.figure == Figure::ReadHitsMoved
+            && more.value.low.abs().max(more.value.high.abs()) > SETTLED_PERCENT
     });
     if colder {
         all.push("The cache was still getting warmer when it was measured, so it is understated. A longer --warmup warms it more.".into());
@@ -312,7 +318,7 @@ fn cache_or_store(layouts: &[Found]) -> Option<String> {
         show(cache.throughput_ratio.median * 100.0),
         show(cache.nand_bytes_ratio.median)
     );
-    answer += if cache.throughput_ratio.low >= 1.0 - WORTH {
+    answer += if cache.throughput_ratio.low >= 1.0 - MIN_GAIN {
         " With this load the cache costs no throughput."
     } else {
         " What fits on the drive belongs on it. The cache is for a database that does not fit."
@@ -325,8 +331,8 @@ fn recommendation(advice: &Advice, out: &mut String) {
         let _ = writeln!(
             out,
             "\nRecommendation: leave it as it is. With this load no safe layout has {} % more throughput with every seed, or {} % fewer bytes on flash without a loss.",
-            WORTH * 100.0,
-            WORTH * 100.0
+            MIN_GAIN * 100.0,
+            MIN_GAIN * 100.0
         );
         return;
     }

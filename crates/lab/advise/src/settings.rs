@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Result, anyhow};
 
 /// Names of settings that a report shows where it counts them.
-const SHOWN: usize = 8;
+const MAX_SHOWN_NAMES: usize = 8;
 /// Misspelt settings that a report shows.
 const MISSPELT_SHOWN: usize = 50;
 
@@ -83,8 +83,8 @@ impl Settings {
     pub fn names(&self, wanted: impl Fn(&str) -> bool) -> Option<String> {
         let names: BTreeSet<&str> = self.all.iter().map(|setting| setting.name.as_str()).collect();
         let names: Vec<&str> = names.into_iter().filter(|name| wanted(name)).collect();
-        let (more, count) = (if names.len() > SHOWN { ", …" } else { "" }, names.len());
-        (count > 0).then(|| format!("{count}: {}{more}", names[..count.min(SHOWN)].join(", ")))
+        let (more, count) = (if names.len() > MAX_SHOWN_NAMES { ", …" } else { "" }, names.len());
+        (count > 0).then(|| format!("{count}: {}{more}", names[..count.min(MAX_SHOWN_NAMES)].join(", ")))
     }
 
     /// The setting of this name that counts.

@@ -4,13 +4,13 @@ use anyhow::{Result, bail};
 use serde::Serialize;
 
 use super::{
-    bed::{Bed, Measured},
-    behind::DiskBed,
-    family::Database,
+    database_model::Database,
+    disk_testbed::DiskTestbed,
     figures::Figure,
-    ground::Ground,
     layouts::Plan,
     load::Load,
+    simulated_drive::SimulatedDrive,
+    testbed::{Measured, Testbed},
 };
 use lab_engines::sim::Cache;
 use lab_report::{
@@ -87,7 +87,11 @@ pub struct Setting<'a> {
 ///
 /// # Errors
 /// A drive or database that cannot be, or an interruption.
-pub fn all(setting: &Setting<'_>, plans: &[(Plan, Ground)], control: &Control) -> Result<Vec<Vec<Measured>>> {
+pub fn all(
+    setting: &Setting<'_>,
+    plans: &[(Plan, SimulatedDrive)],
+    control: &Control,
+) -> Result<Vec<Vec<Measured>>> {
     let pieces: Vec<(usize, u32)> =
         (0..setting.seeds).flat_map(|seed| (0..plans.len()).map(move |plan| (plan, seed))).collect();
     let progress = Steps::new(control, pieces.len() as u64);
@@ -99,11 +103,11 @@ pub fn all(setting: &Setting<'_>, plans: &[(Plan, Ground)], control: &Control) -
         let (arrangement, cancel) = (plan.arrangement, control.cancel());
         let measured = match &ground.behind {
             Some(behind) => {
-                let bed = DiskBed::new(behind, ground, cache, seed, cancel)?;
+                let bed = DiskTestbed::new(behind, ground, cache, seed, cancel)?;
                 bed.run(*database, load, arrangement, seed, cancel)?
             }
             None => {
-                let mut bed = Bed::new(ground.clone(), cache, cancel)?;
+                let mut bed = Testbed::new(ground.clone(), cache, cancel)?;
                 bed.run(*database, load, arrangement, seed, cancel)?
             }
         };

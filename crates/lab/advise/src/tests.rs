@@ -5,7 +5,7 @@ use std::path::Path;
 use super::*;
 
 /// Layouts that are simulated only if they are asked for.
-const LEFT: usize = 3;
+const UNREQUESTED_LAYOUTS: usize = 3;
 
 /// A small drive with short blocks.
 const DRIVE: &str = r#"
@@ -83,7 +83,7 @@ fn copies_in_memory_and_atomic_writes_are_simulated() {
         assert!(years(layout) > years(configured), "{layout:?}");
     }
     assert!(!advice.recommended.is_empty());
-    assert_eq!(advice.excluded.len(), LEFT);
+    assert_eq!(advice.excluded.len(), UNREQUESTED_LAYOUTS);
     for words in [
         "MySQL 8.4",
         "innodb_doublewrite_dir = /mnt/dwb",
@@ -170,7 +170,11 @@ fn the_log_in_memory_and_atomic_writes_are_simulated_for_postgresql() {
         assert!(layout.nand_bytes_ratio.high < 0.8, "{layout:?}");
         assert!(layout.years.unwrap().median > configured.years.unwrap().median, "{layout:?}");
     }
-    assert!(!advice.recommended.is_empty() && advice.excluded.len() == LEFT && !advice.drive.fitted);
+    assert!(
+        !advice.recommended.is_empty()
+            && advice.excluded.len() == UNREQUESTED_LAYOUTS
+            && !advice.drive.fitted
+    );
     for words in [
         "PostgreSQL 18",
         "postgresql.conf:1",

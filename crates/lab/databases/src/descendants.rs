@@ -18,14 +18,14 @@ pub(crate) fn kill_all(root: Pid) {
         let _ = kill_process(child, Signal::KILL);
     }
     // What they hold, such as shared memory, is free when they have ended.
-    let end = Instant::now() + LINGERING;
+    let end = Instant::now() + KILL_TIMEOUT;
     while children.iter().any(|child| lives(*child)) && Instant::now() < end {
         thread::sleep(Duration::from_millis(1));
     }
 }
 
 /// How long killed descendants may take to end.
-const LINGERING: Duration = Duration::from_secs(10);
+const KILL_TIMEOUT: Duration = Duration::from_secs(10);
 
 /// Whether a process has not ended. One that only waits to be collected has.
 fn lives(process: Pid) -> bool {

@@ -483,7 +483,7 @@ fn make_filesystem(device: &Path, filesystem: Filesystem, options: &[String], ca
 }
 
 /// Size of the pieces that are overwritten at random: a database's page.
-const PIECE: u64 = 16 << 10;
+const PIECE_BYTES: u64 = 16 << 10;
 
 /// Writes the device as asked, around the page cache. The contents are zeroes, which keeps copies of the image sparse;
 /// flash state does not depend on contents.
@@ -521,16 +521,16 @@ fn precondition(
     }
     if how == Precondition::Steady {
         let mut rng = Rng::new(0x5EED, 0);
-        let pieces = u32::try_from(bytes / PIECE).unwrap_or(u32::MAX);
+        let pieces = u32::try_from(bytes / PIECE_BYTES).unwrap_or(u32::MAX);
         for piece in 0..pieces {
-            let at = u64::from(rng.uniform(0, pieces - 1)) * PIECE;
+            let at = u64::from(rng.uniform(0, pieces - 1)) * PIECE_BYTES;
             file.seek(SeekFrom::Start(at))?;
             file.write_all(&buffer[..16 << 10])?;
             if piece % 4096 == 0 {
                 cancel.check()?;
                 progress(&format!(
                     "overwriting at random, {} of {size}",
-                    show_size(u64::from(piece) * PIECE)
+                    show_size(u64::from(piece) * PIECE_BYTES)
                 ));
             }
         }

@@ -175,7 +175,7 @@ impl Drop for Process {
 }
 
 /// Characters of a line of a log that a message shows. MySQL dumps whole pages in one line.
-const SHOWN: usize = 300;
+const MAX_LINE_CHARACTERS: usize = 300;
 
 /// The last lines of a log, shortened.
 pub fn tail(path: &Path, lines: usize) -> String {
@@ -202,7 +202,7 @@ pub fn tail(path: &Path, lines: usize) -> String {
 }
 
 fn shortened(line: &str) -> String {
-    match line.char_indices().nth(SHOWN) {
+    match line.char_indices().nth(MAX_LINE_CHARACTERS) {
         Some((end, _)) => format!("  {} …\n", &line[..end]),
         None => format!("  {line}\n"),
     }
@@ -394,8 +394,8 @@ mod tests {
     fn long_lines_of_a_log_are_cut() {
         let directory = tempfile::tempdir().unwrap();
         let log = directory.path().join("log");
-        fs::write(&log, format!("first\n{}\nlast\n", "ü".repeat(4 * SHOWN))).unwrap();
-        assert_eq!(tail(&log, 2), format!("  {} …\n  last", "ü".repeat(SHOWN)));
+        fs::write(&log, format!("first\n{}\nlast\n", "ü".repeat(4 * MAX_LINE_CHARACTERS))).unwrap();
+        assert_eq!(tail(&log, 2), format!("  {} …\n  last", "ü".repeat(MAX_LINE_CHARACTERS)));
     }
 
     #[test]

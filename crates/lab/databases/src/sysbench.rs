@@ -138,7 +138,7 @@ mod tests {
     use super::*;
 
     /// From `sysbench oltp_read_only … run` of sysbench 1.0.20, with a shorter histogram.
-    const SAID: &str = "
+    const SYSBENCH_OUTPUT: &str = "
 Latency histogram (values are in milliseconds)
        value  ------------- distribution ------------- count
       10.651 |****************************************       97
@@ -170,7 +170,7 @@ Latency (ms):
 
     #[test]
     fn a_report_is_read() {
-        let measured = parse(SAID).unwrap();
+        let measured = parse(SYSBENCH_OUTPUT).unwrap();
         assert_eq!((measured.transactions, measured.seconds), (100, 10.1297));
         let latency = &measured.latency;
         assert_eq!((latency.count, latency.mean, latency.max), (100, 11.70, 104.91));

@@ -28,8 +28,8 @@ fn settings(job: &str, set: &[&str]) -> Settings {
     }
 }
 
-const SHORT: &str = "[a]\nrw=randwrite\nbs=4k\niodepth=8\nsize=8m\n";
-const LONG: &str = "[a]\nrw=randwrite\nbs=4k\niodepth=8\nruntime=100d\ntime_based\n";
+const SHORT_JOB: &str = "[a]\nrw=randwrite\nbs=4k\niodepth=8\nsize=8m\n";
+const LONG_JOB: &str = "[a]\nrw=randwrite\nbs=4k\niodepth=8\nruntime=100d\ntime_based\n";
 
 /// Keeps what it is told, and cancels as soon as it is told how far runs are.
 #[derive(Default)]
@@ -58,11 +58,11 @@ impl Observer for Witness {
 fn a_run_needs_no_files_and_tells_how_far_it_is() {
     let witness = Arc::new(Witness::default());
     let control = Control::new(Cancel::default(), witness.clone());
-    let one = run(&settings(SHORT, &[]), &control).unwrap();
+    let one = run(&settings(SHORT_JOB, &[]), &control).unwrap();
     assert!(one.failure.is_none() && one.written.is_none(), "{:?}", one.failure);
     assert_eq!(*witness.told.lock().unwrap(), ["began 1", "1 of 1", "ended"]);
     // Another caller gets the same.
-    let again = run(&settings(SHORT, &[]), &Control::default()).unwrap();
+    let again = run(&settings(SHORT_JOB, &[]), &Control::default()).unwrap();
     let digest = |results: &serde_json::Value| results["simulation"]["digest"].as_str().map(str::to_owned);
     assert!(digest(&one.results).is_some(), "{:#}", one.results);
     assert_eq!(digest(&one.results), digest(&again.results));
@@ -72,7 +72,7 @@ fn a_run_needs_no_files_and_tells_how_far_it_is() {
 fn a_token_ends_a_run_and_what_it_did_counts() {
     let cancel = Cancel::default();
     let witness = Arc::new(Witness { cancel: Some(cancel.clone()), ..Witness::default() });
-    let out = run(&settings(LONG, &[]), &Control::new(cancel, witness));
+    let out = run(&settings(LONG_JOB, &[]), &Control::new(cancel, witness));
     match out {
         // It had begun, or it had not.
         Ok(out) => assert!(out.failure.unwrap().contains("interrupted")),
@@ -81,8 +81,8 @@ fn a_token_ends_a_run_and_what_it_did_counts() {
     // A token that was cancelled before lets nothing begin; another one is not concerned.
     let cancelled = Control::default();
     cancelled.cancel().cancel();
-    assert!(run(&settings(SHORT, &[]), &cancelled).is_err());
-    assert!(run(&settings(SHORT, &[]), &Control::default()).is_ok());
+    assert!(run(&settings(SHORT_JOB, &[]), &cancelled).is_err());
+    assert!(run(&settings(SHORT_JOB, &[]), &Control::default()).is_ok());
 }
 
 /// All figures of a column, those of whole numbers.
@@ -98,7 +98,7 @@ const ACT: &str =
 fn a_time_series_changes_nothing_and_adds_up() {
     let jobs = "[a]\nrw=randrw\nbs=4k\niodepth=8\nsize=8m\n[b]\nstonewall\nrw=randwrite\nbs=8k\nsize=4m\n";
     for load in [LoadFile::fio("jobs", jobs).unwrap(), LoadFile::parse("act", Format::Act, ACT).unwrap()] {
-        let without = Settings { load, ..settings(SHORT, &[]) };
+        let without = Settings { load, ..settings(SHORT_JOB, &[]) };
         // No whole number of intervals.
         let with = Settings { interval: Some(1_234_567), ..without.clone() };
         let plain = simulate(&without, &Control::default()).unwrap().results;
@@ -117,6 +117,6 @@ fn a_time_series_changes_nothing_and_adds_up() {
             assert_eq!(Some(sum), after[name].as_i64(), "{name}");
         }
     }
-    let too_short = Settings { interval: Some(999), ..settings(SHORT, &[]) };
+    let too_short = Settings { interval: Some(999), ..settings(SHORT_JOB, &[]) };
     assert!(simulate(&too_short, &Control::default()).is_err());
 }

@@ -3,7 +3,7 @@
 use crate::results::Comparison;
 
 /// Figures that should agree within this.
-pub const WITHIN: f64 = 0.10;
+pub const TOLERANCE: f64 = 0.10;
 
 /// How far apart two neighbouring buckets of the drive's histogram may be.
 const BUCKET: f64 = 0.13;
@@ -44,7 +44,7 @@ impl Verdict {
     pub fn of(rows: &[&Comparison], figures: &Figures<'_>) -> Self {
         let has = |names: &[&str], row: &Comparison| names.contains(&row.metric.as_str());
         let within = |row: &Comparison| {
-            let most = if has(figures.in_buckets, row) { BUCKET } else { WITHIN };
+            let most = if has(figures.in_buckets, row) { BUCKET } else { TOLERANCE };
             (row.ratio - 1.0).abs() <= most
         };
         let counts = |row: &&&Comparison| !has(figures.rare, row);

@@ -56,7 +56,7 @@ pub fn read_bytes(path: &Path, most: u64) -> Result<Vec<u8>> {
 }
 
 /// How long is waited before the token is looked at again.
-const LOOK: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
+const TOKEN_POLL_INTERVAL: Timespec = Timespec { tv_sec: 0, tv_nsec: 100_000_000 };
 
 /// Reads a file, or standard input if its name is `-`. Waiting for a pipe that says nothing ends when it is cancelled.
 #[derive(Debug)]
@@ -87,7 +87,7 @@ impl Read for Input {
     fn read(&mut self, buffer: &mut [u8]) -> io::Result<usize> {
         loop {
             let mut files = [PollFd::new(&self.file, PollFlags::IN)];
-            let ready = match poll(&mut files, Some(&LOOK)) {
+            let ready = match poll(&mut files, Some(&TOKEN_POLL_INTERVAL)) {
                 Err(rustix::io::Errno::INTR) => 0,
                 ready => ready?,
             };

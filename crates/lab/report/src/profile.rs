@@ -25,7 +25,7 @@ macro_rules! profiles {
 const DEFAULT: Profile = Profile { name: "default", toml: include_str!("default_drive.toml") };
 
 /// All of them but [`DEFAULT`], by name.
-const OTHERS: [Profile; 19] = profiles![
+const OTHER_PROFILES: [Profile; 19] = profiles![
     "bench-16g",
     "cheetah-15k7-300g",
     "constellation2-1t",
@@ -50,7 +50,7 @@ const OTHERS: [Profile; 19] = profiles![
 impl Profile {
     /// All profiles: the default drive, then the others by name.
     pub fn all() -> impl Iterator<Item = &'static Profile> {
-        [&DEFAULT].into_iter().chain(&OTHERS)
+        [&DEFAULT].into_iter().chain(&OTHER_PROFILES)
     }
 
     /// The drive without a name.
@@ -151,7 +151,7 @@ mod tests {
             assert!(!profile.about().is_empty(), "{}", profile.name);
             assert_eq!(read(profile.name).unwrap(), profile.toml);
         }
-        let names: Vec<_> = OTHERS.iter().map(|profile| profile.name).collect();
+        let names: Vec<_> = OTHER_PROFILES.iter().map(|profile| profile.name).collect();
         assert!(names.is_sorted());
         let directory = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../profiles");
         let files = std::fs::read_dir(directory).unwrap().map(|entry| entry.unwrap().path());

@@ -331,12 +331,12 @@ pub fn compare(
 }
 
 /// The first note of a run with `--quick`.
-pub const QUICK: &str = "A quick run (--quick): too short and too rough for figures.";
+pub const QUICK_RUN_NOTE: &str = "A quick run (--quick): too short and too rough for figures.";
 
 impl Results {
     /// Takes what a reader must know. A quick run says first that it was one.
     pub fn note(&mut self, notes: Vec<String>, quick: bool) {
-        self.notes = quick.then(|| QUICK.to_owned()).into_iter().chain(notes).collect();
+        self.notes = quick.then(|| QUICK_RUN_NOTE.to_owned()).into_iter().chain(notes).collect();
     }
 
     /// The variant of this name.

@@ -208,7 +208,7 @@ impl Sheet {
 /// microseconds. Values of a job's options have no sizes here: fio reads their units otherwise.
 pub fn parameter(name: &str, texts: &[&str]) -> Column {
     let whole = |parse: &dyn Fn(&str) -> Option<u64>| -> Option<(FigureKind, Vec<Figure>)> {
-        let one = |text: &&str| parse(text).filter(|number| *number <= LARGEST).map(Figure::Whole);
+        let one = |text: &&str| parse(text).filter(|number| *number <= MAX_INT64).map(Figure::Whole);
         Some((FigureKind::Whole, texts.iter().map(one).collect::<Option<_>>()?))
     };
     let real = |parse: &dyn Fn(&str) -> Option<f64>| -> Option<(FigureKind, Vec<Figure>)> {
@@ -229,7 +229,7 @@ pub fn parameter(name: &str, texts: &[&str]) -> Column {
 }
 
 /// Whole numbers are INT64.
-const LARGEST: u64 = i64::MAX as u64;
+const MAX_INT64: u64 = i64::MAX as u64;
 
 impl Column {
     fn schema(&self) -> Result<Type, ParquetError> {

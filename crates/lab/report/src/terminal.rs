@@ -60,15 +60,15 @@ mod tests {
         rows.iter().map(|row| row.iter().map(|cell| (*cell).to_owned()).collect()).collect()
     }
 
-    const LOOK: Look = Look { rule: true, text: 1, indent: 0 };
+    const RULED_LOOK: Look = Look { rule: true, text: 1, indent: 0 };
 
     #[test]
     fn columns_are_aligned_and_as_wide_as_their_cells() {
         let all = cells(&[&["name", "µs"], &["a<b", "1,234"], &["c", "7"]]);
-        let shown = within(None, LOOK, &all[0], &all[1..]);
+        let shown = within(None, RULED_LOOK, &all[0], &all[1..]);
         assert_eq!(shown, "name     µs\n-----------\na<b   1,234\nc         7\n");
         // A wide terminal changes nothing.
-        assert_eq!(within(Some(80), LOOK, &all[0], &all[1..]), shown);
+        assert_eq!(within(Some(80), RULED_LOOK, &all[0], &all[1..]), shown);
         let look = Look { rule: false, text: 0, indent: 2 };
         assert_eq!(within(None, look, &all[0], &all[1..]), "  name     µs\n   a<b  1,234\n     c      7\n");
         let look = Look { text: 2, ..Look::default() };
@@ -82,7 +82,7 @@ mod tests {
             &["new orders per minute", "dram", "1.234 .. 1.567", "47.1 (+12.3%)"],
             &["NAND bytes per new order", "nand", "0.934 .. 1.001", "-"],
         ]);
-        for look in [LOOK, Look { indent: 2, ..LOOK }] {
+        for look in [RULED_LOOK, Look { indent: 2, ..RULED_LOOK }] {
             for width in [40, 60, 72, 120] {
                 let shown = within(Some(width), look, &head[0], &rows);
                 let widest = shown.lines().map(|line| line.chars().count()).max().unwrap();

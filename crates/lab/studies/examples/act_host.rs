@@ -19,8 +19,9 @@ use rustix::{
 };
 use workload::Rng;
 
-const LARGE: usize = 128 << 10;
-const SMALL: usize = 4 << 10;
+const LARGE_BLOCK_BYTES: usize = 128 << 10;
+const SMALL_BLOCK_BYTES: usize = 4 << 10;
+/// Bytes of the file, and I/Os of each kind.
 const FILE: u64 = 1 << 30;
 const ROUNDS: u32 = 2000;
 
@@ -52,9 +53,9 @@ fn main() -> Result<()> {
     let direct = openat(CWD, file.path(), flags, Mode::empty()).context("direct I/O")?;
 
     // Direct I/O wants aligned memory.
-    let mut memory = vec![0u8; LARGE + 4096];
+    let mut memory = vec![0u8; LARGE_BLOCK_BYTES + 4096];
     let from = memory.as_ptr().align_offset(4096);
-    let buffer = &mut memory[from..from + LARGE];
+    let buffer = &mut memory[from..from + LARGE_BLOCK_BYTES];
     let mut rng = Rng::new(1);
     let mut places = Rng::new(2);
     let mut place = |size: usize| places.below(FILE / size as u64) * size as u64;
@@ -65,9 +66,10 @@ fn main() -> Result<()> {
         }
         Ok(())
     })?;
-    let small = each(|| Ok(pread(&direct, &mut buffer[..SMALL], place(SMALL)).map(drop)?))?;
-    let read = each(|| Ok(pread(&direct, &mut buffer[..], place(LARGE)).map(drop)?))?;
-    let write = each(|| Ok(pwrite(&direct, buffer, place(LARGE)).map(drop)?))?;
+    let small =
+        each(|| Ok(pread(&direct, &mut buffer[..SMALL_BLOCK_BYTES], place(SMALL_BLOCK_BYTES)).map(drop)?))?;
+    let read = each(|| Ok(pread(&direct, &mut buffer[..], place(LARGE_BLOCK_BYTES)).map(drop)?))?;
+    let write = each(|| Ok(pwrite(&direct, buffer, place(LARGE_BLOCK_BYTES)).map(drop)?))?;
     println!("fill 128 KiB with random bytes: {fill} ns");
     println!("direct read of 4 KiB: {small} ns, of 128 KiB: {read} ns; direct write of 128 KiB: {write} ns");
 

@@ -19,7 +19,7 @@ fn quick(directory: &Path) -> Options {
     Options { quick: true, repeat: 1, out: directory.to_owned(), ..Options::default() }
 }
 
-const TWO: [Variant; 2] = [Variant::None, Variant::Quota];
+const VARIANTS: [Variant; 2] = [Variant::None, Variant::Quota];
 
 fn study(directory: &Path, options: Options) -> (Value, String) {
     common::written(directory, 500, run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap())
@@ -70,7 +70,7 @@ fn the_same_seed_gives_the_same_results() {
 #[test]
 fn live_beside_virtual_time() {
     let out = tempfile::tempdir().unwrap();
-    let options = Options { live: true, variants: TWO.to_vec(), slow_motion: 2, ..quick(out.path()) };
+    let options = Options { live: true, variants: VARIANTS.to_vec(), slow_motion: 2, ..quick(out.path()) };
     let (results, text) = study(out.path(), options);
     assert_eq!(results["engine"], "live");
     for ns in 1..=8 {
@@ -101,7 +101,7 @@ fn a_sweep_repeats_the_study() {
     let out = tempfile::tempdir().unwrap();
     let sweep = |sim: bool, set: &[&str]| {
         let sweep = SetOptions { set: set.iter().map(|set| (*set).to_owned()).collect() };
-        let options = Options { sim, variants: TWO.to_vec(), sweep, ..quick(out.path()) };
+        let options = Options { sim, variants: VARIANTS.to_vec(), sweep, ..quick(out.path()) };
         sweep_on(&options, &|_| Ok(drive()), &Control::default())
     };
     let outcome = sweep(true, &["timing.read=75us,150us", "seed=1,2"]).unwrap();
@@ -111,7 +111,7 @@ fn a_sweep_repeats_the_study() {
     assert_eq!(runs[2]["parameters"], serde_json::json!({ "timing.read": "150us", "seed": "1" }));
     // Each is the study as it is without a sweep.
     let alone = tempfile::tempdir().unwrap();
-    let options = Options { sim: true, variants: TWO.to_vec(), seed: 2, ..quick(alone.path()) };
+    let options = Options { sim: true, variants: VARIANTS.to_vec(), seed: 2, ..quick(alone.path()) };
     let (same, _) = study(alone.path(), options);
     let repeated = std::fs::read_to_string(out.path().join("2/results.json")).unwrap();
     assert!(serde_json::from_str::<Value>(&repeated).unwrap() == same);

@@ -209,7 +209,7 @@ struct UnderWay {
 }
 
 /// The longest time that a part takes.
-const SLOWEST: Nanos = 100_000;
+const MAX_PART_NANOS: Nanos = 100_000;
 
 impl Memory {
     /// A new device for so many parts at once; the seed decides their times.
@@ -318,7 +318,7 @@ impl BlockDevice for Memory {
         assert_eq!(data.len() as u64, part.bytes(self.block_size()), "the data of {part:?}");
         let failed = self.fails.contains(&self.submitted);
         let status = if failed { Status::INTERNAL_ERROR } else { Status::SUCCESS };
-        let ends = now + 1 + self.rng.below(SLOWEST);
+        let ends = now + 1 + self.rng.below(MAX_PART_NANOS);
         self.under_way.push(UnderWay { tag, ends, part: *part, data, status });
         self.flushes.submitted(tag, part.verb);
         self.submitted += 1;

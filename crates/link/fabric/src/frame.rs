@@ -4,7 +4,7 @@ use nvme::U32;
 use zerocopy::FromBytes;
 
 use crate::digest::{RunningDigest, crc32c};
-use crate::pdu::{COMMON, CommonHeader, DIGEST, Fault, Fes, Format, MAX_HEAD, PduType};
+use crate::pdu::{COMMON_HEADER_BYTES, CommonHeader, DIGEST, Fault, Fes, Format, MAX_HEAD, PduType};
 
 /// What the next bytes of the stream were.
 #[derive(Debug)]
@@ -54,7 +54,7 @@ impl Framer {
             format: None,
             head: [0; MAX_HEAD],
             have: 0,
-            need: COMMON,
+            need: COMMON_HEADER_BYTES,
             phase: Phase::Common,
             data_left: 0,
             running: RunningDigest::new(),
@@ -171,7 +171,7 @@ impl Framer {
         self.ended += 1;
         self.phase = Phase::Common;
         self.have = 0;
-        self.need = COMMON;
+        self.need = COMMON_HEADER_BYTES;
         Step::End { intact }
     }
 

@@ -6,7 +6,7 @@ use nvme::{Command, Completion, U16, U32};
 use zerocopy::{FromBytes, Immutable, IntoBytes, KnownLayout, Unaligned};
 
 /// Size of the common header.
-pub const COMMON: usize = 8;
+pub const COMMON_HEADER_BYTES: usize = 8;
 /// The largest value that a PDU's data may start at.
 pub const MAX_HEAD: usize = 255;
 /// Size of a header or data digest.

@@ -2,7 +2,7 @@
 
 use std::ops::{Deref, DerefMut};
 
-const SMALLEST: u32 = 9; // 512 bytes
+const SMALLEST_CLASS: u32 = 9; // 512 bytes
 const CLASSES: usize = 24; // up to 4 GiB, more than a limit ever allows
 
 /// A buffer of a connection's pool. Its bytes are what an earlier command left in it until they are written.
@@ -166,8 +166,8 @@ impl Pool {
 
 /// Powers of two from 512 bytes.
 fn class_of(len: usize) -> (usize, usize) {
-    let size = len.next_power_of_two().max(1 << SMALLEST);
-    let class = usize::try_from(size.ilog2() - SMALLEST).unwrap_or(CLASSES).min(CLASSES - 1);
+    let size = len.next_power_of_two().max(1 << SMALLEST_CLASS);
+    let class = usize::try_from(size.ilog2() - SMALLEST_CLASS).unwrap_or(CLASSES).min(CLASSES - 1);
     (class, size)
 }
 

@@ -13,7 +13,7 @@ use crate::{Error, IoQueue, TransportError};
 const TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Bytes of buffers that a queue keeps for its next append.
-const SPARE: usize = 4 << 20;
+const MAX_SPARE_BYTES: usize = 4 << 20;
 
 /// An append that was begun, of as many commands as it takes.
 #[derive(Debug)]
@@ -112,7 +112,7 @@ impl<Q: Queue> IoQueue<Q> {
         let mut kept: usize = self.spare.iter().map(Vec::capacity).sum();
         for mut buffer in buffers {
             kept += buffer.capacity();
-            if kept > SPARE {
+            if kept > MAX_SPARE_BYTES {
                 return;
             }
             buffer.clear();

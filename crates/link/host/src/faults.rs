@@ -47,11 +47,11 @@ impl<T: Transport> Host<T> {
         if usize::from(id) > sets.len() {
             return Some(format!(": there is no NVM Set {id} (the drive has 1 to {})", sets.len()));
         }
-        if fault.one_in > InjectedFault::ALWAYS {
+        if fault.one_in > InjectedFault::CERTAINTY_PPB {
             return Some(format!(
                 ": one in {} operations is too rare: 1 to {}",
                 fault.one_in,
-                InjectedFault::ALWAYS
+                InjectedFault::CERTAINTY_PPB
             ));
         }
         if fault.count > 0 && !fault.kind.is_counted() && !fault.kind.is_of_host_disk() {
@@ -83,6 +83,7 @@ impl<T: Transport> Host<T> {
     /// The command failed (Invalid Log Page: the drive has no such log; Operation Denied: only administrators read it), the layout is one that
     /// this host does not know, or the transport is broken.
     pub fn injected_faults(&mut self) -> Result<(InjectedFaultsHeader, Vec<InjectedFault>), Error> {
+        // Bytes.
         const HEADER: usize = size_of::<InjectedFaultsHeader>();
         let lid = LogId::INJECTED_FAULTS;
         let mut room = FIRST_ENTRIES;

@@ -97,6 +97,7 @@ impl<T: Transport> Host<T> {
     /// # Errors
     /// The command failed, or the transport is broken.
     pub fn controller_entries(&mut self) -> Result<Vec<ControllerEntry>, Error> {
+        // Bytes.
         const HEAD: usize = 16;
         const ENTRY: usize = size_of::<ControllerEntry>();
         let mut room = 4;

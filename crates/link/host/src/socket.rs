@@ -29,7 +29,7 @@ const ADMIN_DEPTH: u16 = 32;
 /// Slices of one vectored write.
 const SLICES: usize = 64;
 /// From this many bytes on, data is read straight into the command's buffer.
-const DIRECT: usize = 8192;
+const DIRECT_READ_BYTES: usize = 8192;
 
 /// A connected stream of either kind.
 #[derive(Debug)]
@@ -186,14 +186,14 @@ impl SocketQueue {
 
     /// Reads what is there; false when nothing was. Data of commands that have places goes there.
     fn receive(&mut self, places: &mut [(Tag, &mut [u8])]) -> Result<bool, TransportError> {
-        if let Some(gap) = self.connection.gap_elsewhere().filter(|gap| gap.len >= DIRECT)
+        if let Some(gap) = self.connection.gap_elsewhere().filter(|gap| gap.len >= DIRECT_READ_BYTES)
             && let Some(place) = place_of(places, gap)
         {
             let Some(count) = arrived(self.stream.read(place))? else { return Ok(false) };
             let taken = self.connection.filled_elsewhere(&place[..count]);
             return self.taken(taken);
         }
-        let direct = self.connection.gap().filter(|gap| gap.len() >= DIRECT);
+        let direct = self.connection.gap().filter(|gap| gap.len() >= DIRECT_READ_BYTES);
         let (result, is_direct) = match direct {
             Some(gap) => (self.stream.read(gap), true),
             None => (self.stream.read(&mut self.received), false),

@@ -15,14 +15,14 @@ use nvme::aer::{EventType, NoticeInfo};
 use nvme::log::LogId;
 use nvme::{Command, IoCommand, Status};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 fn connect(config: target::Config) -> (tempfile::TempDir, Shared, Host<SocketTransport>) {
     let dir = tempfile::tempdir().unwrap();
     let path = dir.path().join("d");
     let shared = drive::listen(&path, config);
     let addr: Addr = format!("unix://{}", path.display()).parse().unwrap();
-    let transport = SocketTransport::new(addr, PATIENCE).with_digests(true, true);
+    let transport = SocketTransport::new(addr, ANSWER_TIMEOUT).with_digests(true, true);
     let identity = Identity::new("nqn.2026-11.org.example:host".parse().unwrap());
     let host = Host::connect(transport, &identity).unwrap();
     (dir, shared, host)
@@ -54,7 +54,7 @@ fn the_same_over_tcp() {
     shared.lock().unwrap().namespaces.insert(1, (vec![7; 1000 * BLOCK], true));
     let addr: Addr = format!("tcp://localhost:{port}?nqn={SUBNQN}").parse().unwrap();
     let identity = Identity::new("nqn.2026-11.org.example:host".parse().unwrap());
-    let mut host = Host::connect(SocketTransport::new(addr, PATIENCE), &identity).unwrap();
+    let mut host = Host::connect(SocketTransport::new(addr, ANSWER_TIMEOUT), &identity).unwrap();
     assert_eq!(shared.lock().unwrap().hosts.len(), 1, "no discovery when the subsystem is named");
     let ns = host.namespace(1).unwrap();
     let mut queue = host.io_queue(4).unwrap();
@@ -86,7 +86,7 @@ fn namespaces_come_and_go() {
     // An event that comes while something else is awaited is kept.
     assert_eq!(host.next_event(Duration::ZERO).unwrap(), None);
     host.delete_namespace(2).unwrap();
-    let event = host.next_event(PATIENCE).unwrap().unwrap();
+    let event = host.next_event(ANSWER_TIMEOUT).unwrap().unwrap();
     assert_eq!((event.kind(), event.info()), (EventType::NOTICE, NoticeInfo::NAMESPACE_ATTRIBUTE_CHANGED.0));
     assert_eq!(event.lid(), LogId::CHANGED_NAMESPACES);
     assert_eq!(host.changed_namespaces().unwrap(), [2]);
@@ -174,7 +174,7 @@ fn a_failed_command_is_a_value_and_a_broken_connection_is_not() {
     let tags: Vec<_> =
         (0..8).map(|lba| raw.submit(Command::read(1, lba, 1), Data::room(BLOCK)).unwrap()).collect();
     assert!(matches!(raw.submit(Command::flush(1), Data::None), Err(TransportError::Full)));
-    let mut done: Vec<_> = (0..8).map(|_| raw.next(Some(PATIENCE)).unwrap().unwrap().tag).collect();
+    let mut done: Vec<_> = (0..8).map(|_| raw.next(Some(ANSWER_TIMEOUT)).unwrap().unwrap().tag).collect();
     done.sort_unstable();
     let mut expected = tags;
     expected.sort_unstable();
@@ -238,7 +238,7 @@ fn logs_and_views() {
 fn nobody_there() {
     let addr: Addr = "unix:///nonexistent/drive.sock".parse().unwrap();
     let identity = Identity::new("nqn.2026-11.org.example:host".parse().unwrap());
-    let error = Host::connect(SocketTransport::new(addr, PATIENCE), &identity).unwrap_err();
+    let error = Host::connect(SocketTransport::new(addr, ANSWER_TIMEOUT), &identity).unwrap_err();
     assert!(error.to_string().starts_with("connecting to unix:///nonexistent/drive.sock: No such file"));
 }
 

@@ -10,6 +10,7 @@ use blockdev::{BlockDevice, Namespace, Nanos, Operation, Verb};
 
 type Tier = TierDevice<Memory, Memory, Memory>;
 
+/// Bytes of a chunk.
 const CHUNK: u64 = 32 << 10;
 /// Chunks of the origin and of the cache, and blocks of metadata.
 const ORIGIN: u64 = 24;

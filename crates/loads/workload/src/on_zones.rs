@@ -31,7 +31,7 @@ pub struct Zones {
 }
 
 /// A zone is nearly full when one part in so many is left of it.
-const NEARLY: u64 = 16;
+const NEARLY_FULL_DIVISOR: u64 = 16;
 
 /// Zones of a ring for a stream of so many blocks: room for twice as many, because blocks that are written again are appended again, and one zone that is reset.
 #[must_use]
@@ -214,7 +214,7 @@ impl<A: Actor> OnZones<A> {
         let ring = &mut self.rings[number];
         let zone = (ring.open + 1) % ring.zones.len();
         let left = self.layout.capacity - ring.written;
-        if left > self.layout.capacity / NEARLY || ring.zones[zone] != (State::Used, 0) {
+        if left > self.layout.capacity / NEARLY_FULL_DIVISOR || ring.zones[zone] != (State::Used, 0) {
             return;
         }
         ring.zones[zone].0 = State::Reset;

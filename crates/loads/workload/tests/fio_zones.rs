@@ -9,7 +9,7 @@ use workload::{Request, Verb, ZoneAction};
 use zoned::{BLOCK, CAPACITY, GEOMETRY, ZONE, ZONES, ZonedDrive, empty, jobs, run};
 
 /// What one zone holds, in bytes.
-const HOLDS: u64 = CAPACITY * BLOCK;
+const ZONE_BYTES: u64 = CAPACITY * BLOCK;
 
 /// A job on empty zones.
 fn of(lines: &str) -> (ZonedDrive, Vec<Job>) {
@@ -34,10 +34,10 @@ fn jobs_in_order_go_zone_by_zone() {
     let (drive, jobs) = of("rw=write\nbs=8k\nsize=3z\noffset=1z\niodepth=4");
     let wanted: Vec<_> = (1..4).flat_map(|zone| (0..6).map(move |n| (zone, n * 16))).collect();
     assert_eq!(writes(&drive), wanted);
-    assert_eq!((written(&jobs[0]), drive.counts.resets), (3 * HOLDS, 0));
+    assert_eq!((written(&jobs[0]), drive.counts.resets), (3 * ZONE_BYTES, 0));
     // The second pass writes them again.
     let (drive, jobs) = of("rw=write\nbs=8k\nsize=3z\nloops=2");
-    assert_eq!((written(&jobs[0]), drive.counts.resets, jobs[0].stats().zone_resets), (6 * HOLDS, 3, 3));
+    assert_eq!((written(&jobs[0]), drive.counts.resets, jobs[0].stats().zone_resets), (6 * ZONE_BYTES, 3, 3));
     // What a zone has no room for is finished; the job goes on in the next.
     // Also the last one, whose last write ends when the job has nothing more to ask for.
     for depth in [1, 4, 16] {
@@ -107,13 +107,13 @@ fn appends_share_a_zone_while_writes_wait() {
         let (drive, jobs) = of(&format!("{lines}\nzone_append=1"));
         assert_eq!(drive.counts.most_appends, 8, "{lines}");
         assert!(zoned::bytes(&drive.counts).keys().all(|verb| verb == "Append" || verb.starts_with("Zone")));
-        assert!(written(&jobs[0]) >= 4 * HOLDS);
+        assert!(written(&jobs[0]) >= 4 * ZONE_BYTES);
     }
     // What is verified is appended one by one, so that its place is known.
     let (drive, jobs) =
         of("rw=randwrite\nbs=2k\niodepth=8\nmax_open_zones=2\nsize=4z\nzone_append=1\nverify=crc32c");
     assert_eq!((drive.counts.most_appends, jobs[0].mismatches().0), (1, 0));
-    assert_eq!(jobs[0].stats().traffic[0].bytes, 4 * HOLDS);
+    assert_eq!(jobs[0].stats().traffic[0].bytes, 4 * ZONE_BYTES);
 }
 
 #[test]

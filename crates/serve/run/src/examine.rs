@@ -8,7 +8,7 @@ use crate::keys::DriveKey;
 use crate::memory::SLOT;
 use crate::start::{Opened, Options, StartError, open_found};
 use crate::store::Store;
-use device::{Drive, NamespaceLayout, SPARE};
+use device::{Drive, NamespaceLayout, SPARE_BYTES};
 use ftl::{PAGE, PageState};
 use media::Slot;
 use std::fs::File;
@@ -99,7 +99,7 @@ impl Examination {
             return Ok(());
         };
         let mut transform = layout.transform;
-        let (mut page, mut beside) = ([0; SLOT], [0; SPARE]);
+        let (mut page, mut beside) = ([0; SLOT], [0; SPARE_BYTES]);
         transform.fill_unwritten(&mut page, &mut beside);
         let nothing = beside;
         let per_page = PAGE >> transform.shift;

@@ -10,7 +10,7 @@ pub(crate) const SLOT: usize = ftl::PAGE as usize;
 /// Slots of a chunk: 64 MiB of address space for pages, touched as slots are written.
 const CHUNK: usize = 16_384;
 /// What the kernel can back with one huge page, and the alignment that this takes.
-const HUGE: usize = 2 << 20;
+const HUGE_PAGE_BYTES: usize = 2 << 20;
 
 struct Chunk {
     bytes: Box<[u8]>,
@@ -21,8 +21,9 @@ struct Chunk {
 impl Chunk {
     fn new(size: usize) -> Result<Self, OutOfMemory> {
         // Zeroed by the system when it is touched, not by us.
-        let mut bytes = <[u8]>::new_box_zeroed_with_elems(CHUNK * size + HUGE).map_err(|_| OutOfMemory)?;
-        let start = bytes.as_ptr().align_offset(HUGE).min(HUGE);
+        let mut bytes =
+            <[u8]>::new_box_zeroed_with_elems(CHUNK * size + HUGE_PAGE_BYTES).map_err(|_| OutOfMemory)?;
+        let start = bytes.as_ptr().align_offset(HUGE_PAGE_BYTES).min(HUGE_PAGE_BYTES);
         huge_pages(&mut bytes[start..start + CHUNK * size]);
         Ok(Chunk { bytes, start })
     }
@@ -47,7 +48,7 @@ impl Chunk {
 const WORD: usize = u64::BITS as usize;
 
 /// Regions without slots in use that are kept for the next writes: to give memory back and get it again takes its time.
-const KEPT: usize = 16;
+const MAX_SPARE_REGIONS: usize = 16;
 
 /// What slots hold, `SIZE` bytes each, in chunks that are made when the first of their slots is written. The memory of a
 /// region, that of a huge page, goes back to the system when no slot in it is in use any more.
@@ -73,20 +74,20 @@ impl<const SIZE: usize> Memory<SIZE> {
         chunks.resize_with((slots as usize).div_ceil(CHUNK), || None);
         let used = vec![0; chunks.len() * CHUNK / Self::REGION];
         let written = vec![0; chunks.len() * CHUNK / WORD];
-        Memory { chunks, used, written, unused: Vec::with_capacity(KEPT + 1), prefault: None }
+        Memory { chunks, used, written, unused: Vec::with_capacity(MAX_SPARE_REGIONS + 1), prefault: None }
     }
 
     /// Faults the first `bytes` of memory in, in whole regions, by a thread of its own. Slots come into use in their order.
     pub(crate) fn prefault(&mut self, slots: u32, bytes: u64) {
         let end = (slots as usize).div_ceil(Self::REGION);
-        let regions = usize::try_from(bytes / HUGE as u64).unwrap_or(end).min(end);
+        let regions = usize::try_from(bytes / HUGE_PAGE_BYTES as u64).unwrap_or(end).min(end);
         let mut ranges = Vec::new();
         for first in (0..regions).map(|region| region * Self::REGION) {
             let Some(place) = self.chunks.get_mut(first / CHUNK) else { break };
             // A later write there gets the error.
             let Ok(chunk) = Chunk::made(place, SIZE) else { break };
             let start = chunk.start + first % CHUNK * SIZE;
-            ranges.push(MemoryRange::of(&chunk.bytes[start..start + HUGE]));
+            ranges.push(MemoryRange::of(&chunk.bytes[start..start + HUGE_PAGE_BYTES]));
         }
         if !ranges.is_empty() {
             self.prefault = Prefault::begin(ranges);
@@ -94,7 +95,7 @@ impl<const SIZE: usize> Memory<SIZE> {
     }
 
     /// Slots of a region.
-    const REGION: usize = HUGE / SIZE;
+    const REGION: usize = HUGE_PAGE_BYTES / SIZE;
 
     /// A slot is in use from now on.
     #[inline]
@@ -116,7 +117,7 @@ impl<const SIZE: usize> Memory<SIZE> {
     #[cold]
     fn give_back(&mut self, region: u32) {
         self.unused.push(region);
-        if self.unused.len() <= KEPT {
+        if self.unused.len() <= MAX_SPARE_REGIONS {
             return;
         }
         for region in std::mem::take(&mut self.unused) {
@@ -125,7 +126,7 @@ impl<const SIZE: usize> Memory<SIZE> {
                 && let Some(Some(chunk)) = self.chunks.get_mut(first / CHUNK)
             {
                 let start = chunk.start + first % CHUNK * SIZE;
-                give_back(&mut chunk.bytes[start..start + HUGE]);
+                give_back(&mut chunk.bytes[start..start + HUGE_PAGE_BYTES]);
                 self.written[first / WORD..(first + Self::REGION) / WORD].fill(0);
             }
         }
@@ -215,7 +216,7 @@ mod tests {
         memory.taken(Slot(3));
         (region..CHUNK as u32).for_each(|slot| memory.freed(Slot(slot)));
         let gone = (region..CHUNK as u32).filter(|&slot| memory.get(Slot(slot)).unwrap()[0] == 0).count();
-        assert!(gone >= CHUNK - (KEPT + 2) * region as usize, "{gone} slots");
+        assert!(gone >= CHUNK - (MAX_SPARE_REGIONS + 2) * region as usize, "{gone} slots");
         assert_eq!(memory.get(Slot(3)).unwrap()[0], 1);
         // It can be taken again.
         memory.taken(Slot(CHUNK as u32 / 2));
@@ -255,7 +256,7 @@ mod tests {
     fn memory_is_there_before_it_is_written() {
         let slots = 2 * CHUNK as u32;
         let mut memory: Memory = Memory::new(slots);
-        memory.prefault(slots, 3 * HUGE as u64 + 5);
+        memory.prefault(slots, 3 * HUGE_PAGE_BYTES as u64 + 5);
         assert!(memory.get(Slot(0)).is_some(), "the chunk is made");
         assert!(memory.get(Slot(CHUNK as u32)).is_none(), "and no more than is asked for");
         for slot in (0..slots).map(Slot) {
@@ -265,7 +266,7 @@ mod tests {
         assert!((0..slots).all(|slot| memory.get(Slot(slot)).unwrap()[99] == slot as u8));
         // Less than a region is nothing, and more than there is, is all.
         let mut memory: Memory = Memory::new(slots);
-        memory.prefault(slots, HUGE as u64 - 1);
+        memory.prefault(slots, HUGE_PAGE_BYTES as u64 - 1);
         assert!(memory.prefault.is_none());
         memory.prefault(slots, u64::MAX);
         assert!(memory.get(Slot(slots - 1)).is_some());

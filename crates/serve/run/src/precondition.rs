@@ -85,18 +85,18 @@ impl From<Status> for PreconditionError {
 }
 
 /// Per mille of preconditioning to the steady state that putting the state in place is thought to take. Random writes take the rest.
-const AGED: u32 = 400;
+const AGING_PERMILLE: u32 = 400;
 /// Completions between two reports.
 const REPORT: u64 = 4096;
 
-/// Windows in which write amplification is compared, per capacity; of large drives more, as windows are [`ENOUGH`].
-const WINDOWS: u64 = 32;
+/// Windows in which write amplification is compared, per capacity; of large drives more, as windows are [`MAX_WINDOW`].
+const WINDOWS_PER_CAPACITY: u64 = 32;
 /// Pages of a window that are enough, and superblocks. The state that is put in place is right, except for what is half written or half
 /// collected. That concerns a few superblocks, however large the drive is.
-const ENOUGH: (u64, u64) = (1 << 22, 4);
+const MAX_WINDOW: (u64, u64) = (1 << 22, 4);
 /// Real random writes in windows: at least, and at most.
-const LEAST: u64 = 4;
-const MOST: u64 = 64;
+const MIN_WINDOWS: u64 = 4;
+const MAX_WINDOWS: u64 = 64;
 /// How much write amplification of the last windows may differ, as a fraction of it: a superblock more or less, mostly.
 const TOLERANCE: u64 = 50;
 
@@ -135,9 +135,9 @@ pub(crate) fn condition(
     let (mut asked, mut written) = (false, 0);
     let aged = sim.precondition(&nsids, history, &mut || {
         // Spare superblocks have state, too.
-        let share = (u64::from(AGED) * written / superblocks.max(1)) as u32;
+        let share = (u64::from(AGING_PERMILLE) * written / superblocks.max(1)) as u32;
         written += 1;
-        asked |= !progress(share.min(AGED));
+        asked |= !progress(share.min(AGING_PERMILLE));
         !asked
     });
     if asked {
@@ -225,12 +225,12 @@ fn settle(
     let mut before = Vec::new();
     let pages: u64 = spaces.iter().map(Space::pages).sum();
     let superblock = spaces.iter().filter_map(|s| s.superblock).max().unwrap_or(1);
-    let whole = (pages / WINDOWS).min(ENOUGH.0.max(ENOUGH.1 * superblock)).max(1);
+    let whole = (pages / WINDOWS_PER_CAPACITY).min(MAX_WINDOW.0.max(MAX_WINDOW.1 * superblock)).max(1);
     // Of each its part, without an overflow: both are numbers of pages.
     let window = |space: &Space| {
         (u128::from(space.pages()) * u128::from(whole) / u128::from(pages.max(1))).max(1) as u64
     };
-    for n in 0..MOST {
+    for n in 0..MAX_WINDOWS {
         let start = programmed(&sim.drive());
         let (mut bytes, mut written) = (0, 0u64);
         for space in spaces {
@@ -249,9 +249,9 @@ fn settle(
                 written += 1;
                 if written.is_multiple_of(REPORT) {
                     // Mostly the least number of windows is enough.
-                    let done = (1000 * n + 1000 * written / whole).min(1000 * LEAST);
-                    let left = u64::from(1000 - AGED);
-                    asked = !progress(AGED + (done * left / (1000 * (LEAST + 1))) as u32);
+                    let done = (1000 * n + 1000 * written / whole).min(1000 * MIN_WINDOWS);
+                    let left = u64::from(1000 - AGING_PERMILLE);
+                    asked = !progress(AGING_PERMILLE + (done * left / (1000 * (MIN_WINDOWS + 1))) as u32);
                 }
                 asked
             });
@@ -263,7 +263,7 @@ fn settle(
         // Per mille of what the host wrote.
         let ratio = (programmed(&sim.drive()) - start).saturating_mul(1000) / bytes.max(1);
         before.push(ratio);
-        if n + 1 >= LEAST
+        if n + 1 >= MIN_WINDOWS
             && let [.., a, b, c] = before[..]
         {
             let (low, high) = (a.min(b).min(c), a.max(b).max(c));

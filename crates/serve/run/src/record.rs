@@ -29,7 +29,7 @@ use workload::trace::recording::{CommandClass, Entry, HEAD, Latencies};
 /// Commands that may wait to be written: 12 MiB.
 const QUEUE: usize = 1 << 18;
 /// How often the writing thread looks.
-const LOOK: Duration = Duration::from_millis(20);
+const POLL_INTERVAL: Duration = Duration::from_millis(20);
 
 /// A line of the file.
 enum Line {
@@ -314,7 +314,7 @@ fn keep(mut file: BufWriter<File>, lines: &Receiver<Line>, path: &Path) {
                     if std::mem::take(&mut fresh) {
                         file.flush()?;
                     }
-                    std::thread::sleep(LOOK);
+                    std::thread::sleep(POLL_INTERVAL);
                 }
             }
         }

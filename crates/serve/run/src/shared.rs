@@ -62,7 +62,7 @@ pub(crate) struct Shared {
 thread_local! {
     /// The drive whose deliveries this thread is making: commands that a sink submits to it are taken
     /// along by the loop that is already running, instead of one within the other.
-    static DELIVERING: Cell<usize> = const { Cell::new(0) };
+    static DELIVERING_DRIVE: Cell<usize> = const { Cell::new(0) };
     static NOTICES: RefCell<Vec<Notice>> = const { RefCell::new(Vec::new()) };
 }
 
@@ -72,11 +72,11 @@ const LONGEST_SPIN: u64 = 60_000;
 const SHORTEST_SPIN: u64 = 3_000;
 /// How long the drive's thread stays awake after the last news from a socket, if such news came that soon before. To
 /// fall asleep and be woken takes about a third of it.
-const LINGER: u64 = 50_000;
+const LINGER_NANOS: u64 = 50_000;
 /// How long a thread that never sleeps looks at the sockets alone.
-const ROUND: u64 = 1_000_000;
+const ROUND_NANOS: u64 = 1_000_000;
 /// How soon something must be due for a waiting host to stay awake for it.
-const NEAR: u64 = 200_000;
+const AWAKE_HORIZON_NANOS: u64 = 200_000;
 
 impl Shared {
     pub(crate) fn new(
@@ -159,7 +159,7 @@ impl Shared {
     #[inline]
     pub(crate) fn step(&self) -> bool {
         let me = std::ptr::from_ref(self).addr();
-        let outer = DELIVERING.get();
+        let outer = DELIVERING_DRIVE.get();
         if outer == me {
             return false;
         }
@@ -199,14 +199,14 @@ impl Shared {
     /// whether this one did, and should look again.
     pub(crate) fn attend(&self) -> bool {
         let deadline = self.deadline.load(Ordering::Relaxed);
-        let far = |now: Nanos| deadline.saturating_sub(now.0) > NEAR;
+        let far = |now: Nanos| deadline.saturating_sub(now.0) > AWAKE_HORIZON_NANOS;
         if far(self.clock.now()) || self.attended.swap(true, Ordering::Acquire) {
             return false;
         }
         let same = || self.deadline.load(Ordering::Relaxed) == deadline;
         // Where the drive's thread is awake anyway, the two would only take the engine away from each other.
         let busy = self.busy.load(Ordering::Relaxed);
-        let mine = if busy { deadline.saturating_add(NEAR) } else { deadline };
+        let mine = if busy { deadline.saturating_add(AWAKE_HORIZON_NANOS) } else { deadline };
         while same() && (busy || self.pending.load(Ordering::Relaxed) <= 0) {
             if self.clock.now().0 >= mine {
                 self.step();
@@ -271,11 +271,11 @@ impl Shared {
             self.stopped.set();
         }
         drop(drive);
-        DELIVERING.set(me);
+        DELIVERING_DRIVE.set(me);
         for notice in notices.drain(..) {
             notice.deliver();
         }
-        DELIVERING.set(0);
+        DELIVERING_DRIVE.set(0);
         NOTICES.set(notices);
     }
 
@@ -303,14 +303,14 @@ impl Shared {
                 return;
             }
             if busy {
-                self.look(&mut ready, 0, ROUND);
+                self.look(&mut ready, 0, ROUND_NANOS);
                 continue;
             }
             if self.spin(lead) {
                 self.sleeper.sleep(&mut ready, false);
                 continue;
             }
-            if brisk && self.look(&mut ready, lead, LINGER) {
+            if brisk && self.look(&mut ready, lead, LINGER_NANOS) {
                 continue;
             }
             let Some(until) = self.prepare_sleep(lead) else {
@@ -320,7 +320,7 @@ impl Shared {
             let asleep = self.clock.now();
             self.sleeper.sleep(&mut ready, true);
             // A host that sends its next command soon after an answer will go on doing so.
-            brisk = ready.has_sockets() && self.clock.now().since(asleep).0 < LINGER;
+            brisk = ready.has_sockets() && self.clock.now().since(asleep).0 < LINGER_NANOS;
             lead = self.learn(lead, until);
         }
     }

@@ -21,7 +21,7 @@ use std::sync::Arc;
 
 /// Symbolic links on the way to a directory: as many as the kernel follows.
 const MAX_LINKS: u32 = 40;
-const STICKY: u32 = 0o1000;
+const STICKY_BIT: u32 = 0o1000;
 const GROUP_WRITE: u32 = 0o020;
 const OTHERS_WRITE: u32 = 0o002;
 /// The kernel shows this user where the owner has no number in this user namespace.
@@ -376,7 +376,7 @@ fn check(path: &Path, stat: &Stat, position: Position) -> Result<(), Untrusted> 
     if stat.st_uid != 0 && stat.st_uid != user && !unmapped {
         return by(ChangedBy::Owner(stat.st_uid));
     }
-    let sticky = position == Position::OnTheWay && stat.st_mode & STICKY != 0;
+    let sticky = position == Position::OnTheWay && stat.st_mode & STICKY_BIT != 0;
     if sticky || FileType::from_raw_mode(stat.st_mode) == FileType::Symlink {
         return Ok(());
     }

@@ -155,6 +155,7 @@ impl Unit<'_> {
 /// Begins to bring a part of the next bytes into the cache, half as much as one step turns.
 #[inline(always)]
 fn prefetch_half(next: &[Line], half: usize) {
+    // Cache lines of half a step.
     const LINES: usize = STEP / size_of::<Line>() / 2;
     if let Some(lines) = next.get(half * LINES..(half + 1) * LINES) {
         (0..LINES as u32).for_each(|line| prefetch(lines, line));

@@ -17,7 +17,7 @@ use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
 
 /// Less than the 30 s after which the drive shows out who was not let in, unless told.
-const PATIENCE: Duration = Duration::from_secs(25);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(25);
 
 fn nqn(name: &str) -> Nqn {
     format!("nqn.2026-11.test:{name}").parse().unwrap()
@@ -46,7 +46,7 @@ fn connect(running: &Running, name: &str, chap: Option<ChapKeys>) -> Result<Host
     identity.subnqn = Some(running.handle().subsystem_nqn().parse().unwrap());
     identity.chap = chap;
     let addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
-    Host::connect(SocketTransport::new(addr, PATIENCE), &identity)
+    Host::connect(SocketTransport::new(addr, ANSWER_TIMEOUT), &identity)
 }
 
 /// Reads and writes.
@@ -81,7 +81,7 @@ fn only_listed_hosts_connect() {
     // The discovery service does not say what is here.
     let addr: host::Addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
     let seek = |name| {
-        let transport = SocketTransport::new(addr.clone(), PATIENCE);
+        let transport = SocketTransport::new(addr.clone(), ANSWER_TIMEOUT);
         Host::connect(transport, &Identity::new(nqn(name))).map(|_| ())
     };
     seek("a").unwrap();
@@ -105,7 +105,7 @@ fn the_list_is_not_for_the_unix_socket() {
     };
     let _running = run::start(Some(shape()), &options, &mut |_| ()).unwrap();
     let addr = format!("unix://{}", path.display()).parse().unwrap();
-    use_it(Host::connect(SocketTransport::new(addr, PATIENCE), &Identity::new(nqn("b"))).unwrap());
+    use_it(Host::connect(SocketTransport::new(addr, ANSWER_TIMEOUT), &Identity::new(nqn("b"))).unwrap());
 }
 
 #[test]
@@ -147,7 +147,7 @@ fn hosts_authenticate_themselves_and_the_drive() {
     let addr: host::Addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
     let mut identity = Identity::new(nqn("two"));
     let seek = |identity: &Identity| {
-        Host::connect(SocketTransport::new(addr.clone(), PATIENCE), identity).map(|_| ())
+        Host::connect(SocketTransport::new(addr.clone(), ANSWER_TIMEOUT), identity).map(|_| ())
     };
     assert!(seek(&identity).is_err());
     identity.chap = keys(&two, Some(&drive));
@@ -168,7 +168,7 @@ struct Raw {
 impl Raw {
     fn connect(running: &Running, name: &str) -> (Self, ConnectResult) {
         let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
-        let queue = SocketQueue::over_tcp(stream, Default::default(), PATIENCE).unwrap();
+        let queue = SocketQueue::over_tcp(stream, Default::default(), ANSWER_TIMEOUT).unwrap();
         let subsystem = running.handle().subsystem_nqn().parse().unwrap();
         let mut raw = Raw { queue, parties: Parties { host: nqn(name), subsystem } };
         let done = raw.call(raw.connect_command(), Data::Out(raw.connect_data())).unwrap();
@@ -193,7 +193,7 @@ impl Raw {
 
     fn call(&mut self, command: Command, data: Data) -> Result<(Completion, Vec<u8>), host::TransportError> {
         self.queue.submit(command, data)?;
-        let done = self.queue.next(Some(PATIENCE))?.expect("an answer in time");
+        let done = self.queue.next(Some(ANSWER_TIMEOUT))?.expect("an answer in time");
         Ok((done.completion, done.data.into_buffer()))
     }
 
@@ -278,8 +278,8 @@ fn who_takes_too_long_is_shown_out() {
     let (mut free, _) = Raw::connect(&running, "free");
     let (mut slow, _) = Raw::connect(&running, "a");
     let begun = Instant::now();
-    assert!(slow.queue.next(Some(PATIENCE)).is_err(), "the connection is closed");
-    assert!(begun.elapsed() < PATIENCE);
+    assert!(slow.queue.next(Some(ANSWER_TIMEOUT)).is_err(), "the connection is closed");
+    assert!(begun.elapsed() < ANSWER_TIMEOUT);
     // Who is in stays in.
     assert!(free.property().is_success());
     eventually("that is counted", || {
@@ -303,7 +303,7 @@ fn failures(running: &Running) -> AuthenticationFailures {
 fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
     let begun = Instant::now();
     while !is_so() {
-        assert!(begun.elapsed() < PATIENCE, "{what}");
+        assert!(begun.elapsed() < ANSWER_TIMEOUT, "{what}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -396,7 +396,7 @@ fn connections_that_have_not_proved_themselves_are_limited() {
 /// A host connects the I/O queue 1 of a controller.
 fn claim_queue(running: &Running, name: &str, cntlid: u16) -> (Raw, Status) {
     let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
-    let queue = SocketQueue::over_tcp(stream, Default::default(), PATIENCE).unwrap();
+    let queue = SocketQueue::over_tcp(stream, Default::default(), ANSWER_TIMEOUT).unwrap();
     let subsystem = running.handle().subsystem_nqn().parse().unwrap();
     let mut raw = Raw { queue, parties: Parties { host: nqn(name), subsystem } };
     let cattr = ConnectAttributes::new();

@@ -290,13 +290,13 @@ fn a_full_disk_fails_writes_and_loses_nothing() {
 /// and collect garbage around them.
 #[test]
 fn reads_that_wait_for_the_disk_get_what_was_written() {
-    const STILL: u32 = 300;
+    const UNCHANGED_BLOCKS: u32 = 300;
     let temp = tempfile::tempdir().unwrap();
     let image = temp.path().join("image");
     let running = open(Some(shape()), &image).unwrap();
     let (controller, queue) = connect(&running);
     let byte = |lba: u32| (lba % 251 + 1) as u8;
-    for lba in 0..STILL {
+    for lba in 0..UNCHANGED_BLOCKS {
         assert!(write(&queue, lba, byte(lba)).is_success());
     }
     let contents = std::fs::File::open(image.join("contents")).unwrap();
@@ -312,7 +312,7 @@ fn reads_that_wait_for_the_disk_get_what_was_written() {
             scope.spawn(move || {
                 let mut lba = reader * 97;
                 while !ended.load(Ordering::Relaxed) {
-                    lba = (lba + 41) % (STILL - 8);
+                    lba = (lba + 41) % (UNCHANGED_BLOCKS - 8);
                     let (status, data) = transfer(&queue, IoOpcode::READ, lba, Buffer::zeroed(8 * 4096));
                     assert!(status.is_success(), "{status}");
                     for (at, page) in (lba..).zip(data.as_slice().chunks(4096)) {
@@ -324,7 +324,7 @@ fn reads_that_wait_for_the_disk_get_what_was_written() {
         for round in 0..40u32 {
             forget();
             for n in 0..100 {
-                assert!(write(&queue, STILL + (round * 7 + n * 13) % 300, n as u8).is_success());
+                assert!(write(&queue, UNCHANGED_BLOCKS + (round * 7 + n * 13) % 300, n as u8).is_success());
             }
         }
         ended.store(true, Ordering::Relaxed);
@@ -333,7 +333,7 @@ fn reads_that_wait_for_the_disk_get_what_was_written() {
     let again = open(None, &image).unwrap();
     forget();
     let (_controller, queue) = connect(&again);
-    assert!((0..STILL).all(|lba| read(&queue, lba) == byte(lba)));
+    assert!((0..UNCHANGED_BLOCKS).all(|lba| read(&queue, lba) == byte(lba)));
     again.stop();
 }
 

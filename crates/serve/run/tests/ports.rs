@@ -19,7 +19,7 @@ use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
 
-const PATIENCE: Duration = Duration::from_secs(60);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Two TCP ports, the second non-optimized, and a Unix socket in `dir`.
 fn start(dir: &std::path::Path, limits: Limits) -> Running {
@@ -45,7 +45,7 @@ fn identity(running: &Running) -> Identity {
 }
 
 fn over(addr: &str) -> SocketTransport {
-    SocketTransport::new(addr.parse().unwrap(), PATIENCE)
+    SocketTransport::new(addr.parse().unwrap(), ANSWER_TIMEOUT)
 }
 
 fn tcp(running: &Running, port: usize) -> SocketTransport {
@@ -71,7 +71,7 @@ fn connected(running: &Running, subnqn: &str, kato: u32) -> SocketQueue {
 /// The same of any host, and the identifier of its controller.
 fn connected_as(running: &Running, subnqn: &str, hostnqn: [u8; 256], kato: u32) -> (SocketQueue, u16) {
     let stream = TcpStream::connect(running.ports()[0].address).unwrap();
-    let mut queue = SocketQueue::over_tcp(stream, Config::default(), PATIENCE).unwrap();
+    let mut queue = SocketQueue::over_tcp(stream, Config::default(), ANSWER_TIMEOUT).unwrap();
     let connect = Connect {
         recfmt: 0,
         qid: 0,
@@ -103,7 +103,7 @@ fn wait_for_others(running: &Running, left: usize, why: &str) {
         if host.controllers().unwrap().len() == left + 1 {
             return;
         }
-        assert!(begun.elapsed() < PATIENCE, "{why}");
+        assert!(begun.elapsed() < ANSWER_TIMEOUT, "{why}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -126,7 +126,7 @@ fn a_host_without_a_name_is_known_again() {
 
 fn ask(queue: &mut SocketQueue, command: Command, data: Data) -> host::CompletedCommand {
     queue.submit(command, data).unwrap();
-    let done = queue.next(Some(PATIENCE)).unwrap().expect("an answer");
+    let done = queue.next(Some(ANSWER_TIMEOUT)).unwrap().expect("an answer");
     assert!(done.completion.status().is_success(), "{}", done.completion.status());
     done
 }
@@ -172,7 +172,7 @@ fn discovery_lists_the_ports_and_tells_of_changes() {
     let request = queue.submit(AdminCommand::AsyncEventRequest.into(), Data::None).unwrap();
     queue.flush().unwrap();
     fault(temp.path(), &running, FaultKind::PORT_DOWN, 2, 3_600_000);
-    let told = queue.next(Some(PATIENCE)).unwrap().expect("an event");
+    let told = queue.next(Some(ANSWER_TIMEOUT)).unwrap().expect("an event");
     assert_eq!((told.tag, told.completion.dw0.get()), (request, 0x0070_F002));
     let (second, entries) = discovery_log(&mut queue);
     assert!(second > first && entries.iter().all(|e| e.portid.get() == 1) && entries.len() == 2);
@@ -180,7 +180,7 @@ fn discovery_lists_the_ports_and_tells_of_changes() {
     let request = queue.submit(AdminCommand::AsyncEventRequest.into(), Data::None).unwrap();
     queue.flush().unwrap();
     fault(temp.path(), &running, FaultKind::CLEAR, 0, 0);
-    assert_eq!(queue.next(Some(PATIENCE)).unwrap().expect("an event").tag, request);
+    assert_eq!(queue.next(Some(ANSWER_TIMEOUT)).unwrap().expect("an event").tag, request);
     assert_eq!(discovery_log(&mut queue).1.len(), 3);
 }
 
@@ -209,13 +209,13 @@ fn a_port_that_is_down_refuses_hosts_and_comes_back() {
     let (address, mut identity) = (running.ports()[0].address, identity(&running));
     identity.kato_ms = 60_000;
     let make = move || over(&format!("tcp://{address}"));
-    let mut session = Session::connect(make, identity.clone(), &[4, 4], PATIENCE).unwrap();
+    let mut session = Session::connect(make, identity.clone(), &[4, 4], ANSWER_TIMEOUT).unwrap();
     let mut other = Host::connect(tcp(&running, 1), &identity).unwrap();
     let begun = Instant::now();
     fault(temp.path(), &running, FaultKind::PORT_DOWN, 1, 300);
     // Which of the two was noticed first does not matter: both are over.
     for queue in session.queues() {
-        let lost = queue.submit(Command::flush(1), Data::None).and_then(|_| queue.next(Some(PATIENCE)));
+        let lost = queue.submit(Command::flush(1), Data::None).and_then(|_| queue.next(Some(ANSWER_TIMEOUT)));
         assert!(matches!(lost, Err(TransportError::Closed | TransportError::Io { .. })), "{lost:?}");
     }
     assert!(Host::connect(tcp(&running, 0), &identity).is_err() || begun.elapsed().as_millis() >= 300);
@@ -228,7 +228,7 @@ fn a_port_that_is_down_refuses_hosts_and_comes_back() {
     assert_eq!(session.host().active_namespaces().unwrap(), [1]);
     let queue = &mut session.queues()[1];
     queue.submit(Command::flush(1), Data::None).unwrap();
-    assert!(queue.next(Some(PATIENCE)).unwrap().unwrap().completion.status().is_success());
+    assert!(queue.next(Some(ANSWER_TIMEOUT)).unwrap().unwrap().completion.status().is_success());
     assert_eq!(queue.in_flight().count(), 0);
 }
 
@@ -247,7 +247,7 @@ fn who_takes_a_port_down_through_itself_is_answered() {
 /// Reads until the drive closes the connection.
 #[track_caller]
 fn is_closed(mut stream: TcpStream) {
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
     let mut bytes = [0; 4096];
     loop {
         match stream.read(&mut bytes) {
@@ -305,10 +305,10 @@ fn peers_that_stall_are_ended() {
     is_closed(stream);
     // A discovering host without a keep-alive timeout that says nothing more.
     let mut queue = connected(&running, Nqn::DISCOVERY, 0);
-    assert!(matches!(queue.next(Some(PATIENCE)), Err(TransportError::Closed)));
+    assert!(matches!(queue.next(Some(ANSWER_TIMEOUT)), Err(TransportError::Closed)));
     // One whose keep-alive timer runs out.
     let mut queue = connected(&running, Nqn::DISCOVERY, 1);
-    assert!(matches!(queue.next(Some(PATIENCE)), Err(TransportError::Closed)));
+    assert!(matches!(queue.next(Some(ANSWER_TIMEOUT)), Err(TransportError::Closed)));
     // The keep-alive timer is the controller's affair, and no connection's.
     assert!(counts(&running).timeouts >= 4, "{:?}", counts(&running));
     // A host that is only idle stays.
@@ -375,7 +375,7 @@ fn what_is_advertised_is_granted_and_no_more() {
         queue.submit(Command::flush(1), Data::None).unwrap();
     }
     for _ in 0..mqes {
-        assert!(queue.next(Some(PATIENCE)).unwrap().unwrap().completion.status().is_success());
+        assert!(queue.next(Some(ANSWER_TIMEOUT)).unwrap().unwrap().completion.status().is_success());
     }
     // As much data as MDTS says, and a block more.
     let most = 4096 << ctrl.mdts;
@@ -387,7 +387,7 @@ fn what_is_advertised_is_granted_and_no_more() {
             (Command::read(1, 0, blocks), Data::room(bytes)),
         ] {
             queue.submit(command, data).unwrap();
-            let status = queue.next(Some(PATIENCE)).unwrap().unwrap().completion.status();
+            let status = queue.next(Some(ANSWER_TIMEOUT)).unwrap().unwrap().completion.status();
             assert_eq!(status.is_success(), fits, "{blocks} blocks: {status}");
             assert!(fits || status.is(Status::INVALID_FIELD), "{status}");
         }
@@ -397,7 +397,7 @@ fn what_is_advertised_is_granted_and_no_more() {
     // All queues of an association come through one port.
     let other = running.ports()[1].address;
     let stream = TcpStream::connect(other).unwrap();
-    let mut elsewhere = SocketQueue::over_tcp(stream, Config::default(), PATIENCE).unwrap();
+    let mut elsewhere = SocketQueue::over_tcp(stream, Config::default(), ANSWER_TIMEOUT).unwrap();
     let connect = Connect { recfmt: 0, qid: 5, sqsize_z: 31, cattr: ConnectAttributes::new(), kato: 0 };
     let data = ConnectData {
         hostid: identity.hostid,
@@ -409,7 +409,7 @@ fn what_is_advertised_is_granted_and_no_more() {
     elsewhere
         .submit(Command::from(FabricsCommand::Connect(connect)), Data::Out(data.as_bytes().to_vec()))
         .unwrap();
-    let status = elsewhere.next(Some(PATIENCE)).unwrap().unwrap().completion.status();
+    let status = elsewhere.next(Some(ANSWER_TIMEOUT)).unwrap().unwrap().completion.status();
     assert!(status.is(Status::CONNECT_INVALID_PARAMETERS), "{status}");
 }
 
@@ -443,7 +443,7 @@ fn wrong_digests_are_counted_by_their_kind() {
         let begun = Instant::now();
         let wanted = (u64::from(header), 1);
         while (counts(&running).header_digest_errors, counts(&running).data_digest_errors) != wanted {
-            assert!(begun.elapsed() < PATIENCE, "{:?}", counts(&running));
+            assert!(begun.elapsed() < ANSWER_TIMEOUT, "{:?}", counts(&running));
             std::thread::sleep(Duration::from_millis(10));
         }
     }

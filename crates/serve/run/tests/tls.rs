@@ -18,7 +18,7 @@ use std::sync::Arc;
 use std::time::Duration;
 
 /// Less than the 30 s after which the drive shows out who was not let in, unless told.
-const PATIENCE: Duration = Duration::from_secs(25);
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(25);
 
 fn nqn(name: &str) -> Nqn {
     format!("nqn.2026-11.test:{name}").parse().unwrap()
@@ -42,7 +42,7 @@ fn identity(name: &str, tls: Option<&TlsPsk>) -> Identity {
 
 fn connect(running: &Running, identity: &Identity) -> Result<Host<SocketTransport>, Error> {
     let addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
-    Host::connect(SocketTransport::new(addr, PATIENCE), identity)
+    Host::connect(SocketTransport::new(addr, ANSWER_TIMEOUT), identity)
 }
 
 /// Reads and writes much, in pieces large and small.
@@ -68,7 +68,8 @@ fn session(running: &Running, name: &str, subsystem: Nqn, psk: &TlsPsk) -> Socke
     let parties = Parties { host: nqn(name), subsystem };
     let key = psk.tls_key(&parties, IdentityVersion::V0).unwrap().unwrap();
     let stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
-    SocketQueue::over_tls(stream, &tls::Connector::new(key).unwrap(), Default::default(), PATIENCE).unwrap()
+    SocketQueue::over_tls(stream, &tls::Connector::new(key).unwrap(), Default::default(), ANSWER_TIMEOUT)
+        .unwrap()
 }
 
 /// Sends a Connect command in a host's name; its status.
@@ -78,7 +79,7 @@ fn connect_over(queue: &mut SocketQueue, name: &str, subsystem: Nqn) -> Result<S
         ConnectData { subnqn: subsystem.to_field(), hostnqn: nqn(name).to_field(), ..Default::default() };
     data.cntlid.set(CNTLID_DYNAMIC);
     queue.submit(FabricsCommand::Connect(connect).into(), Data::Out(data.as_bytes().to_vec()))?;
-    Ok(queue.next(Some(PATIENCE))?.expect("an answer").completion.status())
+    Ok(queue.next(Some(ANSWER_TIMEOUT))?.expect("an answer").completion.status())
 }
 
 #[test]
@@ -108,11 +109,11 @@ fn hosts_with_keys_of_either_hash() {
     let mut who = identity("plain", Some(&keys[0].1));
     who.subnqn = Some(Nqn::new(Nqn::DISCOVERY).unwrap());
     let addr = format!("tcp://{}", running.tcp().unwrap()).parse().unwrap();
-    let mut transport = SocketTransport::new(addr, PATIENCE);
+    let mut transport = SocketTransport::new(addr, ANSWER_TIMEOUT);
     let mut admin = transport.connect(&who).unwrap().admin;
     let log = nvme::Command::get_log_page(LogId::DISCOVERY, 0, 0, 1024, 1024);
     admin.submit(log, Data::room(1024)).unwrap();
-    let done = admin.next(Some(PATIENCE)).unwrap().unwrap();
+    let done = admin.next(Some(ANSWER_TIMEOUT)).unwrap().unwrap();
     let entry = DiscoveryEntry::read_from_bytes(&done.data.into_buffer()).unwrap();
     assert_eq!((entry.treq & 3, entry.tsas[0]), (1, 2));
 }
@@ -142,7 +143,7 @@ fn a_key_is_good_for_its_host_only() {
         if (failures.tls_handshake, failures.tls_key, failures.unknown_host) == (5, 1, 1) {
             break;
         }
-        assert!(begun.elapsed() < PATIENCE, "{failures:?}");
+        assert!(begun.elapsed() < ANSWER_TIMEOUT, "{failures:?}");
         std::thread::sleep(Duration::from_millis(10));
     }
 }
@@ -193,7 +194,7 @@ fn who_does_not_shake_hands_is_shown_out() {
     };
     let running = run::start(Some(shape()), &options, &mut |_| ()).unwrap();
     let mut stream = TcpStream::connect(running.tcp().unwrap()).unwrap();
-    stream.set_read_timeout(Some(PATIENCE)).unwrap();
+    stream.set_read_timeout(Some(ANSWER_TIMEOUT)).unwrap();
     assert_eq!(stream.read(&mut [0; 16]).unwrap(), 0, "the connection is closed");
 }
 

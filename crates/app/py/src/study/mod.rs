@@ -16,7 +16,7 @@ use lab_studies::{cache, doublewrite, filesystem, namespaces, oltp, quota, zoned
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
 pub use self::given::Given;
-use crate::{error::failed, interrupt::interruptible, table::Table, whole::Whole};
+use crate::{error::failed, integer::Whole, interrupt::interruptible, table::Table};
 
 /// What a study has found.
 #[pyclass(frozen, module = "tranche")]

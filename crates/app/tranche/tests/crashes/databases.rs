@@ -1,6 +1,6 @@
 //! Databases that acknowledge rows: how each is made, started, written to and read.
 
-use super::drive::PATIENCE;
+use super::drive::HANG_TIMEOUT;
 use super::innodb_log;
 use super::scene::{command, run};
 use rustix::process::{Pid, Signal, kill_process, kill_process_group};
@@ -219,7 +219,7 @@ impl Database {
             let ended = self.server.as_mut().unwrap().try_wait().unwrap();
             match self.ask("SELECT 1") {
                 Ok(_) => return Ok(()),
-                Err(error) if ended.is_some() || start.elapsed() > PATIENCE => {
+                Err(error) if ended.is_some() || start.elapsed() > HANG_TIMEOUT => {
                     let log = std::fs::read_to_string(self.scene.join("database.log")).unwrap_or_default();
                     return Err(format!("the database does not start: {error}\n{log}"));
                 }

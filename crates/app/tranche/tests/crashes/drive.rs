@@ -16,7 +16,7 @@ use std::time::{Duration, Instant};
 /// The host that the campaigns connect as.
 pub const HOST_NQN: &str = "nqn.2026-11.io.tranche:crashes";
 /// Limits are there to end a failing campaign, not to measure.
-pub const PATIENCE: Duration = Duration::from_secs(120);
+pub const HANG_TIMEOUT: Duration = Duration::from_secs(120);
 
 /// What is served, and how.
 #[derive(Clone, Debug, Default)]
@@ -117,7 +117,7 @@ impl Drive {
         let pid = rustix::process::Pid::from_child(&child);
         rustix::process::kill_process(pid, rustix::process::Signal::TERM).unwrap();
         let start = Instant::now();
-        while start.elapsed() < PATIENCE {
+        while start.elapsed() < HANG_TIMEOUT {
             if let Some(status) = child.try_wait().unwrap() {
                 return match status.success() {
                     true if self.log().contains("the scrub has found damage") => {
@@ -245,7 +245,7 @@ fn patiently<T>(attempt: impl Fn() -> Option<T>) -> Option<T> {
     let start = Instant::now();
     loop {
         let found = attempt();
-        if found.is_some() || start.elapsed() > PATIENCE {
+        if found.is_some() || start.elapsed() > HANG_TIMEOUT {
             return found;
         }
         std::thread::sleep(Duration::from_millis(2));
@@ -261,5 +261,5 @@ pub fn connect(addr: &str) -> Result<Host<SocketTransport>, String> {
     .map_err(|error: host::AddrError| error.to_string())?;
     let identity = Identity::new(HOST_NQN.parse().unwrap());
     let attempt = || Host::connect(SocketTransport::new(addr.clone(), Duration::from_secs(20)), &identity);
-    host::retry(PATIENCE, attempt).map_err(|error| format!("connecting to {addr}: {error}"))
+    host::retry(HANG_TIMEOUT, attempt).map_err(|error| format!("connecting to {addr}: {error}"))
 }

@@ -47,7 +47,7 @@ pub enum Memory {
 }
 
 /// Not answered, or answered before what had been buffered was lost: it may be there or not.
-const PERHAPS: u64 = u64::MAX;
+const UNCERTAIN_ANSWER: u64 = u64::MAX;
 
 #[derive(Clone, Copy, Debug)]
 struct Entry {
@@ -73,7 +73,7 @@ impl Sectors {
     /// A write of these sectors is sent.
     pub fn begin(&mut self, first: u64, sectors: u64, version: u64) {
         for lba in first..first + sectors {
-            self.entries(lba).push(Entry { version, done: PERHAPS });
+            self.entries(lba).push(Entry { version, done: UNCERTAIN_ANSWER });
         }
     }
 
@@ -93,7 +93,7 @@ impl Sectors {
     /// Everything that was acknowledged was brought to the media: the drive was stopped in good order.
     pub fn settle(&mut self) {
         for entries in self.entries.values_mut() {
-            let sure = entries.iter().rposition(|entry| entry.done != PERHAPS).unwrap_or(0);
+            let sure = entries.iter().rposition(|entry| entry.done != UNCERTAIN_ANSWER).unwrap_or(0);
             entries.drain(..sure);
         }
     }
@@ -110,7 +110,7 @@ impl Sectors {
                 entries.insert(0, NEVER_WRITTEN);
             }
             forget_older(entries, space);
-            entries[1..].iter_mut().for_each(|entry| entry.done = PERHAPS);
+            entries[1..].iter_mut().for_each(|entry| entry.done = UNCERTAIN_ANSWER);
         }
     }
 
@@ -122,7 +122,7 @@ impl Sectors {
                 false => Err(format!("never written, found {}", stamp::describe(found))),
             };
         };
-        let sure = entries.iter().rposition(|entry| entry.done != PERHAPS).unwrap_or(0);
+        let sure = entries.iter().rposition(|entry| entry.done != UNCERTAIN_ANSWER).unwrap_or(0);
         let there = (sure..entries.len()).find(|&index| stamp::is(found, owner, lba, entries[index].version));
         let Some(there) = there else {
             let may: Vec<u64> = entries[sure + 1..].iter().map(|entry| entry.version).collect();
@@ -147,7 +147,7 @@ fn forget_older(entries: &mut Vec<Entry>, space: &Space) {
         return;
     }
     if let Some(floor) =
-        entries.iter().rposition(|entry| entry.done != PERHAPS && space.flushed.covers(entry.done))
+        entries.iter().rposition(|entry| entry.done != UNCERTAIN_ANSWER && space.flushed.covers(entry.done))
     {
         entries.drain(..floor);
     }

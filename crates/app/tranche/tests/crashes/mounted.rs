@@ -1,6 +1,6 @@
 //! A file system on the loop device of a drive, through crashes of that drive.
 
-use super::drive::{Drive, PATIENCE, Setup};
+use super::drive::{Drive, HANG_TIMEOUT, Setup};
 use super::events::{Event, Events};
 use super::scene::{Scene, command, mounts_below, run};
 use super::stamp::Random;
@@ -80,7 +80,7 @@ impl Mounted {
         let start = Instant::now();
         while mounts_below(&self.point).contains(&self.point) {
             let done = run(command(&self.scene, "umount").arg(&self.point));
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > HANG_TIMEOUT {
                 return done.map(drop);
             }
             if done.is_err() {

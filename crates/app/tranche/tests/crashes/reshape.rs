@@ -12,7 +12,7 @@ const FORMATS: &[(u32, &str, &str)] =
     &[(4096, "4096", "0"), (512, "512", "0"), (4096, "4096+8", "1"), (512, "512+8", "1")];
 const MIB: u64 = 1 << 20;
 /// Of one namespace.
-const MOST: u64 = 12;
+const MAX_NAMESPACE_MIB: u64 = 12;
 
 /// A namespace of which nothing is expected.
 const UNUSED: u32 = 4;
@@ -43,7 +43,7 @@ pub fn reshape(
         }
         _ => {
             ns(&["delete", &nsid, "--force"])?;
-            let bytes = (1 + random.below(MOST)) * MIB;
+            let bytes = (1 + random.below(MAX_NAMESPACE_MIB)) * MIB;
             let size = bytes.to_string();
             let said =
                 ns(&["create", "--nvm-set", "1", "--size", &size, "--lba", lba, "--pi", pi, "--attach"])?;

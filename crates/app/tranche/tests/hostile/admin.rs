@@ -1,7 +1,10 @@
 //! Attacks by commands of the admin queue.
 
 use crate::attack::Attack;
-use crate::drive::{DETACHED, FOREIGN, FORMATTED, FULL, OWN, PLACED, SHARED, VICTIM, World, ZONED, nqn};
+use crate::drive::{
+    DETACHED_NSID, FOREIGN_NSIDS, FORMATTED_NSID, FULL_NSID, OWN_NSIDS, PLACED_NSID, SHARED_NSID,
+    VICTIM_NSID, World, ZONED_NSID, nqn,
+};
 use crate::victim::Victim;
 use crate::wire::{Association, Stop, Tally, call, flood, give_way, persist, succeeds};
 use host::{Data, Identity};
@@ -23,10 +26,10 @@ pub const ATTACKS: &[Attack] = &[
     Attack::new("lba-status-scan", |world, stop| lba_status(world, stop, LbaStatusAction::SCAN)),
     Attack::new("lba-status-tracked", |world, stop| lba_status(world, stop, LbaStatusAction::TRACKED)),
     Attack::new("lba-status-allocated", |world, stop| lba_status(world, stop, LbaStatusAction::ALLOCATED)),
-    Attack::new("format-empty", |world, stop| format_own(world, stop, &[FORMATTED])),
+    Attack::new("format-empty", |world, stop| format_own(world, stop, &[FORMATTED_NSID])),
     Attack::new("format-written", format_written),
-    Attack::new("format-zoned", |world, stop| format_own(world, stop, &[ZONED])),
-    Attack::new("format-placed", |world, stop| format_own(world, stop, &[PLACED])),
+    Attack::new("format-zoned", |world, stop| format_own(world, stop, &[ZONED_NSID])),
+    Attack::new("format-placed", |world, stop| format_own(world, stop, &[PLACED_NSID])),
     Attack::new("format-many-hosts", format_many),
     Attack::new("format-foreign", format_foreign),
     Attack::new("sanitize", sanitize),
@@ -83,7 +86,7 @@ fn all_refused(world: &World, tally: Tally, what: &str) -> Tally {
 
 fn lba_status(world: &World, stop: &Stop, atype: LbaStatusAction) -> Tally {
     flood_admin(world, stop, 31, move |_| {
-        let get = GetLbaStatus { nsid: FULL, slba: 0, dwords: 1024, range: 0, atype };
+        let get = GetLbaStatus { nsid: FULL_NSID, slba: 0, dwords: 1024, range: 0, atype };
         (get.into(), Data::room(4096))
     })
 }
@@ -109,11 +112,12 @@ fn format_own(world: &World, stop: &Stop, nsids: &[Nsid]) -> Tally {
 fn format_written(world: &World, stop: &Stop) -> Tally {
     give_way();
     persist(world, stop, |tenant| {
-        let plain = FormatNvm { ses: SecureErase::USER_DATA, ..variant(FORMATTED, 0) };
+        let plain = FormatNvm { ses: SecureErase::USER_DATA, ..variant(FORMATTED_NSID, 0) };
         let mut tally = Tally::default();
         let mut queue = tenant.queue(world, 32)?;
         while !stop.is_set() {
-            let writes = (0..8).map(|n| (Command::write(FORMATTED, n * 512, 1), Data::Out(vec![3; 4096])));
+            let writes =
+                (0..8).map(|n| (Command::write(FORMATTED_NSID, n * 512, 1), Data::Out(vec![3; 4096])));
             tally += flood(&mut queue, 8, writes, stop);
             tally.count(succeeds(&mut tenant.admin, plain, Data::None, stop));
         }
@@ -124,7 +128,7 @@ fn format_written(world: &World, stop: &Stop) -> Tally {
 /// Formats of everything that an accomplice has, from several associations at once.
 fn format_many(world: &World, stop: &Stop) -> Tally {
     flood_admin(world, stop, 31, |n| {
-        (variant([FORMATTED, ZONED, PLACED][n as usize % 3], n / 3).into(), Data::None)
+        (variant([FORMATTED_NSID, ZONED_NSID, PLACED_NSID][n as usize % 3], n / 3).into(), Data::None)
     })
 }
 
@@ -132,13 +136,13 @@ fn format_many(world: &World, stop: &Stop) -> Tally {
 fn format_foreign(world: &World, stop: &Stop) -> Tally {
     let tally = persist(world, stop, |tenant| {
         let mut tally = Tally::default();
-        for (n, nsid) in (0..).zip(FOREIGN.iter().cycle()) {
+        for (n, nsid) in (0..).zip(FOREIGN_NSIDS.iter().cycle()) {
             if stop.is_set() {
                 break;
             }
             let formatted = succeeds(&mut tenant.admin, variant(*nsid, n / 5 % 3), Data::None, stop);
             if formatted {
-                let which = if *nsid == DETACHED { "detached" } else { "foreign" };
+                let which = if *nsid == DETACHED_NSID { "detached" } else { "foreign" };
                 world.violation(format!("the {which} namespace {nsid} was formatted"));
             }
             tally.count(formatted);
@@ -147,7 +151,7 @@ fn format_foreign(world: &World, stop: &Stop) -> Tally {
     });
     // Reserved by the victim, to the exclusion of all others.
     let mut tenant = world.hostile();
-    if succeeds(&mut tenant.admin, variant(SHARED, 0), Data::None, &Stop::default()) {
+    if succeeds(&mut tenant.admin, variant(SHARED_NSID, 0), Data::None, &Stop::default()) {
         world.violation("the shared namespace was formatted in spite of its reservation");
     }
     tally
@@ -172,7 +176,7 @@ fn namespace_management(world: &World, stop: &Stop) -> Tally {
     let create = host::namespace_create(256, 0, 1);
     let controllers = ControllerList::new([0, 1, 2, 3]);
     let tally = flood_admin(world, stop, 31, move |n| {
-        let nsid = [VICTIM, FULL, NSID_ALL, DETACHED][(n / 4 % 4) as usize];
+        let nsid = [VICTIM_NSID, FULL_NSID, NSID_ALL, DETACHED_NSID][(n / 4 % 4) as usize];
         let (csi, list) = (Csi::NVM, Data::Out(controllers.as_bytes().to_vec()));
         match n % 4 {
             0 => {
@@ -295,13 +299,13 @@ fn set_quota(nsid: Nsid, sv: bool) -> Command {
 
 /// Saves its quota, as it is, again and again.
 fn quota_save(world: &World, stop: &Stop) -> Tally {
-    let quota = world.admin().quota(FULL, Select::CURRENT).unwrap();
-    flood_admin(world, stop, 31, move |_| (set_quota(FULL, true), Data::Out(quota.as_bytes().to_vec())))
+    let quota = world.admin().quota(FULL_NSID, Select::CURRENT).unwrap();
+    flood_admin(world, stop, 31, move |_| (set_quota(FULL_NSID, true), Data::Out(quota.as_bytes().to_vec())))
 }
 
 /// Quotas beyond what it was granted, and those of others.
 fn quota_beyond(world: &World, stop: &Stop) -> Tally {
-    let granted = world.admin().quota(FULL, Select::CURRENT).unwrap();
+    let granted = world.admin().quota(FULL_NSID, Select::CURRENT).unwrap();
     let mut doubled = granted;
     doubled.read_bandwidth.set(granted.read_bandwidth.get() * 2);
     let heavy = Quota { weight: nvme::U16::new(1000), ..granted };
@@ -309,7 +313,7 @@ fn quota_beyond(world: &World, stop: &Stop) -> Tally {
     let quotas = [doubled, heavy, bursting, Quota::unlimited()];
     let tally = flood_admin(world, stop, 31, move |n| {
         let quota = quotas[(n % 4) as usize];
-        let targets = [FULL, NSID_ALL, VICTIM, DETACHED];
+        let targets = [FULL_NSID, NSID_ALL, VICTIM_NSID, DETACHED_NSID];
         (set_quota(targets[(n / 4 % 4) as usize], n / 16 % 2 == 0), Data::Out(quota.as_bytes().to_vec()))
     });
     all_refused(world, tally, "a quota beyond the own")
@@ -371,7 +375,7 @@ fn streams_all(world: &World, stop: &Stop) -> Tally {
         else {
             continue;
         };
-        let nsid = OWN[number % 2];
+        let nsid = OWN_NSIDS[number % 2];
         for (command, data) in streams(nsid, u32::from(u16::MAX)) {
             tally.count(succeeds(&mut tenant.admin, command, data, stop));
         }
@@ -380,7 +384,7 @@ fn streams_all(world: &World, stop: &Stop) -> Tally {
     stop.wait();
     // While they are held.
     let mut victim = world.connect_far(&World::victim_identity()).expect("the victim connects");
-    let allocated = streams(VICTIM, 1).map(|(command, data)| victim.call(command, data));
+    let allocated = streams(VICTIM_NSID, 1).map(|(command, data)| victim.call(command, data));
     if !allocated.iter().all(|done| done.as_ref().is_ok_and(|done| done.completion.status().is_success())) {
         world.violation("the hostile tenant has all streams, and the victim gets none");
     }
@@ -390,7 +394,7 @@ fn streams_all(world: &World, stop: &Stop) -> Tally {
 /// Nothing of it is left when the hostile tenant has gone.
 fn a_stream_is_left(world: &World, _: &mut Victim) {
     let mut victim = world.connect_far(&World::victim_identity()).expect("the victim connects");
-    for (command, data) in streams(VICTIM, 1) {
+    for (command, data) in streams(VICTIM_NSID, 1) {
         let status = victim.call(command, data).unwrap().completion.status();
         if !status.is_success() {
             world.violation(format!("no stream is left after the hostile tenant has gone: {status}"));

@@ -37,7 +37,7 @@ pub const ATTACKS: &[Attack] = &[
 ];
 
 /// More connections than a drive serves (`MAX_CONNECTIONS`).
-const MANY: usize = 4200;
+const EXCESS_CONNECTIONS: usize = 4200;
 
 fn stranger(number: usize) -> Identity {
     Identity::new(nqn(&format!("stranger{number}")))
@@ -64,7 +64,7 @@ fn hold<T>(stop: &Stop, count: usize, mut connect: impl FnMut(usize) -> Option<T
 /// Strangers on the discovery service, whose connections would end in 49 days.
 fn discovery_held(world: &World, stop: &Stop, addresses: usize) -> Tally {
     let discovery = Nqn::new(Nqn::DISCOVERY).unwrap();
-    hold(stop, MANY, |number| {
+    hold(stop, EXCESS_CONNECTIONS, |number| {
         let from = world.source((number % addresses) as u8 + 10);
         let mut queue = queue(world, from, 32).ok()?;
         let place = (0, CNTLID_DYNAMIC);
@@ -81,7 +81,7 @@ fn half_open(world: &World, stop: &Stop, addresses: usize) -> Tally {
 
 /// Connections that send nothing, and make room for others that send nothing either.
 fn half_open_renewed(world: &World, stop: &Stop) -> Tally {
-    const HELD: usize = 400;
+    const HELD_CONNECTIONS: usize = 400;
     give_way();
     let mut tally = Tally::default();
     let mut held = std::collections::VecDeque::new();
@@ -89,7 +89,7 @@ fn half_open_renewed(world: &World, stop: &Stop) -> Tally {
         let stream = stream(world.tcp, world.source((tally.done % 4) as u8 + 10));
         tally.count(stream.is_ok());
         held.extend(stream);
-        if held.len() > HELD {
+        if held.len() > HELD_CONNECTIONS {
             held.pop_front();
         }
     }
@@ -214,7 +214,7 @@ fn answers_not_taken(world: &World, stop: &Stop) -> Tally {
 
 /// Controllers of one tenant, which has the right to some.
 fn controllers(world: &World, stop: &Stop) -> Tally {
-    hold(stop, MANY, |_| {
+    hold(stop, EXCESS_CONNECTIONS, |_| {
         let mut queue = queue(world, world.source(1), 32).ok()?;
         connect_queue(&mut queue, &Identity::new(nqn("hostile")), &world.subsystem, (0, CNTLID_DYNAMIC), 0)
             .ok()?;
@@ -224,7 +224,7 @@ fn controllers(world: &World, stop: &Stop) -> Tally {
 
 /// The same from many addresses, with other identifiers, and with a Keep Alive Timeout.
 fn controllers_many_addresses(world: &World, stop: &Stop) -> Tally {
-    hold(stop, MANY, |number| {
+    hold(stop, EXCESS_CONNECTIONS, |number| {
         let mut hostid = [0x77; 16];
         hostid[..8].copy_from_slice(&(number as u64).to_le_bytes());
         let identity = Identity { hostid, ..Identity::new(nqn("hostile")) };
@@ -237,7 +237,7 @@ fn io_queues(world: &World, stop: &Stop) -> Tally {
     give_way();
     let mut tally = Tally::default();
     let mut held = Vec::new();
-    while !stop.is_set() && held.len() < MANY {
+    while !stop.is_set() && held.len() < EXCESS_CONNECTIONS {
         let opened = Association::open(world, &Identity::new(nqn("hostile")), world.source(1), 0);
         tally.count(opened.is_ok());
         let Ok(mut tenant) = opened else { break };
@@ -245,7 +245,7 @@ fn io_queues(world: &World, stop: &Stop) -> Tally {
         let set = Command::set_features(nvme::feature::FeatureId::NUMBER_OF_QUEUES, 0, ask.into_bits().get());
         let _ = call(&mut tenant.admin, set, Data::None, stop);
         let before = held.len();
-        while !stop.is_set() && held.len() < MANY {
+        while !stop.is_set() && held.len() < EXCESS_CONNECTIONS {
             let Ok(queue) = tenant.queue(world, 2) else { break };
             tally.count(true);
             held.push(queue);
@@ -284,7 +284,7 @@ fn impostor_queues(world: &World, stop: &Stop) -> Tally {
         let place = (number as u16 % 64 + 1, cntlid);
         connect_queue(&mut queue, &victim, &world.subsystem, place, 0).ok()?;
         // It is not proved, so nothing is carried out.
-        let commands = (0..8).map(|lba| (Command::read(crate::drive::VICTIM, lba, 1), Data::room(4096)));
+        let commands = (0..8).map(|lba| (Command::read(crate::drive::VICTIM_NSID, lba, 1), Data::room(4096)));
         if flood(&mut queue, 8, commands, stop).done > 0 {
             world.violation("a queue that was not authenticated reads the victim's blocks");
         }

@@ -20,23 +20,24 @@ use tempfile::TempDir;
 pub const HANG_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Namespaces: `drive.toml` has the first, [`World::start`] makes the last two.
-pub const VICTIM: Nsid = 1;
-pub const FULL: Nsid = 2;
-pub const FORMATTED: Nsid = 3;
-pub const ZONED: Nsid = 4;
-pub const SHARED: Nsid = 5;
-pub const DETACHED: Nsid = 6;
-pub const BYSTANDER: Nsid = 7;
-pub const SENTINEL: Nsid = 8;
-pub const VICTIM_PLACED: Nsid = 9;
-pub const PLACED: Nsid = 10;
+pub const VICTIM_NSID: Nsid = 1;
+pub const FULL_NSID: Nsid = 2;
+pub const FORMATTED_NSID: Nsid = 3;
+pub const ZONED_NSID: Nsid = 4;
+pub const SHARED_NSID: Nsid = 5;
+pub const DETACHED_NSID: Nsid = 6;
+pub const BYSTANDER_NSID: Nsid = 7;
+pub const SENTINEL_NSID: Nsid = 8;
+pub const VICTIM_PLACED_NSID: Nsid = 9;
+pub const PLACED_NSID: Nsid = 10;
 
 /// The hostile tenant's namespaces.
-pub const OWN: [Nsid; 5] = [FULL, FORMATTED, ZONED, SHARED, PLACED];
+pub const OWN_NSIDS: [Nsid; 5] = [FULL_NSID, FORMATTED_NSID, ZONED_NSID, SHARED_NSID, PLACED_NSID];
 /// Those that do not exist for it.
-pub const FOREIGN: [Nsid; 5] = [VICTIM, DETACHED, BYSTANDER, SENTINEL, VICTIM_PLACED];
+pub const FOREIGN_NSIDS: [Nsid; 5] =
+    [VICTIM_NSID, DETACHED_NSID, BYSTANDER_NSID, SENTINEL_NSID, VICTIM_PLACED_NSID];
 
-const LARGEST_NSID: Nsid = PLACED;
+const LARGEST_NSID: Nsid = PLACED_NSID;
 const BLOCK: u64 = 4096;
 /// Hosts on the list that come for the first time, one for each use.
 pub const NEWCOMERS: usize = 256;
@@ -124,7 +125,7 @@ impl World {
     /// Makes the last namespaces, fills the victim's neighbours with data, and gives them quotas.
     fn furnish(&self) {
         let mut admin = self.admin();
-        for (nsid, handles) in [(VICTIM_PLACED, 0..4), (PLACED, 4..8)] {
+        for (nsid, handles) in [(VICTIM_PLACED_NSID, 0..4), (PLACED_NSID, 4..8)] {
             let mut create: NamespaceCreate = namespace_create((64 << 20) / BLOCK, 0, 2);
             create.endgid.set(2);
             create.nphndls.set(4);
@@ -135,10 +136,10 @@ impl World {
         }
         drop(admin);
         let mut hostile = self.hostile();
-        self.admin().detach_namespace(DETACHED, &[hostile.cntlid]).unwrap();
-        self.fill(&mut hostile, FULL, (256 << 20) / BLOCK);
-        self.fill(&mut hostile, PLACED, (32 << 20) / BLOCK);
-        for nsid in [FULL, FORMATTED, ZONED, SHARED, DETACHED, PLACED] {
+        self.admin().detach_namespace(DETACHED_NSID, &[hostile.cntlid]).unwrap();
+        self.fill(&mut hostile, FULL_NSID, (256 << 20) / BLOCK);
+        self.fill(&mut hostile, PLACED_NSID, (32 << 20) / BLOCK);
+        for nsid in [FULL_NSID, FORMATTED_NSID, ZONED_NSID, SHARED_NSID, DETACHED_NSID, PLACED_NSID] {
             self.admin().set_quota(nsid, &small_quota(), true).unwrap();
         }
     }
@@ -157,7 +158,7 @@ impl World {
     /// What the hostile tenant's namespaces owe to their quotas is forgotten.
     pub fn forgive_debts(&self) {
         let mut admin = self.admin();
-        for nsid in OWN {
+        for nsid in OWN_NSIDS {
             let quota = admin.quota(nsid, Select::CURRENT).unwrap();
             admin.set_quota(nsid, &Quota::unlimited(), false).unwrap();
             admin.set_quota(nsid, &quota, false).unwrap();
@@ -249,7 +250,7 @@ impl World {
                 "quota {nsid}: limits {limits:#x}, {read} {write}, weight {weight}, burst {burst_us}"
             ));
         }
-        for nsid in FOREIGN {
+        for nsid in FOREIGN_NSIDS {
             let identified = admin.identify_allocated(nsid)?;
             let (size, capacity) = (identified.nsze, identified.ncap);
             let (format, nguid) = (identified.flbas.into_bits(), identified.nguid);
@@ -302,10 +303,10 @@ fn hosts() -> String {
     let key = format!("dhchap_key = '{KEY}'\n");
     // Without a key, whoever takes its name has its place.
     let mut list = format!("[[host]]\nnqn = '{}'\nrole = 'admin'\n{key}", nqn("admin"));
-    list += &tenant("victim", &[VICTIM, SHARED, SENTINEL, VICTIM_PLACED], &key);
-    list += &tenant("hostile", &[&OWN[..], &[DETACHED]].concat(), "");
-    list += &tenant("heavy", &[FULL], &format!("{key}dhchap_dhgroup = 'ffdhe8192'"));
-    list += &tenant("bystander", &[BYSTANDER], "");
-    (0..NEWCOMERS).for_each(|number| list += &tenant(&format!("newcomer{number}"), &[BYSTANDER], ""));
+    list += &tenant("victim", &[VICTIM_NSID, SHARED_NSID, SENTINEL_NSID, VICTIM_PLACED_NSID], &key);
+    list += &tenant("hostile", &[&OWN_NSIDS[..], &[DETACHED_NSID]].concat(), "");
+    list += &tenant("heavy", &[FULL_NSID], &format!("{key}dhchap_dhgroup = 'ffdhe8192'"));
+    list += &tenant("bystander", &[BYSTANDER_NSID], "");
+    (0..NEWCOMERS).for_each(|number| list += &tenant(&format!("newcomer{number}"), &[BYSTANDER_NSID], ""));
     list
 }

@@ -1,7 +1,9 @@
 //! Attacks with names, identifiers and reservations that belong to others.
 
 use crate::attack::Attack;
-use crate::drive::{BYSTANDER, FORMATTED, FULL, OWN, PLACED, SHARED, World, ZONED, nqn};
+use crate::drive::{
+    BYSTANDER_NSID, FORMATTED_NSID, FULL_NSID, OWN_NSIDS, PLACED_NSID, SHARED_NSID, World, ZONED_NSID, nqn,
+};
 use crate::wire::{Association, Stop, Tally, flood, give_way, persist, succeeds};
 use host::{Data, Identity, SocketQueue};
 use nvme::admin::{FormatNvm, SecureErase};
@@ -47,12 +49,12 @@ fn release(nsid: Nsid, action: ReleaseAction, rtype: ReservationType, key: u64) 
 fn usurp(queue: &mut SocketQueue, stop: &Stop, world: &World, how: &str) -> Tally {
     let held = ReservationType::EXCLUSIVE_ACCESS;
     let attempts = [
-        ("a write", (Command::write(SHARED, 0, 1), Data::Out(vec![0x66; 4096]))),
-        ("a read", (Command::read(SHARED, 0, 1), Data::room(4096))),
-        ("Release", release(SHARED, ReleaseAction::RELEASE, held, VICTIMS_KEY)),
-        ("Clear", release(SHARED, ReleaseAction::CLEAR, held, VICTIMS_KEY)),
-        ("Preempt", acquire(SHARED, AcquireAction::PREEMPT, held, (VICTIMS_KEY, VICTIMS_KEY))),
-        ("Unregister", register(SHARED, RegisterAction::UNREGISTER, false, (VICTIMS_KEY, 0))),
+        ("a write", (Command::write(SHARED_NSID, 0, 1), Data::Out(vec![0x66; 4096]))),
+        ("a read", (Command::read(SHARED_NSID, 0, 1), Data::room(4096))),
+        ("Release", release(SHARED_NSID, ReleaseAction::RELEASE, held, VICTIMS_KEY)),
+        ("Clear", release(SHARED_NSID, ReleaseAction::CLEAR, held, VICTIMS_KEY)),
+        ("Preempt", acquire(SHARED_NSID, AcquireAction::PREEMPT, held, (VICTIMS_KEY, VICTIMS_KEY))),
+        ("Unregister", register(SHARED_NSID, RegisterAction::UNREGISTER, false, (VICTIMS_KEY, 0))),
     ];
     let mut tally = Tally::default();
     for (what, (command, data)) in attempts {
@@ -64,7 +66,7 @@ fn usurp(queue: &mut SocketQueue, stop: &Stop, world: &World, how: &str) -> Tall
     }
     // A registrant of its own may do so: whether it is its own, the registrants say afterwards.
     for action in [RegisterAction::REPLACE, RegisterAction::UNREGISTER] {
-        let (command, data) = register(SHARED, action, true, (0, KEY));
+        let (command, data) = register(SHARED_NSID, action, true, (0, KEY));
         tally.count(succeeds(queue, command, data, &Stop::default()));
     }
     tally
@@ -133,9 +135,9 @@ fn identifier_before_its_host(world: &World, stop: &Stop) -> Tally {
     let arrived = || -> Result<bool, String> {
         let mut tenant = Association::open(world, &newcomer, world.source(2), 0)?;
         let mut queue = tenant.queue(world, 8)?;
-        let (command, data) = register(BYSTANDER, RegisterAction::REGISTER, true, (0, 1));
+        let (command, data) = register(BYSTANDER_NSID, RegisterAction::REGISTER, true, (0, 1));
         let registered = succeeds(&mut queue, command, data, &Stop::default());
-        let (command, data) = register(BYSTANDER, RegisterAction::UNREGISTER, true, (0, 0));
+        let (command, data) = register(BYSTANDER_NSID, RegisterAction::UNREGISTER, true, (0, 0));
         succeeds(&mut queue, command, data, &Stop::default());
         Ok(registered)
     };
@@ -161,7 +163,7 @@ fn reservation_churn(world: &World, stop: &Stop) -> Tally {
     persist(world, stop, |tenant| {
         let mut queue = tenant.queue(world, 128)?;
         let commands = (0..).map(|n| {
-            let (nsid, rtype) = (OWN[(n / 8 % 3) as usize], ReservationType::ALL[(n / 8 % 6) as usize]);
+            let (nsid, rtype) = (OWN_NSIDS[(n / 8 % 3) as usize], ReservationType::ALL[(n / 8 % 6) as usize]);
             match n % 8 {
                 0 => {
                     let action = RegisterAction::REGISTER;
@@ -196,7 +198,7 @@ fn registrants(world: &World, stop: &Stop) -> Tally {
         let opened = Association::open(world, &identity, world.source(1), 0);
         let registered = opened.and_then(|mut tenant| {
             let mut queue = tenant.queue(world, 8)?;
-            let (command, data) = register(FULL, RegisterAction::REGISTER, true, (0, KEY));
+            let (command, data) = register(FULL_NSID, RegisterAction::REGISTER, true, (0, KEY));
             Ok(succeeds(&mut queue, command, data, stop))
         });
         tally.count(registered == Ok(true));
@@ -206,8 +208,8 @@ fn registrants(world: &World, stop: &Stop) -> Tally {
         && let Ok(mut queue) = tenant.queue(world, 8)
     {
         for (command, data) in [
-            register(FULL, RegisterAction::REGISTER, true, (0, KEY)),
-            release(FULL, ReleaseAction::CLEAR, ReservationType::WRITE_EXCLUSIVE, KEY),
+            register(FULL_NSID, RegisterAction::REGISTER, true, (0, KEY)),
+            release(FULL_NSID, ReleaseAction::CLEAR, ReservationType::WRITE_EXCLUSIVE, KEY),
         ] {
             succeeds(&mut queue, command, data, &Stop::default());
         }
@@ -220,7 +222,7 @@ fn reserved_format_all(world: &World, stop: &Stop) -> Tally {
     let mut tally = Tally::default();
     let mut tenant = world.hostile();
     let mut queue = tenant.queue(world, 8).expect("a queue");
-    for nsid in [FULL, FORMATTED, ZONED, PLACED] {
+    for nsid in [FULL_NSID, FORMATTED_NSID, ZONED_NSID, PLACED_NSID] {
         let (command, data) = register(nsid, RegisterAction::REGISTER, true, (0, KEY));
         tally.count(succeeds(&mut queue, command, data, stop));
         let rtype = ReservationType::EXCLUSIVE_ACCESS;
@@ -240,7 +242,7 @@ fn reserved_format_all(world: &World, stop: &Stop) -> Tally {
         Err(error) => world.violation(format!("a bystander cannot connect: {error}")),
     }
     stop.wait();
-    for nsid in [FULL, FORMATTED, ZONED, PLACED] {
+    for nsid in [FULL_NSID, FORMATTED_NSID, ZONED_NSID, PLACED_NSID] {
         let (command, data) = release(nsid, ReleaseAction::CLEAR, ReservationType::EXCLUSIVE_ACCESS, KEY);
         succeeds(&mut queue, command, data, &Stop::default());
     }

@@ -1,7 +1,9 @@
 //! Attacks by commands of I/O queues: as long as can be, as many as can be, and on what is not its own.
 
 use crate::attack::Attack;
-use crate::drive::{FOREIGN, FORMATTED, FULL, PLACED, SHARED, VICTIM, World, ZONED};
+use crate::drive::{
+    FOREIGN_NSIDS, FORMATTED_NSID, FULL_NSID, PLACED_NSID, SHARED_NSID, VICTIM_NSID, World, ZONED_NSID,
+};
 use crate::logs::update_handles;
 use crate::wire::{Stop, Tally, flood, give_way, persist, persist_on_queues, succeeds};
 use host::Data;
@@ -18,35 +20,37 @@ use nvme::{Command, NSID_ALL, Nsid, U16};
 
 pub const ATTACKS: &[Attack] = &[
     Attack::new("reads", |world, stop| {
-        on_queues(world, stop, 64, |n| blocks(IoOpcode::READ, FULL, n * 32, 32))
+        on_queues(world, stop, 64, |n| blocks(IoOpcode::READ, FULL_NSID, n * 32, 32))
     }),
     Attack::new("writes", |world, stop| {
-        on_queues(world, stop, 64, |n| blocks(IoOpcode::WRITE, FULL, n * 7919, 1))
+        on_queues(world, stop, 64, |n| blocks(IoOpcode::WRITE, FULL_NSID, n * 7919, 1))
     }),
     Attack::new("compares", |world, stop| {
-        on_queues(world, stop, 64, |n| blocks(IoOpcode::COMPARE, FULL, n * 32, 32))
+        on_queues(world, stop, 64, |n| blocks(IoOpcode::COMPARE, FULL_NSID, n * 32, 32))
     }),
     Attack::new("verify-longest", |world, stop| {
-        on_queues(world, stop, 8, |_| blocks(IoOpcode::VERIFY, FULL, 0, 65_536))
+        on_queues(world, stop, 8, |_| blocks(IoOpcode::VERIFY, FULL_NSID, 0, 65_536))
     }),
     Attack::new("write-zeroes-longest", |world, stop| on_queues(world, stop, 8, |n| zeroes(n % 2 == 0))),
     Attack::new("write-zeroes-deallocating", |world, stop| on_queues(world, stop, 16, |_| zeroes(true))),
     Attack::new("write-uncorrectable-longest", |world, stop| {
-        on_queues(world, stop, 8, |n| blocks(IoOpcode::WRITE_UNCORRECTABLE, FORMATTED, n % 16, 16_384 - 16))
+        on_queues(world, stop, 8, |n| {
+            blocks(IoOpcode::WRITE_UNCORRECTABLE, FORMATTED_NSID, n % 16, 16_384 - 16)
+        })
     }),
     Attack::new("deallocate-256-ranges", |world, stop| on_queues(world, stop, 16, deallocate)),
     Attack::new("deallocate-and-write", deallocate_and_write),
-    Attack::new("copy-longest", |world, stop| on_queues(world, stop, 8, |n| copy(FULL, n))),
+    Attack::new("copy-longest", |world, stop| on_queues(world, stop, 8, |n| copy(FULL_NSID, n))),
     Attack::new("flushes", |world, stop| {
         on_queues(world, stop, 64, |n| {
-            (Command::flush([FULL, NSID_ALL, FORMATTED][(n % 3) as usize]), Data::None)
+            (Command::flush([FULL_NSID, NSID_ALL, FORMATTED_NSID][(n % 3) as usize]), Data::None)
         })
     }),
     Attack::new("zones-select-all", zones_select_all),
     Attack::new("zones-finish", zones_finish),
     Attack::new("zone-appends", |world, stop| {
         on_queues(world, stop, 64, |n| {
-            (Command::zone_append(ZONED, n % 16 * ZONE_BLOCKS, 32), Data::Out(vec![1; 131_072]))
+            (Command::zone_append(ZONED_NSID, n % 16 * ZONE_BLOCKS, 32), Data::Out(vec![1; 131_072]))
         })
     }),
     Attack::new("zone-reports", |world, stop| on_queues(world, stop, 64, report)),
@@ -54,7 +58,7 @@ pub const ATTACKS: &[Attack] = &[
     Attack::new("placement-status", |world, stop| {
         on_queues(world, stop, 64, |_| {
             let receive =
-                IoManagementReceive { nsid: PLACED, mo: nvme::fdp::RUH_STATUS, mos: 0, dwords: 32_768 };
+                IoManagementReceive { nsid: PLACED_NSID, mo: nvme::fdp::RUH_STATUS, mos: 0, dwords: 32_768 };
             (receive.into(), Data::room(131_072))
         })
     }),
@@ -93,13 +97,13 @@ fn blocks(opcode: IoOpcode, nsid: Nsid, lba: u64, count: u32) -> (Command, Data)
 }
 
 fn zeroes(deac: bool) -> (Command, Data) {
-    let blocks = Blocks { deac, ..Blocks::new(FULL, 0, 65_536) };
+    let blocks = Blocks { deac, ..Blocks::new(FULL_NSID, 0, 65_536) };
     (blocks.encode(IoOpcode::WRITE_ZEROES), Data::None)
 }
 
 /// Each of the ranges is as long as the namespace, or a part of it.
 fn deallocate(n: u64) -> (Command, Data) {
-    let (nsid, length) = [(FULL, 65_536), (FULL, 4096), (FORMATTED, 16_384)][(n % 3) as usize];
+    let (nsid, length) = [(FULL_NSID, 65_536), (FULL_NSID, 4096), (FORMATTED_NSID, 16_384)][(n % 3) as usize];
     let ranges = vec![DsmRange::new(0, length); DSM_RANGES_MAX];
     let command = DatasetManagement { nsid, nr: DSM_RANGES_MAX as u16, idr: false, idw: false, ad: true };
     (command.into(), Data::Out(ranges.as_bytes().to_vec()))
@@ -111,10 +115,10 @@ fn deallocate_and_write(world: &World, stop: &Stop) -> Tally {
         0 => {
             let ranges: Vec<_> =
                 (0..256).map(|r| DsmRange::new((n * 512 + r * 2) % FULL_BLOCKS, 1)).collect();
-            let command = DatasetManagement { nsid: FULL, nr: 256, idr: false, idw: false, ad: true };
+            let command = DatasetManagement { nsid: FULL_NSID, nr: 256, idr: false, idw: false, ad: true };
             (command.into(), Data::Out(ranges.as_bytes().to_vec()))
         }
-        _ => blocks(IoOpcode::WRITE, FULL, n * 7919 * 2, 1),
+        _ => blocks(IoOpcode::WRITE, FULL_NSID, n * 7919 * 2, 1),
     })
 }
 
@@ -135,7 +139,7 @@ fn copy(nsid: Nsid, n: u64) -> (Command, Data) {
 
 fn manage(action: ZoneSendAction, select_all: bool, zone: u64) -> (Command, Data) {
     let send =
-        ZoneManagementSend { select_all, ..ZoneManagementSend::new(ZONED, action, zone * ZONE_BLOCKS) };
+        ZoneManagementSend { select_all, ..ZoneManagementSend::new(ZONED_NSID, action, zone * ZONE_BLOCKS) };
     (send.into(), Data::None)
 }
 
@@ -145,7 +149,7 @@ fn zones_select_all(world: &World, stop: &Stop) -> Tally {
         [ZoneSendAction::CLOSE, ZoneSendAction::OPEN, ZoneSendAction::FINISH, ZoneSendAction::RESET];
     on_queues(world, stop, 32, |n| match n % 8 {
         half @ 0..4 => {
-            (Command::zone_append(ZONED, (n / 2 + half) % 16 * ZONE_BLOCKS, 1), Data::Out(vec![1; 4096]))
+            (Command::zone_append(ZONED_NSID, (n / 2 + half) % 16 * ZONE_BLOCKS, 1), Data::Out(vec![1; 4096]))
         }
         action => manage(ACTIONS[action as usize - 4], true, 0),
     })
@@ -155,7 +159,7 @@ fn zones_select_all(world: &World, stop: &Stop) -> Tally {
 fn zones_finish(world: &World, stop: &Stop) -> Tally {
     persist_on_queues(world, stop, 1, |queue, _| {
         let commands = (0..).map(|n| match n % 3 {
-            0 => (Command::zone_append(ZONED, n / 3 % 14 * ZONE_BLOCKS, 1), Data::Out(vec![1; 4096])),
+            0 => (Command::zone_append(ZONED_NSID, n / 3 % 14 * ZONE_BLOCKS, 1), Data::Out(vec![1; 4096])),
             1 => manage(ZoneSendAction::FINISH, false, n / 3 % 14),
             _ => manage(ZoneSendAction::RESET, false, n / 3 % 14),
         });
@@ -166,7 +170,7 @@ fn zones_finish(world: &World, stop: &Stop) -> Tally {
 fn report(n: u64) -> (Command, Data) {
     let action = [ZoneReceiveAction::REPORT, ZoneReceiveAction::EXTENDED_REPORT][(n % 2) as usize];
     let receive = ZoneManagementReceive {
-        nsid: ZONED,
+        nsid: ZONED_NSID,
         slba: 0,
         dwords: 32_768,
         action,
@@ -179,9 +183,9 @@ fn report(n: u64) -> (Command, Data) {
 /// Every handle is updated as soon as a block was written with it: each update pads a reclaim unit.
 fn placement_updates(world: &World, stop: &Stop) -> Tally {
     on_queues(world, stop, 16, |n| match n % 5 {
-        0 => update_handles(PLACED, &[0, 1, 2, 3]),
+        0 => update_handles(PLACED_NSID, &[0, 1, 2, 3]),
         pid => {
-            let (mut write, data) = blocks(IoOpcode::WRITE, PLACED, n % 8192, 1);
+            let (mut write, data) = blocks(IoOpcode::WRITE, PLACED_NSID, n % 8192, 1);
             write.cdw12.set(write.cdw12.get() | u32::from(nvme::fdp::DATA_PLACEMENT) << 20);
             write.cdw13.set((pid as u32 - 1) << 16);
             (write, data)
@@ -192,9 +196,9 @@ fn placement_updates(world: &World, stop: &Stop) -> Tally {
 /// Commands that fail before any quota counts them.
 fn invalid(n: u64) -> (Command, Data) {
     match n % 4 {
-        0 => (Command::read(VICTIM, 0, 1), Data::room(4096)),
-        1 => (Command::read(FULL, u64::MAX, 1), Data::room(4096)),
-        2 => (Command::new(0xC7, FULL), Data::None),
+        0 => (Command::read(VICTIM_NSID, 0, 1), Data::room(4096)),
+        1 => (Command::read(FULL_NSID, u64::MAX, 1), Data::room(4096)),
+        2 => (Command::new(0xC7, FULL_NSID), Data::None),
         _ => (Command::flush(77), Data::None),
     }
 }
@@ -202,7 +206,7 @@ fn invalid(n: u64) -> (Command, Data) {
 /// First halves of fused commands without a second, and second halves without a first.
 fn fused(n: u64) -> (Command, Data) {
     let (mut command, data) =
-        blocks(if n.is_multiple_of(2) { IoOpcode::COMPARE } else { IoOpcode::WRITE }, FULL, n % 64, 1);
+        blocks(if n.is_multiple_of(2) { IoOpcode::COMPARE } else { IoOpcode::WRITE }, FULL_NSID, n % 64, 1);
     command.flags.set_fuse([1, 2, 1, 1, 2][(n % 5) as usize]);
     (command, data)
 }
@@ -219,7 +223,7 @@ fn foreign_blocks(world: &World, stop: &Stop) -> Tally {
         succeeds(&mut tenant.admin, set, Data::Out(behavior.as_bytes().to_vec()), stop);
         let mut queue = tenant.queue(world, 8)?;
         let mut tally = Tally::default();
-        for nsid in FOREIGN.into_iter().chain([SHARED]) {
+        for nsid in FOREIGN_NSIDS.into_iter().chain([SHARED_NSID]) {
             for opcode in 0..0x7F {
                 let (mut command, data) = blocks(IoOpcode(opcode), nsid, 0, 1);
                 let data = match (opcode & 3, data) {
@@ -229,7 +233,7 @@ fn foreign_blocks(world: &World, stop: &Stop) -> Tally {
                 };
                 // Registering and asking who is registered is what a shared namespace is for.
                 let allowed = [IoOpcode::RESERVATION_REGISTER, IoOpcode::RESERVATION_REPORT];
-                if nsid == SHARED
+                if nsid == SHARED_NSID
                     && (allowed.contains(&IoOpcode(opcode))
                         || IoOpcode(opcode) == IoOpcode::IO_MANAGEMENT_RECEIVE)
                 {
@@ -242,7 +246,7 @@ fn foreign_blocks(world: &World, stop: &Stop) -> Tally {
                 }
                 tally.count(passed);
             }
-            let mut one = Copy { nsid: FORMATTED, sdlba: 0, nr: 1, desfmt: 2, ..Copy::default() };
+            let mut one = Copy { nsid: FORMATTED_NSID, sdlba: 0, nr: 1, desfmt: 2, ..Copy::default() };
             let mut source = Vec::new();
             CopySource { snsid: Some(nsid), slba: 0, nlb: 1, ..CopySource::default() }
                 .write(2, |bytes| source.extend_from_slice(bytes));

@@ -2,7 +2,7 @@
 
 use crate::admin::{answer, flood_admin};
 use crate::attack::Attack;
-use crate::drive::{FORMATTED, FULL, PLACED, VICTIM, VICTIM_PLACED, World, nqn};
+use crate::drive::{FORMATTED_NSID, FULL_NSID, PLACED_NSID, VICTIM_NSID, VICTIM_PLACED_NSID, World, nqn};
 use crate::victim::Victim;
 use crate::wire::{Association, Stop, Tally, flood, give_way, persist, persist_on_queues};
 use host::{Data, Host, Identity, SocketTransport};
@@ -50,7 +50,7 @@ fn page(lid: u8, nsid: Nsid, lsi: u16, bytes: u64) -> GetLogPage {
 fn logs(world: &World, stop: &Stop) -> Tally {
     const BYTES: u64 = 131_072;
     flood_admin(world, stop, 31, |n| {
-        let nsid = [0, NSID_ALL, FULL][(n / 256 % 3) as usize];
+        let nsid = [0, NSID_ALL, FULL_NSID][(n / 256 % 3) as usize];
         let offset = (n / 768 % 64) * 4096;
         let get = GetLogPage { offset, ..page((n % 256) as u8, nsid, (n / 256 % 4) as u16, BYTES) };
         (get.into(), Data::room(BYTES as usize))
@@ -76,7 +76,7 @@ fn telemetry(world: &World, stop: &Stop) -> Tally {
 fn without_rae(world: &World, stop: &Stop) -> Tally {
     flood_admin(world, stop, 8, |n| {
         let lsi = (n / 256 % 3) as u16;
-        let nsid = [0, NSID_ALL, VICTIM, FULL][(n / 768 % 4) as usize];
+        let nsid = [0, NSID_ALL, VICTIM_NSID, FULL_NSID][(n / 768 % 4) as usize];
         let get = GetLogPage { rae: false, ..page((n % 256) as u8, nsid, lsi, 512) };
         (get.into(), Data::room(512))
     })
@@ -110,8 +110,14 @@ fn window_event_is_there(world: &World, _: &mut Victim) {
 /// Formats push events of others out of the Persistent Event log.
 fn formats(world: &World, stop: &Stop) -> Tally {
     flood_admin(world, stop, 8, |_| {
-        let format =
-            FormatNvm { nsid: FORMATTED, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::NONE };
+        let format = FormatNvm {
+            nsid: FORMATTED_NSID,
+            lbaf: 0,
+            mset: false,
+            pi: 0,
+            pil: false,
+            ses: SecureErase::NONE,
+        };
         (format.into(), Data::None)
     })
 }
@@ -144,7 +150,8 @@ fn first_events_are_there(world: &World, _: &mut Victim) {
         let Ok((event, after)) = PersistentEvent::read_from_prefix(rest) else { break };
         let Some((data, after)) = after.split_at_checked(event.el.get().into()) else { break };
         if event.etype == PersistentEventType::CHANGE_NAMESPACE
-            && ChangeNamespaceEvent::read_from_prefix(data).is_ok_and(|(e, _)| e.nsid.get() == VICTIM_PLACED)
+            && ChangeNamespaceEvent::read_from_prefix(data)
+                .is_ok_and(|(e, _)| e.nsid.get() == VICTIM_PLACED_NSID)
         {
             return;
         }
@@ -188,7 +195,7 @@ pub fn update_handles(nsid: Nsid, pids: &[u16]) -> (Command, Data) {
 fn placement_event(world: &World, victim: &mut Victim) {
     let mut admin = world.admin();
     let cntlid = admin.cntlid();
-    for nsid in [VICTIM_PLACED, PLACED] {
+    for nsid in [VICTIM_PLACED_NSID, PLACED_NSID] {
         // It may be attached already.
         let _ = admin.attach_namespace(nsid, &[cntlid]);
         for handle in 0..4 {
@@ -202,13 +209,13 @@ fn placement_event(world: &World, victim: &mut Victim) {
     }
     drop(admin);
     // Beyond what the victim reads.
-    let write = Command::write(VICTIM_PLACED, 8000, 1);
+    let write = Command::write(VICTIM_PLACED_NSID, 8000, 1);
     let status = victim.queue().call(write, Data::Out(vec![1; 4096])).unwrap().completion.status();
     assert!(status.is_success(), "{status}");
-    let (command, data) = update_handles(VICTIM_PLACED, &[0]);
+    let (command, data) = update_handles(VICTIM_PLACED_NSID, &[0]);
     let status = victim.queue().call(command, data).unwrap().completion.status();
     assert!(status.is_success(), "{status}");
-    assert!(events_of(world, VICTIM_PLACED) > 0, "an update is no event");
+    assert!(events_of(world, VICTIM_PLACED_NSID) > 0, "an update is no event");
 }
 
 /// Events of hosts that are kept of a namespace.
@@ -229,9 +236,9 @@ fn events_of(world: &World, nsid: Nsid) -> usize {
 fn placement_events(world: &World, stop: &Stop) -> Tally {
     persist_on_queues(world, stop, 2, |queue, _| {
         let commands = (0..).map(|n| match n % 4 {
-            0 => update_handles(PLACED, &[0, 1, 2, 3]),
+            0 => update_handles(PLACED_NSID, &[0, 1, 2, 3]),
             _ => {
-                let mut write = Command::write(PLACED, n % 4096, 1);
+                let mut write = Command::write(PLACED_NSID, n % 4096, 1);
                 write.cdw12.set(write.cdw12.get() | u32::from(nvme::fdp::DATA_PLACEMENT) << 20);
                 write.cdw13.set(99 << 16);
                 (write, Data::Out(vec![9; 4096]))
@@ -242,8 +249,8 @@ fn placement_events(world: &World, stop: &Stop) -> Tally {
 }
 
 fn placement_event_is_there(world: &World, _: &mut Victim) {
-    if events_of(world, VICTIM_PLACED) == 0 {
-        let own = events_of(world, PLACED);
+    if events_of(world, VICTIM_PLACED_NSID) == 0 {
+        let own = events_of(world, PLACED_NSID);
         world
             .violation(format!("the victim's placement event was pushed out by {own} of the hostile tenant"));
     }
@@ -264,7 +271,7 @@ fn counts(tenant: &mut Association) -> Vec<(String, u64)> {
         (LogId::MEMBLAZE_SMART, NSID_ALL, 0, 512),
         (LogId::NAMESPACE_STATISTICS, NSID_ALL, 0, 8192),
         (LogId::NAMESPACE_STATISTICS, 0, 0, 8192),
-        (LogId::NAMESPACE_STATISTICS, VICTIM, 0, 8192),
+        (LogId::NAMESPACE_STATISTICS, VICTIM_NSID, 0, 8192),
     ] {
         let data = answer(tenant, page(lid.0, nsid, lsi, bytes as u64).into(), bytes).unwrap_or_default();
         for (place, word) in data.as_chunks::<8>().0.iter().enumerate() {

@@ -1,6 +1,6 @@
 //! The neighbour: it reads and writes at a low rate, knows what each block has to hold, and wants to connect at any time.
 
-use crate::drive::{HANG_TIMEOUT, SENTINEL, SHARED, VICTIM, VICTIM_PLACED, World};
+use crate::drive::{HANG_TIMEOUT, SENTINEL_NSID, SHARED_NSID, VICTIM_NSID, VICTIM_PLACED_NSID, World};
 use crate::web;
 use host::{Data, Host, IoQueue, Queue, SocketQueue, SocketTransport, Tag};
 use nvme::aer::{EventType, NoticeInfo};
@@ -20,9 +20,9 @@ const INTERVAL: Duration = Duration::from_micros(500);
 const WRITE_SHARE: u64 = 16;
 const DEPTH: u16 = 256;
 /// Blocks that are only read, from the start of a namespace.
-const READ_BLOCKS: [(Nsid, u64); 2] = [(VICTIM, 8192), (VICTIM_PLACED, 4096)];
+const READ_BLOCKS: [(Nsid, u64); 2] = [(VICTIM_NSID, 8192), (VICTIM_PLACED_NSID, 4096)];
 /// Blocks of the first namespace that are written again and again.
-const WRITTEN: std::ops::Range<u64> = 8192..8448;
+const WRITTEN_BLOCKS: std::ops::Range<u64> = 8192..8448;
 const BLOCK_BYTES: usize = 4096;
 /// The reservation key.
 const KEY: u64 = 0x1234_5678;
@@ -69,15 +69,15 @@ impl Victim {
                 queue.write(&namespace, first, &data, false).unwrap();
             }
         }
-        let versions = vec![0; (WRITTEN.end - WRITTEN.start) as usize];
+        let versions = vec![0; (WRITTEN_BLOCKS.end - WRITTEN_BLOCKS.start) as usize];
         let outstanding = (0..=capacity).map(|_| None).collect();
         let mut victim = Victim { host, queue, outstanding, rng: Rng::new(seed), versions, commands: 0 };
-        let namespace = victim.host.namespace(VICTIM).unwrap();
-        for lba in WRITTEN {
-            victim.queue.write(&namespace, lba, &block(VICTIM, lba, 0), false).unwrap();
+        let namespace = victim.host.namespace(VICTIM_NSID).unwrap();
+        for lba in WRITTEN_BLOCKS {
+            victim.queue.write(&namespace, lba, &block(VICTIM_NSID, lba, 0), false).unwrap();
         }
-        let shared = victim.host.namespace(SHARED).unwrap();
-        victim.queue.write(&shared, 0, &block(SHARED, 0, 0), false).unwrap();
+        let shared = victim.host.namespace(SHARED_NSID).unwrap();
+        victim.queue.write(&shared, 0, &block(SHARED_NSID, 0, 0), false).unwrap();
         victim.reserve().expect("the victim's reservations");
         victim
     }
@@ -126,7 +126,7 @@ impl Victim {
         let (nsid, lba, version) = if self.commands.is_multiple_of(WRITE_SHARE) {
             let place = self.commands / WRITE_SHARE % self.versions.len() as u64;
             let version = self.versions[place as usize] + 1;
-            (VICTIM, WRITTEN.start + place, Some(version))
+            (VICTIM_NSID, WRITTEN_BLOCKS.start + place, Some(version))
         } else {
             let (nsid, blocks) = READ_BLOCKS[(self.commands % 2) as usize];
             (nsid, self.rng.below(blocks), None)
@@ -149,7 +149,7 @@ impl Victim {
         let Outstanding { since, nsid, lba, version } = command;
         status.ok().map_err(|status| format!("a command of the victim failed: {status}"))?;
         match version {
-            Some(version) => self.versions[(lba - WRITTEN.start) as usize] = version,
+            Some(version) => self.versions[(lba - WRITTEN_BLOCKS.start) as usize] = version,
             None if data != block(nsid, lba, 0) => {
                 return Err(format!("block {lba} of the victim's namespace {nsid} has other data"));
             }
@@ -160,19 +160,19 @@ impl Victim {
 
     /// Whether every block that it wrote holds the last version.
     pub fn verify(&mut self) -> Result<(), String> {
-        let namespace = self.host.namespace(VICTIM).map_err(|error| error.to_string())?;
+        let namespace = self.host.namespace(VICTIM_NSID).map_err(|error| error.to_string())?;
         let mut data = vec![0; self.versions.len() * BLOCK_BYTES];
-        self.queue.read(&namespace, WRITTEN.start, &mut data).map_err(|error| error.to_string())?;
+        self.queue.read(&namespace, WRITTEN_BLOCKS.start, &mut data).map_err(|error| error.to_string())?;
         for (place, (found, version)) in data.chunks(BLOCK_BYTES).zip(&self.versions).enumerate() {
-            let lba = WRITTEN.start + place as u64;
-            if found != block(VICTIM, lba, *version) {
+            let lba = WRITTEN_BLOCKS.start + place as u64;
+            if found != block(VICTIM_NSID, lba, *version) {
                 return Err(format!("block {lba} does not hold what the victim wrote last"));
             }
         }
-        let shared = self.host.namespace(SHARED).map_err(|error| error.to_string())?;
+        let shared = self.host.namespace(SHARED_NSID).map_err(|error| error.to_string())?;
         let mut data = vec![0; BLOCK_BYTES];
         self.queue.read(&shared, 0, &mut data).map_err(|error| error.to_string())?;
-        match data == block(SHARED, 0, 0) {
+        match data == block(SHARED_NSID, 0, 0) {
             true => Ok(()),
             false => Err("the block that the victim's reservation protects has other data".to_owned()),
         }
@@ -180,7 +180,7 @@ impl Victim {
 
     /// Makes sure that it holds a reservation of the shared namespace that lets in nobody else, and one of its own.
     pub fn reserve(&mut self) -> Result<(), String> {
-        for nsid in [SHARED, VICTIM] {
+        for nsid in [SHARED_NSID, VICTIM_NSID] {
             let action = RegisterAction::REGISTER;
             let register = ReservationRegister { nsid, action, iekey: true, cptpl: ChangePtpl::NO_CHANGE };
             let keys = RegisterKeys { crkey: U64::new(0), nrkey: U64::new(KEY) };
@@ -202,7 +202,7 @@ impl Victim {
     /// What the victim has registered with the two namespaces, and holds.
     pub fn reservations(&mut self) -> Result<Vec<String>, host::Error> {
         let mut all = Vec::new();
-        for nsid in [SHARED, VICTIM] {
+        for nsid in [SHARED_NSID, VICTIM_NSID] {
             let report = ReservationReport { nsid, dwords: 1024, eds: true };
             let data = self.queue.call(report.into(), Data::room(4096))?.data.into_buffer();
             let (status, rest) = ReservationStatusExtended::read_from_prefix(&data).unwrap();
@@ -223,8 +223,12 @@ impl Victim {
     /// Has something happen that the victim is to be told.
     pub fn arm(&mut self, world: &World) {
         let mut admin = world.admin();
-        admin.detach_namespace(SENTINEL, &[self.cntlid()]).expect("the administrator detaches a namespace");
-        admin.attach_namespace(SENTINEL, &[self.cntlid()]).expect("the administrator attaches a namespace");
+        admin
+            .detach_namespace(SENTINEL_NSID, &[self.cntlid()])
+            .expect("the administrator detaches a namespace");
+        admin
+            .attach_namespace(SENTINEL_NSID, &[self.cntlid()])
+            .expect("the administrator attaches a namespace");
     }
 
     /// Whether the victim is told of it.
@@ -244,7 +248,7 @@ impl Victim {
             }
         }
         let changed = self.host.changed_namespaces().map_err(|error| error.to_string())?;
-        match changed.contains(&SENTINEL) {
+        match changed.contains(&SENTINEL_NSID) {
             true => Ok(()),
             false => Err(format!("the log of changed namespaces has lost one: {changed:?}")),
         }
@@ -252,7 +256,7 @@ impl Victim {
 
     /// Reads and writes some mebibytes, which drive-wide counters would show.
     pub fn be_active(&mut self) {
-        let namespaces = [VICTIM, VICTIM_PLACED].map(|nsid| self.host.namespace(nsid).unwrap());
+        let namespaces = [VICTIM_NSID, VICTIM_PLACED_NSID].map(|nsid| self.host.namespace(nsid).unwrap());
         for (namespace, (nsid, blocks)) in namespaces.iter().zip(READ_BLOCKS) {
             let mut data = vec![0; 4 << 20];
             self.queue.read(namespace, 0, &mut data).unwrap();
@@ -297,7 +301,7 @@ pub fn visit(world: &World) -> Result<Visit, String> {
         &|| {
             let read = || -> Result<(), host::Error> {
                 let mut host = world.connect_far(&World::victim_identity())?;
-                let namespace = host.namespace(VICTIM)?;
+                let namespace = host.namespace(VICTIM_NSID)?;
                 host.io_queue(32)?.read(&namespace, 0, &mut [0; BLOCK_BYTES])
             };
             read().map_err(|error| error.to_string())

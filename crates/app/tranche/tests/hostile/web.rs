@@ -1,7 +1,7 @@
 //! HTTP by hand: any header, and clients that say nothing.
 
 use crate::attack::Attack;
-use crate::drive::{BYSTANDER, Page, World, program};
+use crate::drive::{BYSTANDER_NSID, Page, World, program};
 use crate::wire::{Stop, Tally, give_way};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -9,7 +9,7 @@ use std::process::{Command, Stdio};
 use std::time::Duration;
 
 /// Silent connections, more than an endpoint serves at a time.
-const SILENT: usize = 256;
+const SILENT_CONNECTIONS: usize = 256;
 
 pub const ATTACKS: &[Attack] = &[
     Attack::new("view-silent", |world, stop| silent(&world.view, stop)).lasting_ms(600),
@@ -58,7 +58,7 @@ fn bearer(page: &Page) -> String {
 /// Connections that say nothing.
 fn silent(page: &Page, stop: &Stop) -> Tally {
     let mut tally = Tally::default();
-    let held: Vec<_> = (0..SILENT)
+    let held: Vec<_> = (0..SILENT_CONNECTIONS)
         .map_while(|_| TcpStream::connect_timeout(&page.at, Duration::from_secs(1)).ok())
         .collect();
     tally.done += held.len() as u64;
@@ -69,7 +69,7 @@ fn silent(page: &Page, stop: &Stop) -> Tally {
 /// Connections that say what they want byte by byte.
 fn slow(page: &Page, stop: &Stop) -> Tally {
     let mut tally = Tally::default();
-    let mut held: Vec<_> = (0..SILENT)
+    let mut held: Vec<_> = (0..SILENT_CONNECTIONS)
         .map_while(|_| TcpStream::connect_timeout(&page.at, Duration::from_secs(1)).ok())
         .collect();
     let request = format!("GET /api/state HTTP/1.1\r\nHost: {}\r\nX-Long: {}", page.at, "x".repeat(4096));
@@ -99,7 +99,7 @@ fn without_token(world: &World, stop: &Stop) -> Tally {
             "GET /api/state HTTP/1.1\r\nHost: {at}\r\nAuthorization: Bearer \r\nConnection: close\r\n\r\n"
         ),
         format!("GET /api/state HTTP/1.1\r\nHost: {at}\r\nCookie: tranche_ui=\r\nConnection: close\r\n\r\n"),
-        format!("PUT /api/namespaces/{BYSTANDER}/quota HTTP/1.1\r\n{json}\r\n{body}"),
+        format!("PUT /api/namespaces/{BYSTANDER_NSID}/quota HTTP/1.1\r\n{json}\r\n{body}"),
     ];
     let mut tally = Tally::default();
     while !stop.is_set() {

@@ -276,6 +276,6 @@ pub fn persist_on_queues(
 
 /// Gives this thread a low priority. A hostile host would have a processor of its own; here it shares one with the drive and the victim.
 pub fn give_way() {
-    const NICE: i32 = 10;
-    let _ = rustix::process::setpriority_process(None, NICE);
+    const NICENESS: i32 = 10;
+    let _ = rustix::process::setpriority_process(None, NICENESS);
 }

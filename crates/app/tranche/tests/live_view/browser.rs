@@ -14,10 +14,10 @@ use std::sync::mpsc::{Receiver, channel};
 use std::time::{Duration, Instant};
 
 /// Nothing that a page does takes so long, on the slowest machine.
-const PATIENCE: Duration = Duration::from_secs(60);
+const PAGE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// Tells what goes wrong in a page, from its first moment.
-const WATCH: &str = "window.wrong = [];
+const ERROR_COLLECTOR: &str = "window.wrong = [];
     addEventListener('error', (event) => wrong.push('error: ' + event.message));
     addEventListener('unhandledrejection', (event) => wrong.push('rejection: ' + event.reason));
     addEventListener('securitypolicyviolation', (event) => wrong.push('policy: ' + event.violatedDirective + ' ' + event.blockedURI + event.sample));";
@@ -99,7 +99,7 @@ impl Pipe {
         let answer = loop {
             let answer = self
                 .answers
-                .recv_timeout(PATIENCE)
+                .recv_timeout(PAGE_TIMEOUT)
                 .unwrap_or_else(|error| panic!("{method}: Chromium does not answer: {error}"));
             if answer["id"] == self.last {
                 break answer;
@@ -153,7 +153,7 @@ impl View {
         view.size(size);
         view.scheme(dark);
         view.call("Page.enable", &json!({}));
-        view.call("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": WATCH }));
+        view.call("Page.addScriptToEvaluateOnNewDocument", &json!({ "source": ERROR_COLLECTOR }));
         view.call("Page.navigate", &json!({ "url": url }));
         view.wait("document.readyState === 'complete' && location.href !== 'about:blank'");
         view
@@ -195,7 +195,7 @@ impl View {
     pub fn wait(&self, expression: &str) {
         let start = Instant::now();
         while self.try_eval(&format!("!!({expression})")) != Ok(Value::Bool(true)) {
-            if start.elapsed() > PATIENCE {
+            if start.elapsed() > PAGE_TIMEOUT {
                 let path = self.picture("failed");
                 panic!("waited in vain for {expression}; wrong: {}; picture: {path:?}", self.eval("wrong"));
             }
@@ -230,7 +230,7 @@ impl View {
             if self.eval("window.clicked") == Value::Bool(true) {
                 return;
             }
-            assert!(start.elapsed() < PATIENCE, "{words} cannot be clicked");
+            assert!(start.elapsed() < PAGE_TIMEOUT, "{words} cannot be clicked");
             std::thread::sleep(Duration::from_millis(50));
         }
     }

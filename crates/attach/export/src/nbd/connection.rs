@@ -15,7 +15,7 @@ use std::sync::atomic::{AtomicBool, AtomicU8, Ordering};
 use std::time::{Duration, Instant};
 
 /// How long a client may take to choose an export.
-const PATIENCE: Duration = Duration::from_secs(60);
+const NEGOTIATION_TIMEOUT: Duration = Duration::from_secs(60);
 /// How long requests under way may take to be answered when the server ends, and the client to take the replies.
 const LAST_REPLIES: Duration = Duration::from_secs(2);
 /// Bytes that are read at once.
@@ -32,6 +32,7 @@ pub struct Ending {
 pub struct Stage(AtomicU8);
 
 impl Stage {
+    /// It has not chosen an export yet.
     const NEGOTIATES: u8 = 0;
     const HAS_CHOSEN: u8 = 1;
     const MAKES_ROOM: u8 = 2;
@@ -160,7 +161,7 @@ impl Connection {
 
     /// `None`: the connection ends here.
     fn negotiate(&self, mut input: Input) -> Option<(Session, Input)> {
-        let deadline = Instant::now() + PATIENCE;
+        let deadline = Instant::now() + NEGOTIATION_TIMEOUT;
         let mut negotiation = Negotiation::default();
         let mut out = greeting().to_vec();
         loop {

@@ -3,7 +3,7 @@
 use super::negotiation::{ExportInfo, Exports};
 use super::outbox::Reply;
 use super::replies::EXTENTS;
-use super::wire::LARGEST;
+use super::wire::MAX_PAYLOAD_BYTES;
 use crate::backend::Backend;
 use crate::engine::Engine;
 use crate::files::File;
@@ -41,7 +41,7 @@ impl Namespaces {
             bytes: namespace.bytes(),
             minimum: namespace.block_size,
             preferred: namespace.block_size.max(PAGE),
-            maximum: LARGEST,
+            maximum: MAX_PAYLOAD_BYTES,
             read_only: namespace.read_only,
             fast_zeroes: namespace.abilities.fast_zeroes,
             allocation: namespace.abilities.extents,

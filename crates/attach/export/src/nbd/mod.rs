@@ -29,4 +29,4 @@ pub use negotiation::{ExportInfo, Exports, Negotiation, Progress, Session};
 pub use outbox::Reply;
 pub use requests::{Action, Incoming, NotNbd, Requests};
 pub use server::{CONNECTIONS, Listener, Place, Server};
-pub use wire::{LARGEST, NbdError, greeting};
+pub use wire::{MAX_PAYLOAD_BYTES, NbdError, greeting};

@@ -20,9 +20,9 @@ pub const REQUESTS: u32 = 512;
 /// Bytes of requests under way and of replies that the client has not taken. One request more is let in.
 pub const BYTES: u64 = 32 << 20;
 /// Data of this size leaves at once, without being copied.
-const DIRECT: usize = 32 << 10;
+const DIRECT_BYTES: usize = 32 << 10;
 /// Room for replies that is kept.
-const KEPT: usize = 1 << 20;
+const MAX_KEPT_BYTES: usize = 1 << 20;
 
 /// A connection's socket. It never blocks.
 #[derive(Debug)]
@@ -173,7 +173,7 @@ impl Outbox {
         let mut state = self.state();
         state.requests -= 1;
         state.bytes -= u64::from(bytes);
-        if state.batch && body.len() < DIRECT {
+        if state.batch && body.len() < DIRECT_BYTES {
             state.keep(&[head, body], 0);
         } else {
             state.send(&self.socket, head, body);
@@ -244,7 +244,7 @@ impl OutboxState {
             }
         }
         if !self.is_unsent() {
-            self.unsent.shrink_to(KEPT);
+            self.unsent.shrink_to(MAX_KEPT_BYTES);
         }
         self.keep(&[head, body], sent);
     }

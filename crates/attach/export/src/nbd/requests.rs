@@ -57,7 +57,7 @@ impl Action {
     pub fn bytes(&self) -> u32 {
         match self {
             Action::Read { len, .. } => *len,
-            // At most [`LARGEST`](super::LARGEST).
+            // At most [`MAX_PAYLOAD_BYTES`](super::MAX_PAYLOAD_BYTES).
             Action::Write { data, .. } => u32::try_from(data.len()).unwrap_or(u32::MAX),
             _ => 0,
         }

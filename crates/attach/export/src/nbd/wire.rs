@@ -3,10 +3,11 @@
 use fuser::Errno;
 
 /// Bytes of a write, and of the reply to a read, at most. What the protocol recommends to take at least.
-pub const LARGEST: u32 = 32 << 20;
+pub const MAX_PAYLOAD_BYTES: u32 = 32 << 20;
 /// Bytes of a name or another string at most ("Conventions").
 pub const LONGEST_STRING: u32 = 4096;
 
+/// First magic of the server (`NBDMAGIC`).
 const INIT_PASSWORD: u64 = 0x4E42_444D_4147_4943;
 /// Magic of an option; the server's second magic, too.
 pub const OPTION_MAGIC: u64 = 0x4948_4156_454F_5054;

@@ -13,7 +13,7 @@ use std::sync::Arc;
 
 const LIMITS: Limits = Limits { transfer: 65536, zero: 1 << 20, commands: 16 };
 const FUA: u32 = 1 << 13;
-const KEEP: u32 = 1 << 15;
+const KEEP_BIT: u32 = 1 << 15;
 
 /// Where the driver has the data of requests with this tag, of queue 1.
 fn place(tag: u16) -> u64 {
@@ -90,7 +90,7 @@ fn descriptors_become_ranges_of_bytes() {
     let zero = |deallocate, fua| Some(Action::Zero { offset: 512, len: 1 << 30, deallocate, fua });
     assert_eq!(of(3 | 1 << 11, 1 << 21, 1), zero(true, false));
     assert_eq!(of(5, 1 << 21, 1), zero(true, false));
-    assert_eq!(of(5 | KEEP | FUA, 1 << 21, 1), zero(false, true));
+    assert_eq!(of(5 | KEEP_BIT | FUA, 1 << 21, 1), zero(false, true));
     // WRITE_SAME, zones, and numbers that no request has.
     assert!([4, 10, 18, 255].iter().all(|operation| of(*operation, 8, 0).is_none()));
     assert_eq!(of(0, u32::MAX, 0), None, "more than 4 GiB");
@@ -121,7 +121,7 @@ fn flags_arrive_at_the_drive() {
     bench.ask(&file, 0, 1 | FUA, 0, 1);
     bench.ask(&file, 1, 2, u64::MAX, 0);
     bench.ask(&file, 2, 3, 8, 8);
-    bench.ask(&file, 3, 5 | KEEP, 8, 8);
+    bench.ask(&file, 3, 5 | KEEP_BIT, 8, 8);
     bench.ask(&file, 4, 5 | FUA, 16, 8);
     assert_eq!(bench.told(), [(0, 512), (1, 0), (2, 0), (3, 0), (4, 0)]);
     let zero = |lba, deallocate| Op::Zero { lba, blocks: 8, deallocate };

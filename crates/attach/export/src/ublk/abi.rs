@@ -1,6 +1,6 @@
 //! What ublk is told and tells, as bytes (Linux, `include/uapi/linux/ublk_cmd.h`). Numbers are in the byte order of the machine.
 
-use crate::drive::{LARGEST, Namespace};
+use crate::drive::{MAX_TRANSFER_BYTES, Namespace};
 
 /// Bytes of a sector, in which the kernel counts.
 pub const SECTOR: u64 = 512;
@@ -64,9 +64,9 @@ pub const ABORT: i32 = -19;
 /// Data goes through the character device, at [`data_offset`] (Linux 6.5).
 pub const USER_COPY: u64 = 1 << 7;
 /// The state of a block device that can be used.
-const LIVE: u16 = 1;
+const LIVE_STATE: u16 = 1;
 /// Any free number.
-pub const ANY: u32 = u32::MAX;
+pub const ANY_NUMBER: u32 = u32::MAX;
 
 /// Puts numbers one behind the other.
 #[derive(Default)]
@@ -101,6 +101,7 @@ fn bytes_at<const N: usize>(bytes: &[u8], at: usize) -> [u8; N] {
 
 /// `struct ublksrv_ctrl_cmd`, with room for the longer command of the ring. `len` and `address` are those of the buffer.
 pub fn control_command(device: u32, len: u16, address: u64, data: u64) -> [u8; 80] {
+    // The queue number of a command for the whole device.
     const NO_QUEUE: u16 = u16::MAX;
     let out = Out::default().u32(device).u16(NO_QUEUE).u16(len).u64(address).u64(data);
     padded(&out.0)
@@ -164,10 +165,10 @@ impl DeviceInfo {
     /// A device to be made.
     pub fn wanted(queues: u16, depth: u16, owner: Owner) -> Self {
         DeviceInfo {
-            id: ANY,
+            id: ANY_NUMBER,
             queues,
             depth,
-            largest: LARGEST,
+            largest: MAX_TRANSFER_BYTES,
             features: USER_COPY,
             live: false,
             owner: Some(owner),
@@ -176,8 +177,11 @@ impl DeviceInfo {
 
     /// The structure.
     pub fn encode(&self) -> Vec<u8> {
-        let out =
-            Out::default().u16(self.queues).u16(self.depth).u16(if self.live { LIVE } else { 0 }).u16(0);
+        let out = Out::default()
+            .u16(self.queues)
+            .u16(self.depth)
+            .u16(if self.live { LIVE_STATE } else { 0 })
+            .u16(0);
         let out = out.u32(self.largest).u32(self.id).u32(0).u32(0).u64(self.features);
         let mut bytes = out.u64(self.owner.map_or(0, Owner::flags)).0;
         bytes.resize(Self::SIZE, 0);
@@ -189,7 +193,7 @@ impl DeviceInfo {
         DeviceInfo {
             queues: u16::from_ne_bytes(bytes_at(bytes, 0)),
             depth: u16::from_ne_bytes(bytes_at(bytes, 2)),
-            live: u16::from_ne_bytes(bytes_at(bytes, 4)) == LIVE,
+            live: u16::from_ne_bytes(bytes_at(bytes, 4)) == LIVE_STATE,
             largest: u32::from_ne_bytes(bytes_at(bytes, 8)),
             id: u32::from_ne_bytes(bytes_at(bytes, 12)),
             features: u64::from_ne_bytes(bytes_at(bytes, 24)),
@@ -200,7 +204,8 @@ impl DeviceInfo {
 
 /// `struct ublk_params`: size and limits of the block device of a namespace, with requests of up to `largest` bytes.
 pub fn parameters(namespace: &Namespace, largest: u32) -> Vec<u8> {
-    const BASIC: u32 = 1 << 0;
+    // Bits of `types`, then of `attrs`.
+    const BASIC_PARAMETERS: u32 = 1 << 0;
     const DISCARD: u32 = 1 << 1;
     const READ_ONLY: u32 = 1 << 0;
     const VOLATILE_CACHE: u32 = 1 << 2;
@@ -213,7 +218,7 @@ pub fn parameters(namespace: &Namespace, largest: u32) -> Vec<u8> {
     let page_shift = page.trailing_zeros() as u8;
     // At most 2^21.
     let zeroes = (LARGEST_ZERO / SECTOR) as u32;
-    let out = Out::default().u32(0).u32(BASIC | DISCARD).u32(access);
+    let out = Out::default().u32(0).u32(BASIC_PARAMETERS | DISCARD).u32(access);
     let out = out.u8(block).u8(page_shift).u8(page_shift).u8(page_shift);
     let out = out.u32(largest / SECTOR as u32).u32(0).u64(namespace.bytes() / SECTOR).u64(0);
     let mut bytes = out.u32(0).u32(page).u32(zeroes).u32(zeroes).u16(1).u16(0).0;
@@ -231,8 +236,8 @@ pub fn data_offset(queue: u16, tag: u16) -> u64 {
 /// Where the descriptors of a queue are mapped from.
 pub fn descriptors_offset(queue: u16) -> u64 {
     /// Requests that a queue can have at most.
-    const MOST: u64 = 4096;
-    (MOST * Descriptor::SIZE as u64).next_multiple_of(PAGE.into()) * u64::from(queue)
+    const MAX_QUEUE_REQUESTS: u64 = 4096;
+    (MAX_QUEUE_REQUESTS * Descriptor::SIZE as u64).next_multiple_of(PAGE.into()) * u64::from(queue)
 }
 
 /// `struct ublksrv_io_desc`: a request of the kernel.

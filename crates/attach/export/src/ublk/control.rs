@@ -1,6 +1,6 @@
 //! The driver: devices are made, started, stopped and removed.
 
-use super::abi::{ANY, Control, DeviceInfo, Owner, USER_COPY};
+use super::abi::{ANY_NUMBER, Control, DeviceInfo, Owner, USER_COPY};
 use super::error::UblkError;
 use super::ring::ControlRing;
 use rustix::io::Errno;
@@ -36,7 +36,7 @@ impl Driver {
         })?;
         crate::uring::probe().map_err(UblkError::NoRing)?;
         let mut driver = Driver(ControlRing::new(file).map_err(UblkError::NoRing)?);
-        let features = driver.0.send(Control::GetFeatures, ANY, 0, vec![0; 8]);
+        let features = driver.0.send(Control::GetFeatures, ANY_NUMBER, 0, vec![0; 8]);
         let features = features.map_err(|error| match error.kind() {
             ErrorKind::PermissionDenied => UblkError::NotAllowed(error),
             _ => UblkError::TooOld,
@@ -51,11 +51,12 @@ impl Driver {
     /// What the driver says.
     pub fn add(&mut self, queues: u16, depth: u16) -> Result<DeviceInfo, UblkError> {
         let wanted = DeviceInfo::wanted(queues, depth, Owner { process: std::process::id() });
-        let made =
-            self.0.send(Control::Add, ANY, 0, wanted.encode()).map_err(|error| match error.kind() {
-                ErrorKind::PermissionDenied => UblkError::NotAllowed(error),
-                _ => UblkError::Refused { what: "making a ublk device".into(), reason: error },
-            })?;
+        let made = self.0.send(Control::Add, ANY_NUMBER, 0, wanted.encode()).map_err(|error| match error
+            .kind()
+        {
+            ErrorKind::PermissionDenied => UblkError::NotAllowed(error),
+            _ => UblkError::Refused { what: "making a ublk device".into(), reason: error },
+        })?;
         Ok(DeviceInfo::decode(&made))
     }
 

@@ -19,7 +19,7 @@ const QUEUES: u16 = 4;
 /// Requests of a queue at once.
 const DEPTH: u16 = 128;
 /// How long others may have the character device open, as udev does when it appears.
-const OTHERS: Duration = Duration::from_secs(5);
+const OPENERS_TIMEOUT: Duration = Duration::from_secs(5);
 
 /// A block device. It is there until [`remove`](UblkDevice::remove).
 pub struct UblkDevice {
@@ -114,7 +114,7 @@ fn open(path: &std::path::Path) -> io::Result<SystemFile> {
                 if [Errno::BUSY, Errno::NOENT]
                     .iter()
                     .any(|errno| error.raw_os_error() == Some(errno.raw_os_error()))
-                    && begun.elapsed() < OTHERS =>
+                    && begun.elapsed() < OPENERS_TIMEOUT =>
             {
                 std::thread::sleep(Duration::from_millis(10));
             }

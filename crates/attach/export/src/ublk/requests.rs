@@ -45,9 +45,10 @@ pub enum Action {
 impl Action {
     /// What a descriptor means; nothing if it is no request that was asked for.
     pub fn of(descriptor: Descriptor) -> Option<Self> {
+        // Operation, and bits of its flags (`UBLK_IO_OP_FLUSH`, `UBLK_IO_F_FUA`, `UBLK_IO_F_NOUNMAP`).
         const FLUSH: u32 = 2;
         const FUA: u32 = 1 << 13;
-        const KEEP: u32 = 1 << 15;
+        const KEEP_BIT: u32 = 1 << 15;
         let Descriptor { operation, sectors, start } = descriptor;
         let fua = operation & FUA != 0;
         if operation & 0xFF == FLUSH {
@@ -61,7 +62,7 @@ impl Action {
             0 => Some(Action::Read { offset, len: short? }),
             1 => Some(Action::Write { offset, len: short?, fua }),
             3 => Some(Action::Zero { offset, len, deallocate: true, fua }),
-            5 => Some(Action::Zero { offset, len, deallocate: operation & KEEP == 0, fua }),
+            5 => Some(Action::Zero { offset, len, deallocate: operation & KEEP_BIT == 0, fua }),
             _ => None,
         }
     }

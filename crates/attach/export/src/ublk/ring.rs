@@ -71,7 +71,7 @@ impl ControlRing {
         unsafe { self.uring.submission().push(entry) }.map_err(io::Error::other)?;
         loop {
             if let Err(error) = self.uring.submit_and_wait(1)
-                && !is(&error, &PASSING)
+                && !is(&error, &TRANSIENT_ERRNOS)
             {
                 return Err(error);
             }
@@ -85,7 +85,7 @@ impl ControlRing {
 }
 
 /// Errors of a system call after which it is to be made again. EBUSY: completions have to be taken first.
-const PASSING: [Errno; 3] = [Errno::INTR, Errno::BUSY, Errno::AGAIN];
+const TRANSIENT_ERRNOS: [Errno; 3] = [Errno::INTR, Errno::BUSY, Errno::AGAIN];
 /// What completes when the event was written to.
 const EVENT: u64 = u64::MAX;
 
@@ -159,7 +159,7 @@ impl QueueRing {
     /// What the kernel says.
     pub fn wait(&mut self) -> io::Result<()> {
         match self.uring.submit_and_wait(1) {
-            Err(error) if !is(&error, &PASSING) => Err(error),
+            Err(error) if !is(&error, &TRANSIENT_ERRNOS) => Err(error),
             _ => Ok(()),
         }
     }

@@ -10,9 +10,9 @@ use std::sync::Arc;
 /// Memory is lent to the kernel in pages.
 const PAGE: usize = 4096;
 /// Bytes of the payload: the largest read or write.
-pub const PAYLOAD: usize = crate::drive::LARGEST as usize;
+pub const PAYLOAD: usize = crate::drive::MAX_TRANSFER_BYTES as usize;
 /// Bytes of the fixed part of a request.
-const FIXED: usize = 128;
+const FIXED_BYTES: usize = 128;
 /// Where `fuse_uring_ent_in_out` begins.
 const ENTRY: usize = 256;
 
@@ -70,7 +70,7 @@ impl Frame {
 
     /// The fixed part of the request.
     pub fn fixed(&self) -> Fixed<'_> {
-        Fixed(&self.header()[FIXED..ENTRY])
+        Fixed(&self.header()[FIXED_BYTES..ENTRY])
     }
 
     /// The rest of the request: a name, or data to write.

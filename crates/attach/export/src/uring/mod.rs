@@ -21,7 +21,7 @@ use std::path::Path;
 /// The kernel's switch: a file that root may write `Y` and `N` to.
 const SWITCH: &str = "/sys/module/fuse/parameters/enable_uring";
 /// Processors that the kernel has a queue for: `0-3,8`.
-const POSSIBLE: &str = "/sys/devices/system/cpu/possible";
+const POSSIBLE_PROCESSORS: &str = "/sys/devices/system/cpu/possible";
 
 /// Whether this process may have a ring for commands to a driver.
 ///
@@ -50,7 +50,7 @@ fn offered_by(switch: &Path) -> Result<(), String> {
 
 /// How many queues the kernel has: one for each processor that there can be.
 fn queues() -> u16 {
-    let list = std::fs::read_to_string(POSSIBLE).unwrap_or_default();
+    let list = std::fs::read_to_string(POSSIBLE_PROCESSORS).unwrap_or_default();
     count(list.trim()).unwrap_or(1).max(1)
 }
 

@@ -7,7 +7,7 @@
 use super::frame::{Frame, Iovec, Outbox, Reply};
 use super::serve::serve;
 use crate::fs::Directory;
-use crate::mount::GONE;
+use crate::mount::UNMOUNT_ERRNOS;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};
 use rustix::event::{EventfdFlags, PollFlags};
@@ -25,8 +25,8 @@ const REGISTER: u32 = 1;
 const COMMIT_AND_FETCH: u32 = 2;
 /// Frames over all queues, and of one queue. More requests wait in the kernel.
 const FRAMES: u16 = 512;
-const MOST: u16 = 64;
-const LEAST: u16 = 4;
+const MAX_ENTRIES: u16 = 64;
+const MIN_ENTRIES: u16 = 4;
 /// Threads at most, where nobody says how many.
 const THREADS: u16 = 64;
 /// The connection among the files that a ring knows.
@@ -55,7 +55,7 @@ impl Rings {
         let queues = super::queues();
         let threads = threads.map_or(THREADS, |threads| u16::try_from(threads).unwrap_or(u16::MAX));
         let threads = threads.clamp(1, queues);
-        let depth = (FRAMES / queues).clamp(LEAST, MOST);
+        let depth = (FRAMES / queues).clamp(MIN_ENTRIES, MAX_ENTRIES);
         let failed = Arc::new(AtomicBool::new(false));
         let mut rings = Rings { threads: Vec::new(), failed: failed.clone() };
         let (started, news) = mpsc::channel();
@@ -248,7 +248,7 @@ impl Ring {
         }
         let error = io::Error::from_raw_os_error(-result);
         // The directory was unmounted, or the connection aborted. What is still being worked on has been told.
-        if is(&error, &GONE) {
+        if is(&error, &UNMOUNT_ERRNOS) {
             self.over = true;
             return Ok(());
         }

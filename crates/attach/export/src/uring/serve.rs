@@ -2,7 +2,7 @@
 
 use super::frame::{Fixed, Frame, Reply};
 use crate::access::AccessChange;
-use crate::attributes::{KEEP, Shown};
+use crate::attributes::{ATTRIBUTE_TIMEOUT, Shown};
 use crate::engine::Answer;
 use crate::fs::{Change, Directory, Entry, Space};
 use crate::task;
@@ -172,7 +172,8 @@ fn type_bits(kind: FileType) -> u32 {
 /// `struct fuse_entry_out`: node, generation, how long name and attributes are valid, attributes.
 fn entry(of: Shown) -> Out {
     let Shown { attributes, keep } = of;
-    let out = Out::default().u64(attributes.ino.0).u64(0).u64(KEEP.as_secs()).u64(keep.as_secs());
+    let out =
+        Out::default().u64(attributes.ino.0).u64(0).u64(ATTRIBUTE_TIMEOUT.as_secs()).u64(keep.as_secs());
     attribute_list(out.u64(0), &attributes)
 }
 

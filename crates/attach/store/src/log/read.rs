@@ -265,9 +265,9 @@ fn lies_behind(bytes: &[u8], block: usize, is_one: impl Fn(&FrameHeader) -> bool
 /// What a zone holds. Memory is taken for what the device delivers, not for what it claims.
 fn read_zone<D: ZoneDevice>(device: &D, zone: u32, state: &Zone) -> Result<Vec<u8>, Error> {
     /// Bytes of one read.
-    const PIECE: usize = 1 << 20;
+    const PIECE_BYTES: usize = 1 << 20;
     let shape = device.shape();
-    let most = (PIECE / shape.block).max(1) as u64;
+    let most = (PIECE_BYTES / shape.block).max(1) as u64;
     let mut contents = Vec::new();
     let (mut lba, end) = (shape.start_of(zone), shape.start_of(zone) + state.written.min(shape.zone_blocks));
     while lba < end {

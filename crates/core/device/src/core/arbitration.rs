@@ -7,7 +7,7 @@
 
 use super::controller::{ControllerId, Controllers};
 use super::fair_queueing::Direction;
-use super::held_queue::{HeldCommand, HeldQueue, NOBODY};
+use super::held_queue::{HeldCommand, HeldQueue, NO_COMMAND};
 use super::in_flight::{CommandStage, InFlight, Token};
 use super::namespace::Namespace;
 use super::state::{Core, TimedEvent};
@@ -115,7 +115,7 @@ impl Core {
     pub(crate) fn held_of(&self, ns: &Namespace) -> [u64; 2] {
         let count = |queue: &HeldQueue| {
             let next = |io: &u32| self.held.get(*io).map(|held| held.next);
-            std::iter::successors(Some(queue.first), next).take_while(|io| *io != NOBODY).count() as u64
+            std::iter::successors(Some(queue.first), next).take_while(|io| *io != NO_COMMAND).count() as u64
         };
         [count(&ns.arbitration.queues[0]), count(&ns.arbitration.queues[1])]
     }
@@ -388,7 +388,7 @@ impl Core {
         for nsid in 1..=self.namespaces.count() {
             let Some(ns) = self.namespaces.get_mut(nsid) else { continue };
             for queue in &mut ns.arbitration.queues {
-                let (mut io, mut last) = (queue.first, NOBODY);
+                let (mut io, mut last) = (queue.first, NO_COMMAND);
                 while let Some(&HeldCommand { next, .. }) = self.held.get(io) {
                     let token = self.commands.unpark(io);
                     let status = token.as_ref().and_then(|token| {
@@ -401,7 +401,7 @@ impl Core {
                         self.events.push(now, TimedEvent::End(token.park()));
                         self.held.take(io);
                         match last {
-                            NOBODY => queue.first = next,
+                            NO_COMMAND => queue.first = next,
                             last => self.held.link(last, next),
                         }
                         any = true;

@@ -27,7 +27,7 @@ pub(crate) enum Direction {
 
 /// How long a namespace counts after its last command: a pause as short as this is none, and others are not to fill the
 /// set's queues meanwhile.
-const PRESENT: Nanos = Nanos(10_000_000);
+const PRESENCE: Nanos = Nanos(10_000_000);
 
 /// Reads that the window lets be under way for each place that can work on one.
 const DEPTH: u64 = 8;
@@ -36,7 +36,7 @@ const DEPTH: u64 = 8;
 const SCALE: u64 = nvme::quota::Quota::MAX_WEIGHT as u64;
 
 /// Tags are made smaller when the clock reaches this.
-const FAR: u64 = 1 << 62;
+const REBASE_TAG: u64 = 1 << 62;
 
 /// 1 as a write factor.
 pub(crate) const UNIT_FACTOR: u32 = 256;
@@ -137,7 +137,7 @@ impl SharedSet {
     #[inline]
     pub fn note(&mut self, nsid: u32, now: Nanos) {
         if self.latest.0 != nsid {
-            self.others = if self.latest.0 == 0 { Nanos::ZERO } else { self.latest.1 + PRESENT };
+            self.others = if self.latest.0 == 0 { Nanos::ZERO } else { self.latest.1 + PRESENCE };
             self.latest.0 = nsid;
         }
         self.latest.1 = now;
@@ -192,7 +192,7 @@ impl SharedSet {
         match self.latest {
             (0, _) => false,
             (latest, _) if latest == nsid => self.others > now,
-            (_, at) => at + PRESENT > now,
+            (_, at) => at + PRESENCE > now,
         }
     }
 
@@ -263,7 +263,9 @@ impl FairQueueing {
 
     /// By how much the tags of a set are to be made smaller, so that they never end; 0 nearly always.
     pub fn rebase(&mut self, set: u8) -> u64 {
-        let Some(set) = self.sets.get_mut(usize::from(set)).filter(|set| set.clock >= FAR) else { return 0 };
+        let Some(set) = self.sets.get_mut(usize::from(set)).filter(|set| set.clock >= REBASE_TAG) else {
+            return 0;
+        };
         let far = std::mem::take(&mut set.clock);
         set.front = set.front.saturating_sub(far);
         let waiting = std::mem::take(&mut set.ready);
@@ -304,13 +306,13 @@ mod tests {
     #[test]
     fn tags_go_on_for_ever() {
         let mut fair = FairQueueing {
-            sets: vec![SharedSet { window: 1, clock: FAR + 5, ..SharedSet::default() }],
+            sets: vec![SharedSet { window: 1, clock: REBASE_TAG + 5, ..SharedSet::default() }],
             stirred: false,
         };
         let set = fair.set(0).unwrap();
         set.under_way = 1;
-        set.wait(FAR + 9, 1, Direction::Read);
-        assert_eq!(fair.rebase(0), FAR + 5);
+        set.wait(REBASE_TAG + 9, 1, Direction::Read);
+        assert_eq!(fair.rebase(0), REBASE_TAG + 5);
         assert_eq!(fair.rebase(0), 0);
         fair.end(0, 1);
         assert!(fair.stirred);

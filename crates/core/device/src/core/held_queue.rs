@@ -7,7 +7,7 @@ use media::Nanos;
 use nvme::IoCommand;
 
 /// No command.
-pub(super) const NOBODY: u32 = u32::MAX;
+pub(super) const NO_COMMAND: u32 = u32::MAX;
 
 /// The commands of one namespace and direction that are held, and the meters of its quota.
 #[derive(Clone, Debug)]
@@ -28,8 +28,8 @@ impl Default for HeldQueue {
         HeldQueue {
             bytes: Meter::default(),
             commands: Meter::default(),
-            first: NOBODY,
-            last: NOBODY,
+            first: NO_COMMAND,
+            last: NO_COMMAND,
             timer: Nanos::MAX,
             ready: Nanos::MAX,
         }
@@ -46,7 +46,7 @@ impl HeldQueue {
     }
 
     pub(super) fn is_empty(&self) -> bool {
-        self.first == NOBODY
+        self.first == NO_COMMAND
     }
 
     pub(super) fn charge(&mut self, now: Nanos, bytes: u64) {
@@ -97,7 +97,7 @@ impl NamespaceArbitration {
     /// Finds out what writes cost lately.
     pub fn weigh_writes(&mut self, media: &VolumeStats) {
         let host = media.media_host_bytes.saturating_sub(self.written.0);
-        if host < LATELY {
+        if host < RECENT_BYTES {
             return;
         }
         let collected = media.media_gc_bytes.saturating_sub(self.written.1);
@@ -109,7 +109,7 @@ impl NamespaceArbitration {
 }
 
 /// Bytes written for the host that tell what writes cost.
-const LATELY: u64 = 1 << 20;
+const RECENT_BYTES: u64 = 1 << 20;
 
 /// The highest write amplification that counts.
 const MAX_FACTOR: u32 = 64 * UNIT_FACTOR;
@@ -135,7 +135,7 @@ impl HeldCommands {
         if index >= self.table.len() {
             self.table.resize((index + 1).next_power_of_two().max(64), None);
         }
-        self.table[index] = Some(HeldCommand { command, data, next: NOBODY });
+        self.table[index] = Some(HeldCommand { command, data, next: NO_COMMAND });
     }
 
     pub(super) fn get(&self, io: u32) -> Option<&HeldCommand> {

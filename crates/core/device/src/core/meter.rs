@@ -19,7 +19,7 @@ pub(crate) struct Meter {
 const SECOND: u64 = 1_000_000_000;
 
 /// More units than any command has, and few enough that nothing overflows.
-const MOST: u64 = 1 << 34;
+const MAX_UNITS: u64 = 1 << 34;
 
 impl Meter {
     /// Whether it ever holds anything back.
@@ -33,7 +33,7 @@ impl Meter {
         self.paid.since(self.burst)
     }
 
-    /// These units pass at `now`; more than [`MOST`] count as so many.
+    /// These units pass at `now`; more than [`MAX_UNITS`] count as so many.
     #[inline]
     pub fn charge(&mut self, now: Nanos, units: u64) {
         if self.rate == 0 {
@@ -42,7 +42,7 @@ impl Meter {
         if self.paid < now {
             (self.paid, self.fraction) = (now, 0);
         }
-        let time = units.min(MOST) * SECOND + self.fraction;
+        let time = units.min(MAX_UNITS) * SECOND + self.fraction;
         self.paid += Nanos(time / self.rate);
         self.fraction = time % self.rate;
     }

@@ -10,7 +10,7 @@ const VERSION: u32 = 1;
 /// Bytes of the header: magic (8), version (4), length of the contents (4), revision (8), reserved (8), digest (32).
 const HEADER: usize = 64;
 /// Bytes of the header that the digest covers; it covers the contents, too.
-const COVERED: usize = 32;
+const COVERED_BYTES: usize = 32;
 
 /// Why there is no firmware image.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]
@@ -44,7 +44,7 @@ pub fn firmware_image(revision: &str, contents: &[u8]) -> Result<Vec<u8>, Firmwa
     image.extend_from_slice(&VERSION.to_le_bytes());
     image.extend_from_slice(&length.to_le_bytes());
     image.extend_from_slice(&nvme::identify::ascii::<8>(revision));
-    image.resize(COVERED, 0);
+    image.resize(COVERED_BYTES, 0);
     let digest = Sha256::new().chain_update(&image).chain_update(contents).finalize();
     image.extend_from_slice(&digest);
     image.extend_from_slice(contents);
@@ -60,7 +60,7 @@ pub(super) fn is_revision(text: &[u8]) -> bool {
 /// The revision of an image; `None` if the bytes are no image. Bytes after the contents are padding.
 pub(super) fn revision_of(image: &[u8]) -> Option<String> {
     let (header, rest) = image.split_at_checked(HEADER)?;
-    let (covered, digest) = header.split_at(COVERED);
+    let (covered, digest) = header.split_at(COVERED_BYTES);
     let (start, reserved) = covered.split_at(24);
     let length = u32::from_le_bytes(start[12..16].try_into().ok()?);
     let contents = rest.get(..usize::try_from(length).ok()?)?;

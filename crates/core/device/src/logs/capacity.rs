@@ -11,7 +11,7 @@ use nvme::zerocopy::IntoBytes;
 use nvme::{U16, U128};
 
 /// Capacity Adjustment Factor, in hundredths: media hold what they hold.
-const UNADJUSTED: u16 = 100;
+const ADJUSTMENT_FACTOR: u16 = 100;
 
 /// An identifier from an index: there are none of 0.
 fn identifier(index: u32) -> U16 {
@@ -35,7 +35,7 @@ pub(crate) fn configurations(core: &Core) -> Vec<u8> {
         let spare = info.raw_bytes.saturating_sub(info.capacity_bytes);
         let group = EnduranceGroupConfiguration {
             endgid,
-            caf: U16::new(UNADJUSTED),
+            caf: U16::new(ADJUSTMENT_FACTOR),
             tegcap: U128::new(info.capacity_bytes.into()),
             segcap: U128::new(spare.into()),
             endurance_estimate: U128::new(endurance_units(endurance(&info))),

@@ -2,7 +2,7 @@
 
 use crate::contents::HostDiskFault;
 use crate::core::Core;
-use crate::fault_injection::{ALWAYS, active, entry};
+use crate::fault_injection::{CERTAINTY_PPB, active, entry};
 use crate::ports::Ports;
 use media::Nanos;
 use nvme::admin::FaultKind;
@@ -16,7 +16,7 @@ pub(crate) fn log(core: &Core, ports: &Ports, disk: Option<HostDiskFault>, now: 
     entries.extend(ports.faults(now));
     entries.extend(disk.map(|disk| {
         let kind = if disk.full { FaultKind::HOST_DISK_FULL } else { FaultKind::HOST_DISK_ERROR };
-        InjectedFault { remaining: U64::new(disk.remaining.into()), ..entry(kind, 0, ALWAYS) }
+        InjectedFault { remaining: U64::new(disk.remaining.into()), ..entry(kind, 0, CERTAINTY_PPB) }
     }));
     let header = InjectedFaultsHeader {
         version: U16::new(InjectedFaultsHeader::VERSION),

@@ -24,7 +24,7 @@ use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, Status, U16, U32, U64, U128};
 
 /// Event types that the drive records.
-const RECORDED: [Type; 13] = [
+const RECORDED_EVENTS: [Type; 13] = [
     Type::SMART_SNAPSHOT,
     Type::FIRMWARE_COMMIT,
     Type::TIMESTAMP_CHANGE,
@@ -252,7 +252,7 @@ fn log(core: &mut Core, now: Nanos, id: ControllerId) -> Vec<u8> {
         rci: ReportingContext::new().with_rcpit(1).with_rcpid(port),
         ..PersistentEventHeader::default()
     };
-    for kind in RECORDED {
+    for kind in RECORDED_EVENTS {
         header.seb[usize::from(kind.0 / 8)] |= 1 << (kind.0 % 8);
     }
     let mut log = header.as_bytes().to_vec();

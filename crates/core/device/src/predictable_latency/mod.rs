@@ -18,8 +18,9 @@ use nvme::{Status, U64};
 use setting::WindowSetting;
 
 /// How often a deterministic window is looked at.
-const LOOK: Nanos = Nanos(5_000_000);
+const CHECK_INTERVAL: Nanos = Nanos(5_000_000);
 
+/// Nanoseconds of a millisecond.
 const MILLI: u64 = 1_000_000;
 
 /// The window of a set.
@@ -241,7 +242,7 @@ impl PredictableLatency {
         self.look_at(core, set, sanitizing, cx);
         let window = self.window(core, set);
         if window.deterministic && window.number == number {
-            core.events.push(cx.now + LOOK, TimedEvent::Window(set, number));
+            core.events.push(cx.now + CHECK_INTERVAL, TimedEvent::Window(set, number));
         }
     }
 
@@ -379,7 +380,7 @@ impl PredictableLatency {
         let number = window.number;
         core.ftl.pause_gc(cx.now, set, deterministic, cx.storage);
         if deterministic {
-            core.events.push(cx.now + LOOK, TimedEvent::Window(set, number));
+            core.events.push(cx.now + CHECK_INTERVAL, TimedEvent::Window(set, number));
         }
         Ok(Reply::Done(0))
     }

@@ -15,13 +15,13 @@ use media::Nanos;
 use nvme::admin::DeviceSelfTest;
 use nvme::log::{SelfTestLog, SelfTestOutcome};
 use nvme::{NSID_ALL, Status};
-use state::{EXTENDED, FailedBlock, SHORT, SelfTestOperation};
+use state::{EXTENDED_TEST, FailedBlock, SHORT_TEST, SelfTestOperation};
 
 /// The number of the reads of a self-test, among those of commands.
 pub(crate) const SELF_TEST_IO: Io = Io(u32::MAX - 1);
 
 /// Self-test code that aborts.
-const ABORT: u8 = 0xF;
+const ABORT_TEST: u8 = 0xF;
 
 /// Segments.
 const HEALTH: u8 = 1;
@@ -44,8 +44,8 @@ pub(crate) fn execute<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> AdminResult {
     match c.stc {
-        SHORT | EXTENDED => {}
-        ABORT => {
+        SHORT_TEST | EXTENDED_TEST => {}
+        ABORT_TEST => {
             end(core, SelfTestOutcome::ABORTED, cx);
             return Ok(Reply::Done(0));
         }
@@ -73,7 +73,7 @@ pub(crate) fn execute<S: Contents>(
 fn chunks(core: &Core, code: u8, nsid: u32) -> (u64, u64) {
     let bytes = core.namespaces.get(nsid).map_or(0, |ns| ns.volume_bytes());
     let all = bytes.div_ceil(CHUNK.into());
-    let stride = if code == SHORT { all.div_ceil(SAMPLE).max(1) } else { 1 };
+    let stride = if code == SHORT_TEST { all.div_ceil(SAMPLE).max(1) } else { 1 };
     (all.div_ceil(stride), stride)
 }
 
@@ -141,7 +141,7 @@ fn chunk_done<S: Contents>(core: &mut Core, end: Nanos, cx: &mut Cx<'_, S>) {
     core.events.push(end.max(cx.now) + PAUSE, TimedEvent::SelfTest(number));
     // An extended test goes on from here after a power cycle. Each percent is recorded.
     let total = core.persistent.self_tests.running.as_ref().map_or(1, |r| total_chunks(core, r)).max(1);
-    if code == EXTENDED && done * 100 / total != (done - 1) * 100 / total {
+    if code == EXTENDED_TEST && done * 100 / total != (done - 1) * 100 / total {
         core.record(cx.storage);
     }
 }
@@ -208,7 +208,7 @@ pub(crate) fn end_of_namespace<S: Contents>(
 /// A controller is reset: its short test ends, an extended one goes on.
 pub(crate) fn controller_reset<S: Contents>(core: &mut Core, id: ControllerId, cx: &mut Cx<'_, S>) {
     let running = core.persistent.self_tests.running.as_ref();
-    if running.is_some_and(|r| r.code == SHORT && r.controller == id.0) {
+    if running.is_some_and(|r| r.code == SHORT_TEST && r.controller == id.0) {
         end(core, SelfTestOutcome::RESET, cx);
     }
 }
@@ -218,7 +218,7 @@ pub(crate) fn power_came(core: &mut Core, now: Nanos) {
     let number = core.controllers.fresh();
     let Some(operation) = &mut core.persistent.self_tests.running else { return };
     (operation.number, operation.waits) = (number, false);
-    if operation.code == EXTENDED {
+    if operation.code == EXTENDED_TEST {
         core.events.push(now + PAUSE, TimedEvent::SelfTest(number));
     } else {
         finish(core, SelfTestOutcome::RESET, 0, None, now);
@@ -244,7 +244,7 @@ mod tests {
     use ftl::NoContents;
 
     fn short() -> DeviceSelfTest {
-        DeviceSelfTest { nsid: 0, stc: SHORT }
+        DeviceSelfTest { nsid: 0, stc: SHORT_TEST }
     }
 
     #[test]
@@ -257,7 +257,7 @@ mod tests {
         let again = execute(&mut core, id, short(), &mut cx).err().map(|f| f.status);
         assert_eq!(again, Some(Status::SELF_TEST_IN_PROGRESS));
         controller_reset(&mut core, id, &mut cx);
-        assert_eq!(log(&core).result[0].status, SHORT << 4 | SelfTestOutcome::RESET.0);
+        assert_eq!(log(&core).result[0].status, SHORT_TEST << 4 | SelfTestOutcome::RESET.0);
     }
 
     #[test]
@@ -286,7 +286,7 @@ mod tests {
         let id = fixture::connect(&mut core, 1);
         let (mut storage, mut out) = (NoContents, Vec::new());
         let mut cx = Cx { now: Nanos::ZERO, storage: &mut storage, out: &mut out };
-        execute(&mut core, id, DeviceSelfTest { stc: EXTENDED, ..short() }, &mut cx).ok();
+        execute(&mut core, id, DeviceSelfTest { stc: EXTENDED_TEST, ..short() }, &mut cx).ok();
         power_came(&mut core, Nanos(5));
         assert!(core.persistent.self_tests.is_running());
         end(&mut core, SelfTestOutcome::ABORTED, &mut cx);

@@ -6,9 +6,9 @@ use serde::{Deserialize, Serialize};
 use std::collections::VecDeque;
 
 /// Self-test code of a short test.
-pub(super) const SHORT: u8 = 0x1;
+pub(super) const SHORT_TEST: u8 = 0x1;
 /// Self-test code of an extended test.
-pub(super) const EXTENDED: u8 = 0x2;
+pub(super) const EXTENDED_TEST: u8 = 0x2;
 
 /// Results that are kept.
 const RESULTS: usize = 20;
@@ -127,24 +127,24 @@ mod tests {
     fn the_log_shows_progress_and_the_newest_results() {
         let mut tests = SelfTests::default();
         for hours in 0..30 {
-            tests.running = Some(operation(SHORT, 0));
+            tests.running = Some(operation(SHORT_TEST, 0));
             tests.finish(SelfTestOutcome::PASSED, 0, None, hours);
             // Nothing is in progress: this adds no result.
             tests.finish(SelfTestOutcome::ABORTED, 0, None, hours);
         }
         assert_eq!(tests.results.len(), RESULTS);
-        tests.running = Some(operation(EXTENDED, 50));
+        tests.running = Some(operation(EXTENDED_TEST, 50));
         let log = tests.log(200);
-        assert_eq!((log.operation, log.completion), (EXTENDED, 25));
+        assert_eq!((log.operation, log.completion), (EXTENDED_TEST, 25));
         assert_eq!(tests.log(0).completion, 0);
         assert_eq!(log.result[0].poh.get(), 29);
-        assert_eq!(log.result[0].status, SHORT << 4 | SelfTestOutcome::PASSED.0);
+        assert_eq!(log.result[0].status, SHORT_TEST << 4 | SelfTestOutcome::PASSED.0);
         assert_eq!(log.result[RESULTS - 1].poh.get(), 10);
     }
 
     #[test]
     fn a_result_tells_what_failed() {
-        let mut tests = SelfTests { running: Some(operation(SHORT, 3)), ..SelfTests::default() };
+        let mut tests = SelfTests { running: Some(operation(SHORT_TEST, 3)), ..SelfTests::default() };
         let status = Status::UNRECOVERED_READ_ERROR;
         let failure = FailedBlock { nsid: 7, lba: Some(9), status: status.0 };
         tests.finish(SelfTestOutcome::FAILED_SEGMENT, 2, Some(failure), 5);

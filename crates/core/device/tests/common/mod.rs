@@ -10,7 +10,7 @@ pub mod zones;
 
 use device::{
     Attach, BlockAction, BlockError, BlockTransform, Config, Contents, ControllerId, Drive, DriveKeyId, Host,
-    InitialNamespace, Io, LbaFormat, Limits, Origin, Output, SPARE, Transfer, WrappedKey,
+    InitialNamespace, Io, LbaFormat, Limits, Origin, Output, SPARE_BYTES, Transfer, WrappedKey,
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
@@ -22,7 +22,7 @@ use nvme::{Command, Completion, NSID_ALL, Nqn, Status};
 use std::collections::BTreeMap;
 
 /// A drive small enough for tests: set 1 NAND of 64 MiB in TLC, set 2 DRAM of 8 MiB, no namespaces.
-pub const SMALL: &str = r#"
+pub const SMALL_DRIVE: &str = r#"
 [drive]
 write_buffer = "1MiB"
 [link]
@@ -47,7 +47,7 @@ capacity = "8MiB"
 timing = { read = "1us", write = "1us", bandwidth = "4GB/s" }
 "#;
 
-/// The set 2 of [`SMALL`], and a hard disk in its place: 13 MiB. A request takes 3 ms, and little more.
+/// The set 2 of [`SMALL_DRIVE`], and a hard disk in its place: 13 MiB. A request takes 3 ms, and little more.
 pub const ON_DISK: (&str, &str) = (
     r#"
 media = "dram"
@@ -69,11 +69,11 @@ buffer = { segments = 0 }
 );
 
 /// With the times of media and link.
-pub const TIMED: (&str, &str) = ("[drive]\n", "[drive]\ntiming = true\n");
+pub const TIMING_EDIT: (&str, &str) = ("[drive]\n", "[drive]\ntiming = true\n");
 
 /// The same with changes: `(from, to)`.
 pub fn small(changes: &[(&str, &str)]) -> Config {
-    let mut text = SMALL.to_owned();
+    let mut text = SMALL_DRIVE.to_owned();
     for (from, to) in changes {
         assert!(text.contains(from), "{from:?} is in the configuration");
         text = text.replace(from, to);
@@ -100,7 +100,7 @@ pub fn initial(set: u16, bytes: u64) -> InitialNamespace {
 struct Held {
     references: u32,
     page: Box<[u8]>,
-    spare: [u8; SPARE],
+    spare: [u8; SPARE_BYTES],
 }
 
 /// Contents in memory, counted slots, and every record as a journal.
@@ -128,8 +128,8 @@ fn range(piece: Piece) -> (std::ops::Range<usize>, std::ops::Range<usize>) {
 }
 
 impl Memory {
-    fn whole(&self, slot: Option<Slot>, transform: Option<&BlockTransform>) -> (Vec<u8>, [u8; SPARE]) {
-        let (mut page, mut spare) = (vec![0; 4096], [0; SPARE]);
+    fn whole(&self, slot: Option<Slot>, transform: Option<&BlockTransform>) -> (Vec<u8>, [u8; SPARE_BYTES]) {
+        let (mut page, mut spare) = (vec![0; 4096], [0; SPARE_BYTES]);
         match (slot, transform) {
             (Some(slot), _) => {
                 let held = &self.slots[slot.0 as usize];
@@ -193,7 +193,7 @@ impl Memory {
         io: Io,
         piece: Piece,
         slot: Option<Slot>,
-    ) -> Result<(Vec<u8>, [u8; SPARE]), StorageError> {
+    ) -> Result<(Vec<u8>, [u8; SPARE_BYTES]), StorageError> {
         let transform = self.transforms.get(&io.0).copied();
         let (page, spare) = self.whole(slot, transform.as_ref());
         match transform.map_or(Ok(()), |transform| transform.check_slot(piece, &page, &spare)) {
@@ -247,7 +247,7 @@ impl Contents for Memory {
 impl Storage for Memory {
     fn allocate(&mut self) -> Option<Slot> {
         let free = self.slots.iter().position(|s| s.references == 0).unwrap_or_else(|| {
-            self.slots.push(Held { references: 0, page: vec![0; 4096].into(), spare: [0; SPARE] });
+            self.slots.push(Held { references: 0, page: vec![0; 4096].into(), spare: [0; SPARE_BYTES] });
             self.slots.len() - 1
         });
         self.slots[free].references = 1;

@@ -153,25 +153,25 @@ pub struct Stage;
 
 impl Stage {
     /// Completions are held until their modelled time.
-    pub const TIMED: u8 = 1;
+    pub const TIMED_BIT: u8 = 1;
     /// The NAND has placement handles and windows.
-    pub const PLACED: u8 = 2;
+    pub const PLACED_BIT: u8 = 2;
     /// Namespaces have keys.
-    pub const KEYED: u8 = 4;
+    pub const KEYED_BIT: u8 = 4;
 
     fn set(of: u8) -> Bench {
         let mut changes = Vec::new();
-        if of & Stage::TIMED != 0 {
+        if of & Stage::TIMED_BIT != 0 {
             changes.extend(TIMED_SMALL);
         }
-        if of & Stage::PLACED != 0 {
+        if of & Stage::PLACED_BIT != 0 {
             changes.push((
                 "spare = \"28%\"\n",
                 "spare = \"100%\"\nplacement = { handles = 4 }\nwindow = { superblocks = 4, time = \"1s\" }\n",
             ));
         }
         let bench = Bench::with_namespaces(&changes);
-        if of & Stage::KEYED == 0 {
+        if of & Stage::KEYED_BIT == 0 {
             return bench;
         }
         let mut memory = Memory { drive_key: Some([1; 16]), ..Memory::default() };

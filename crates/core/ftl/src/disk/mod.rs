@@ -19,7 +19,7 @@ use crate::storage::{Piece, Record, SectorState, Storage};
 use crate::volume::{Extent, SetId, Volume, VolumeId};
 use crate::write::Write;
 use faults::Faults;
-use media::disk::drive::{Disk, REASSIGNED};
+use media::disk::drive::{Disk, REASSIGNED_REVOLUTIONS};
 use media::disk::shape::DiskShape;
 use media::disk::{Completion, DiskError, Op, ReadsFirst};
 use media::{FaultPlan, LogicalPage, Nanos, Page, Slot, Spare};
@@ -350,7 +350,7 @@ impl DiskSet {
         for i in 0..self.reassigned.len() {
             let sectors = (self.reassigned[i], 1);
             self.record_sectors(sectors, SectorState::Good, cx);
-            self.record_sectors(sectors, SectorState::Slow(REASSIGNED), cx);
+            self.record_sectors(sectors, SectorState::Slow(REASSIGNED_REVOLUTIONS), cx);
         }
         self.reassigned.clear();
         // What landed was complete before, or is complete now.

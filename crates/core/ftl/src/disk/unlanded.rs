@@ -48,7 +48,7 @@ pub(super) enum Left {
 pub(super) struct Unlanded(BTreeMap<u32, Entry>);
 
 /// Landed layers of one page from which on those are dropped that later ones cover.
-const MANY: usize = 16;
+const LAYERS_BEFORE_PRUNING: usize = 16;
 
 impl Unlanded {
     /// A write of a part of a page is accepted. The page table has `slot` from now on, and had `before`, whose reference moves here. `slot`
@@ -89,7 +89,7 @@ impl Unlanded {
             }
             return false;
         }
-        if entry.layers.len() > MANY {
+        if entry.layers.len() > LAYERS_BEFORE_PRUNING {
             entry.compact(storage);
         }
         all

@@ -2,6 +2,7 @@
 
 use media::Unit;
 
+/// No superblock is open.
 const NO_SUPERBLOCK: u32 = u32::MAX;
 
 /// A superblock that is being written, unit by unit, one die after the other. Its owner keeps it; [`Flash`](super::Flash) says where it goes on.

@@ -9,9 +9,9 @@ use media::disk::drive::Scheduling;
 use media::disk::shape::{DiskShape, SeekTimes};
 
 const SET: SetId = SetId(0);
-const LATER: u64 = 5000;
+const DISK_LATENCY: u64 = 5000;
 
-/// A small disk, of which a request takes [`LATER`] at least; or as much persistent memory.
+/// A small disk, of which a request takes [`DISK_LATENCY`] at least; or as much persistent memory.
 fn drive(late: bool, faults: FaultPlan) -> (Ftl, VolumeId) {
     let memory = MemoryConfig {
         kind: MemoryKind::Pmem,
@@ -35,7 +35,7 @@ fn drive(late: bool, faults: FaultPlan) -> (Ftl, VolumeId) {
         read_seek: seek,
         write_seek: seek,
         head_switch: [Nanos(1_000); 2],
-        overhead: Nanos(LATER),
+        overhead: Nanos(DISK_LATENCY),
         link: 0,
         cache: CacheConfig { segments: 0, ..CacheConfig::default() },
         write_cache: false,
@@ -99,7 +99,7 @@ fn a_read_that_is_answered_later_ends_as_a_write_does() {
         done.iter().map(|d| (d.io.0, d.result)).collect::<Vec<_>>(),
         [1, 2, 3, 4].map(|io| (io, Ok(())))
     );
-    assert!(done.iter().all(|d| d.at >= now + Nanos(LATER + 100)), "{done:?}");
+    assert!(done.iter().all(|d| d.at >= now + Nanos(DISK_LATENCY + 100)), "{done:?}");
     // They count as any others.
     assert_eq!(ftl.set_stats(SET).host_read_bytes, 4 * u64::from(PAGE));
     assert_eq!(ftl.volume_stats(volume).host_read_bytes, 4 * u64::from(PAGE));

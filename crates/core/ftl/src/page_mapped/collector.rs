@@ -6,6 +6,7 @@ use crate::config::GcConfig;
 use media::{Geometry, Nanos};
 use std::collections::VecDeque;
 
+/// No superblock is being collected.
 const NO_VICTIM: u32 = u32::MAX;
 
 /// How much faster than the host collection is paced, as a fraction: so that the victim is empty, and

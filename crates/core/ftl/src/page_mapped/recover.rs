@@ -13,7 +13,7 @@ use crate::storage::{Record, Storage};
 use media::{Faulty, LogicalPage, Medium, Nand, Nanos, Page, Slot, Spare, Unit};
 
 /// How many pages before it is wanted an entry of the map is prefetched.
-const AHEAD: u32 = 32;
+const PREFETCH_PAGES: u32 = 32;
 
 /// Which of two copies of one version is newer. Collection moves contents while it can read them, and the copy that it moved
 /// from is given up.
@@ -151,7 +151,7 @@ impl PageMappedSet {
         self.flash.record_lost_units(cx.storage);
         let mut newest = 0;
         for page in self.mapped_pages() {
-            self.prefetch_for(page + AHEAD);
+            self.prefetch_for(page + PREFETCH_PAGES);
             let spare = self.flash.nand.spare(Page(page));
             if spare.page == LogicalPage::NONE || spare.page.0 >= self.capacity {
                 continue;
@@ -166,7 +166,7 @@ impl PageMappedSet {
         let mut given_up = Vec::new();
         // Once more in the order of the chips: then nothing but the map is visited at random.
         for page in self.mapped_pages() {
-            self.prefetch_for(page + AHEAD);
+            self.prefetch_for(page + PREFETCH_PAGES);
             let logical = self.flash.logical(page);
             if logical >= self.capacity {
                 continue;
@@ -221,7 +221,7 @@ impl PageMappedSet {
             }
             let first = unit * unit_pages;
             for page in first..first + self.flash.programmed(Unit(unit)) {
-                self.prefetch_for(page + AHEAD);
+                self.prefetch_for(page + PREFETCH_PAGES);
                 let logical = self.flash.logical(page);
                 let Some(other) = self.map.get(logical) else { continue };
                 self.map.set(logical, page);

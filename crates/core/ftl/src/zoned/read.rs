@@ -13,7 +13,7 @@ use crate::zone::{ZoneFault, ZoneState};
 use media::{LogicalPage, Nanos, Slot};
 
 /// No flash page.
-const NOWHERE: u32 = u32::MAX;
+const NO_PAGE: u32 = u32::MAX;
 
 impl Zones {
     /// What a page of a volume with zones holds, and its flash page; `None` if nothing.
@@ -34,7 +34,7 @@ impl Zones {
         if let Some(window) = zone.window
             && let Some(held) = self.windows[usize::from(window)].page(at, self.striping.unit_pages)
         {
-            return (!held.is_hole).then_some((held.slot, NOWHERE));
+            return (!held.is_hole).then_some((held.slot, NO_PAGE));
         }
         if at >= zone.admitted {
             return None;
@@ -83,7 +83,7 @@ impl Zones {
         let volume = cx.volumes.get_mut(id).ok_or(Fault::OutOfRange)?;
         let sense_pages = mapped.flash().geo().sense_pages;
         let (mut end, mut fault) = (now, None);
-        let (mut first, mut count) = (NOWHERE, 0);
+        let (mut first, mut count) = (NO_PAGE, 0);
         let mut host = 0;
         while host < extent.bytes {
             let byte = extent.start + u64::from(host);
@@ -95,7 +95,7 @@ impl Zones {
                 if slot == LOST {
                     fault = Some(Fault::Unrecovered);
                 }
-                if at != NOWHERE {
+                if at != NO_PAGE {
                     volume.stats.media_read_bytes += u64::from(PAGE);
                     if count > 0 && at == first + count && !at.is_multiple_of(sense_pages) {
                         count += 1;

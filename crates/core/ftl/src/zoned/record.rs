@@ -9,11 +9,11 @@ use crate::volume::VolumeId;
 use crate::zone::{MAX_ZONE_EXTENSION, ZoneState};
 
 /// Bytes of a record without the descriptor extension.
-const FIXED: usize = 16;
+const FIXED_BYTES: usize = 16;
 /// Bit of a record's state: the zone has a Zone Random Write Area, and its write pointer in pages follows in 4 bytes.
 const WITH_ZRWA: u32 = 1 << 31;
 /// [`Plot::superblock`] of a zone that lies nowhere.
-const NOWHERE: u32 = u32::MAX;
+const NO_SUPERBLOCK: u32 = u32::MAX;
 
 /// Bit of a record's state: the set finished the zone by itself.
 const FINISHED_BY_SET: u32 = 1 << 30;
@@ -32,7 +32,7 @@ const CODES: [(ZoneState, u8); 7] = [
 /// Appends the record of a zone: state, plot, settled units, write pointer of a zone with a Zone Random Write Area, extension.
 fn encode(zone: &Zone, state: ZoneState, settled: u32, out: &mut Vec<u8>) {
     let code = CODES.iter().find(|(listed, _)| *listed == state).map_or(0, |(_, code)| *code);
-    let plot = zone.plot.unwrap_or(Plot { superblock: NOWHERE, index: 0 });
+    let plot = zone.plot.unwrap_or(Plot { superblock: NO_SUPERBLOCK, index: 0 });
     let flag = if zone.zrwa { WITH_ZRWA } else { 0 };
     let flag = flag | if zone.finished_by_set { FINISHED_BY_SET } else { 0 };
     out.extend_from_slice(&(u32::from(code) | flag).to_le_bytes());
@@ -55,7 +55,7 @@ impl Zones {
             return;
         }
         let Some(set) = cx.volumes.get(id.volume).map(|volume| volume.set.0) else { return };
-        let mut bytes = Vec::with_capacity(FIXED);
+        let mut bytes = Vec::with_capacity(FIXED_BYTES);
         encode(self.zone(id), self.lasting_state(id), settled, &mut bytes);
         cx.storage.record(Record::Zone { set, volume: id.volume.0, zone: id.zone, bytes: &bytes });
     }
@@ -98,7 +98,7 @@ impl Zones {
     pub fn load(&mut self, mut bytes: &[u8]) -> Result<(), String> {
         while let Some((head, rest)) = bytes.split_at_checked(12) {
             let word = |i: usize| u32::from_le_bytes([head[i], head[i + 1], head[i + 2], head[i + 3]]);
-            let len = FIXED + word(8) as usize;
+            let len = FIXED_BYTES + word(8) as usize;
             let (record, rest) = rest.split_at_checked(len).ok_or("the record of a zone is cut off")?;
             let volume = u16::try_from(word(0)).map_err(|_| format!("there is no volume {}", word(0)))?;
             self.apply(VolumeId(volume), word(4), record)?;
@@ -117,7 +117,8 @@ impl Zones {
         let layout = table.layout;
         let missing = || format!("volume {} has no zone {number}", volume.0);
         let zone = table.zones.get_mut(number as usize).ok_or_else(missing)?;
-        let (fixed, extension) = bytes.split_at_checked(FIXED).ok_or("the record of a zone is cut off")?;
+        let (fixed, extension) =
+            bytes.split_at_checked(FIXED_BYTES).ok_or("the record of a zone is cut off")?;
         let word = |i: usize| u32::from_le_bytes([fixed[i], fixed[i + 1], fixed[i + 2], fixed[i + 3]]);
         let code = word(0) & !(WITH_ZRWA | FINISHED_BY_SET);
         let state = CODES.iter().find(|(_, known)| u32::from(*known) == code);
@@ -132,7 +133,7 @@ impl Zones {
         }
         let plot = Plot { superblock: word(4), index: word(8) };
         zone.plot = match plot.superblock {
-            NOWHERE => None,
+            NO_SUPERBLOCK => None,
             superblock if superblock < superblocks && plot.index < striping.plots => Some(plot),
             superblock => {
                 return Err(format!("zone {number} lies in superblock {superblock}, plot {}", plot.index));

@@ -189,11 +189,6 @@ impl Cache {
         }
     }
 
-    /// Whether the disk reads ahead at `now`.
-    pub fn is_filling(&self, now: Nanos) -> bool {
-        self.filling.is_some() && self.segments.first().is_some_and(|s| self.filled(now) < s.end)
-    }
-
     /// The host has read.
     fn read(&mut self, geometry: &Geometry, served: &Served) {
         let Served { range, last, at, hit, block_time, .. } = *served;

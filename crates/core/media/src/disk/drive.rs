@@ -74,7 +74,7 @@ pub struct PowerCut {
 /// Revolutions that a read of an unreadable block takes before it fails.
 const RETRIES: u32 = 8;
 /// Revolutions that a reassigned block takes: to its spare track, and back.
-pub const REASSIGNED: u32 = 2;
+pub const REASSIGNED_REVOLUTIONS: u32 = 2;
 
 /// A disk. It holds no contents.
 ///
@@ -228,7 +228,7 @@ impl Disk {
         landed.append(&mut self.landed);
     }
 
-    /// Appends the blocks that could not be read, and that a write has reassigned to spares. Each takes [`REASSIGNED`] revolutions more.
+    /// Appends the blocks that could not be read, and that a write has reassigned to spares. Each takes [`REASSIGNED_REVOLUTIONS`] revolutions more.
     #[inline]
     pub fn take_reassigned(&mut self, reassigned: &mut Vec<u64>) {
         reassigned.append(&mut self.reassigned);
@@ -396,7 +396,7 @@ impl Disk {
             );
             let reassigned: Vec<u64> = self.unreadable.drain(from..to).collect();
             for &first in &reassigned {
-                self.slow_down(SlowSectors { first, count: 1, revolutions: REASSIGNED });
+                self.slow_down(SlowSectors { first, count: 1, revolutions: REASSIGNED_REVOLUTIONS });
             }
             self.reassigned.extend(reassigned);
         }

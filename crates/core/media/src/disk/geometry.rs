@@ -314,12 +314,6 @@ impl Geometry {
         self.zones[zone].skew
     }
 
-    /// Changes the angles of the tracks of a zone, for calibration.
-    pub fn set_skew(&mut self, zone: usize, skew: Skew) {
-        assert!(skew.group_cylinders > 0, "a group has a cylinder at least");
-        self.zones[zone].skew = skew;
-    }
-
     /// The place of a block.
     ///
     /// # Panics

@@ -99,7 +99,7 @@ pub struct Tree {
 }
 
 /// How deep a tree may be.
-const DEEPEST: usize = 16;
+const MAX_DEPTH: usize = 16;
 
 impl Tree {
     /// A tree.
@@ -138,7 +138,7 @@ impl Tree {
         }
         let root = config.nodes.len() - 1;
         if depth(&config, root, 0, &mut vec![None; root + 1]).is_none() {
-            return error(format!("nodes are nested more than {DEEPEST} deep"));
+            return error(format!("nodes are nested more than {MAX_DEPTH} deep"));
         }
         let mut shifts: Vec<(u64, i64)> = Vec::with_capacity(config.slips.len());
         let mut slipped = 0i64;
@@ -208,7 +208,7 @@ impl Tree {
 
 /// The depth below a node; none if it is too deep, as it is if it contains itself. `known` has that of nodes that were looked at.
 fn depth(config: &TreeConfig, node: usize, above: usize, known: &mut [Option<usize>]) -> Option<usize> {
-    if above > DEEPEST {
+    if above > MAX_DEPTH {
         return None;
     }
     if known[node].is_none() {
@@ -220,7 +220,7 @@ fn depth(config: &TreeConfig, node: usize, above: usize, known: &mut [Option<usi
         }
         known[node] = Some(below);
     }
-    known[node].filter(|below| above + below <= DEEPEST)
+    known[node].filter(|below| above + below <= MAX_DEPTH)
 }
 
 #[cfg(test)]

@@ -32,11 +32,11 @@ const CHUNK: usize = 1 << 16;
 /// [`Block::next`] after an erase that was cut short.
 const MUST_ERASE: u32 = u32::MAX;
 /// Bit of [`Block::marks`]: some units cannot be read.
-const SPOILED: u32 = 1 << 31;
+const SPOILED_BIT: u32 = 1 << 31;
 /// Bit of [`Block::marks`]: must no longer be used.
-const BAD: u32 = 1 << 30;
+const BAD_BIT: u32 = 1 << 30;
 /// The other bits of [`Block::marks`]: erase cycles.
-const CYCLES: u32 = BAD - 1;
+const CYCLES: u32 = BAD_BIT - 1;
 
 /// A block of all planes of a die.
 #[derive(Clone, Copy, Default, Debug)]
@@ -73,7 +73,7 @@ pub struct Nand {
     versions: Table<u64>,
     slots: Table<Slot>,
     blocks: Vec<Block>,
-    /// A bit per unit that cannot be read; looked at only in blocks with [`SPOILED`].
+    /// A bit per unit that cannot be read; looked at only in blocks with [`SPOILED_BIT`].
     spoiled: Vec<u64>,
     /// Of the pages of a unit; one after another for each page type if `page_types` is set.
     within: Vec<Within>,
@@ -219,7 +219,7 @@ impl Nand {
     fn spoil(&mut self, unit: u32) {
         let address = self.address(unit);
         let block = &mut self.blocks[address.block];
-        block.marks |= SPOILED;
+        block.marks |= SPOILED_BIT;
         block.next = block.next.max(address.at + 1);
         self.spoiled[(unit / 64) as usize] |= 1 << (unit % 64);
         let first = self.first_page(unit);
@@ -233,7 +233,7 @@ impl Nand {
 
     /// The block is empty and has one more cycle.
     fn wipe(&mut self, block: usize) {
-        if self.blocks[block].marks & SPOILED != 0 {
+        if self.blocks[block].marks & SPOILED_BIT != 0 {
             for unit in self.units_of(block) {
                 self.spoiled[(unit / 64) as usize] &= !(1 << (unit % 64));
             }
@@ -241,15 +241,15 @@ impl Nand {
         let block = &mut self.blocks[block];
         block.next = 0;
         let cycles = (block.marks & CYCLES) + 1;
-        block.marks = (block.marks & BAD) | cycles.min(CYCLES);
+        block.marks = (block.marks & BAD_BIT) | cycles.min(CYCLES);
     }
 
     /// An erase of a bad block does nothing, cut short or not.
     fn cut_erase(&mut self, block: usize) {
         let block = &mut self.blocks[block];
-        if block.marks & BAD == 0 {
+        if block.marks & BAD_BIT == 0 {
             block.next = MUST_ERASE;
-            block.marks |= SPOILED;
+            block.marks |= SPOILED_BIT;
         }
     }
 
@@ -341,7 +341,7 @@ impl Nand {
 impl From<Block> for BlockState {
     fn from(block: Block) -> Self {
         match block {
-            Block { marks, .. } if marks & BAD != 0 => BlockState::Bad,
+            Block { marks, .. } if marks & BAD_BIT != 0 => BlockState::Bad,
             Block { next: MUST_ERASE, .. } => BlockState::MustErase,
             Block { next, .. } => BlockState::Writable { next },
         }
@@ -367,7 +367,7 @@ impl Medium for Nand {
             self.broken(unit, "read of a page that was not programmed:");
         }
         let mut status = OpStatus::Good;
-        if block.marks & SPOILED != 0 && (block.next == MUST_ERASE || self.is_spoiled(unit)) {
+        if block.marks & SPOILED_BIT != 0 && (block.next == MUST_ERASE || self.is_spoiled(unit)) {
             status = OpStatus::Failed;
         }
         let index = match self.page_types {
@@ -388,7 +388,7 @@ impl Medium for Nand {
     fn program(&mut self, now: Nanos, unit: Unit, spares: &[Spare]) -> Nanos {
         let address = self.address(unit.0);
         let block = &mut self.blocks[address.block];
-        if block.next != address.at || block.marks & BAD != 0 {
+        if block.next != address.at || block.marks & BAD_BIT != 0 {
             self.broken(unit.0, "program of");
         }
         block.next += 1;
@@ -415,7 +415,7 @@ impl Medium for Nand {
 
     fn erase(&mut self, now: Nanos, unit: Unit) -> Nanos {
         let address = self.address(unit.0);
-        if self.blocks[address.block].marks & BAD == 0 {
+        if self.blocks[address.block].marks & BAD_BIT == 0 {
             self.wipe(address.block);
         }
         if !self.timed {
@@ -428,7 +428,7 @@ impl Medium for Nand {
         let address = self.address(unit.0);
         match self.dies.unended(now, address.die, OpKind::Erase(address.block as u32)) {
             Some(end) => Progress::Until(end),
-            None if self.blocks[address.block].marks & BAD != 0 => Progress::Ended(OpStatus::Failed),
+            None if self.blocks[address.block].marks & BAD_BIT != 0 => Progress::Ended(OpStatus::Failed),
             None => Progress::Ended(OpStatus::Good),
         }
     }
@@ -464,7 +464,7 @@ impl Medium for Nand {
 
     #[inline]
     fn is_bad(&self, unit: Unit) -> bool {
-        self.blocks[self.address(unit.0).block].marks & BAD != 0
+        self.blocks[self.address(unit.0).block].marks & BAD_BIT != 0
     }
 
     #[inline]
@@ -510,7 +510,7 @@ impl Medium for Nand {
     fn apply_bad(&mut self, unit: Unit) -> Result<(), StateError> {
         let unit = self.known(unit)?;
         let block = self.address(unit).block;
-        self.blocks[block].marks |= BAD;
+        self.blocks[block].marks |= BAD_BIT;
         Ok(())
     }
 

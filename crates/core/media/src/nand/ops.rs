@@ -24,7 +24,7 @@ pub(super) struct Op {
     pub(super) suspended: bool,
 }
 
-const NOTHING: Op =
+const NULL_OP: Op =
     Op { start: Nanos::ZERO, end: Nanos::ZERO, kind: OpKind::Program(0), postponed: 0, suspended: false };
 
 /// How many lie in the die itself.
@@ -41,7 +41,7 @@ pub(super) struct Ops {
 
 impl Default for Ops {
     fn default() -> Self {
-        Ops { inline: [NOTHING; INLINE_OPS], len: 0, spilled: Vec::new() }
+        Ops { inline: [NULL_OP; INLINE_OPS], len: 0, spilled: Vec::new() }
     }
 }
 
@@ -122,7 +122,7 @@ mod tests {
             let (mut rng, mut ops, mut model) = (Rng::new(seed), Ops::default(), VecDeque::new());
             for n in 0..500 {
                 if rng.below(2) == 0 {
-                    ops.push(Op { end: Nanos(n), ..NOTHING });
+                    ops.push(Op { end: Nanos(n), ..NULL_OP });
                     model.push_back(n);
                 } else if model.pop_front().is_some() {
                     ops.drop_first();

@@ -73,7 +73,7 @@ fn filled(change: impl FnOnce(&mut NandConfig)) -> Nand {
     nand
 }
 
-const IDLE: u64 = 10_000;
+const IDLE_TIME: u64 = 10_000;
 
 #[test]
 fn a_program_crosses_the_channel_and_then_takes_its_time() {
@@ -92,21 +92,21 @@ fn a_program_crosses_the_channel_and_then_takes_its_time() {
 #[test]
 fn a_read_senses_and_then_crosses_the_channel() {
     let mut n = filled(|_| ());
-    assert_eq!(read(&mut n, IDLE, 0, 4), IDLE + 50 + 4);
+    assert_eq!(read(&mut n, IDLE_TIME, 0, 4), IDLE_TIME + 50 + 4);
     // One page of four is transferred alone. The plane is free again when it has sensed.
-    assert_eq!(read(&mut n, IDLE, 0, 1), IDLE + 100 + 1);
+    assert_eq!(read(&mut n, IDLE_TIME, 0, 1), IDLE_TIME + 100 + 1);
 }
 
 #[test]
 fn planes_of_a_die_sense_together_and_share_the_channel() {
     let mut n = filled(|_| ());
     // Pages 0..4 are on plane 0, 4..8 on plane 1, 8..12 (the middle page) on plane 0 again.
-    assert_eq!(read(&mut n, IDLE, 0, 4), IDLE + 54);
-    assert_eq!(read(&mut n, IDLE, 4, 4), IDLE + 58);
-    assert_eq!(read(&mut n, IDLE, 8, 4), IDLE + 104);
+    assert_eq!(read(&mut n, IDLE_TIME, 0, 4), IDLE_TIME + 54);
+    assert_eq!(read(&mut n, IDLE_TIME, 4, 4), IDLE_TIME + 58);
+    assert_eq!(read(&mut n, IDLE_TIME, 8, 4), IDLE_TIME + 104);
     // Die 1 (page 24..) has its own channel, die 2 (48..) waits for that of die 0.
-    assert_eq!(read(&mut n, IDLE, 24, 4), IDLE + 54);
-    assert_eq!(read(&mut n, IDLE, 48, 4), IDLE + 62);
+    assert_eq!(read(&mut n, IDLE_TIME, 24, 4), IDLE_TIME + 54);
+    assert_eq!(read(&mut n, IDLE_TIME, 48, 4), IDLE_TIME + 62);
 }
 
 #[test]
@@ -137,7 +137,7 @@ fn page_types_have_their_own_sense_time() {
     };
     let mut one_shot = filled(by_type);
     for (page, sense) in [(0, 40), (4, 40), (8, 60), (16, 90)] {
-        let at = IDLE * u64::from(page + 1);
+        let at = IDLE_TIME * u64::from(page + 1);
         assert_eq!(read(&mut one_shot, at, page, 1), at + sense + 1, "page {page}");
     }
     // Page by page, the type changes from unit to unit of a block: 4 dies, so units 0, 4, 8, 12 of die 0.
@@ -146,7 +146,7 @@ fn page_types_have_their_own_sense_time() {
         c.geometry.unit_pages = 8;
     });
     for (row, sense) in [40, 60, 90, 40].into_iter().enumerate() {
-        let (at, unit) = (IDLE * (row as u64 + 1), row as u32 * 4);
+        let (at, unit) = (IDLE_TIME * (row as u64 + 1), row as u32 * 4);
         program(&mut by_page, at, unit);
         assert_eq!(read(&mut by_page, at + 5000, unit * 8 + 7, 1), at + 5000 + sense + 1, "row {row}");
     }
@@ -156,98 +156,98 @@ fn page_types_have_their_own_sense_time() {
 fn a_read_suspends_a_program() {
     let mut n = filled(|_| ());
     // On the array from 10,024 to 11,024.
-    assert_eq!(program(&mut n, IDLE, 4), IDLE + 1024);
+    assert_eq!(program(&mut n, IDLE_TIME, 4), IDLE_TIME + 1024);
     // Suspended at 10,500; sense from 10,520 to 10,570; goes on at 10,580 with 524 left.
-    assert_eq!(read(&mut n, IDLE + 500, 0, 1), IDLE + 571);
-    assert_eq!(ended(&mut n, IDLE + 1024, 4), Err(IDLE + 1104));
+    assert_eq!(read(&mut n, IDLE_TIME + 500, 0, 1), IDLE_TIME + 571);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1024, 4), Err(IDLE_TIME + 1104));
     // On the other plane meanwhile: senses from 10,530 to 10,580, so the program goes on at 10,590.
-    assert_eq!(read(&mut n, IDLE + 530, 4, 1), IDLE + 581);
-    assert_eq!(ended(&mut n, IDLE + 1104, 4), Err(IDLE + 1114));
+    assert_eq!(read(&mut n, IDLE_TIME + 530, 4, 1), IDLE_TIME + 581);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1104, 4), Err(IDLE_TIME + 1114));
     // It was postponed twice: the next read waits until it ends.
-    assert_eq!(read(&mut n, IDLE + 700, 0, 1), IDLE + 1114 + 51);
-    assert_eq!(ended(&mut n, IDLE + 1114, 4), Ok(OpStatus::Good));
+    assert_eq!(read(&mut n, IDLE_TIME + 700, 0, 1), IDLE_TIME + 1114 + 51);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1114, 4), Ok(OpStatus::Good));
 }
 
 #[test]
 fn a_read_that_fits_into_a_suspension_costs_the_program_nothing() {
     let mut n = filled(|_| ());
-    program(&mut n, IDLE, 4);
-    assert_eq!(read(&mut n, IDLE + 500, 0, 1), IDLE + 571);
+    program(&mut n, IDLE_TIME, 4);
+    assert_eq!(read(&mut n, IDLE_TIME + 500, 0, 1), IDLE_TIME + 571);
     // Asked for before the array is free: both planes sense from 10,520 to 10,570; the channel is next.
-    assert_eq!(read(&mut n, IDLE + 510, 4, 1), IDLE + 572);
-    assert_eq!(ended(&mut n, IDLE + 1024, 4), Err(IDLE + 1104));
+    assert_eq!(read(&mut n, IDLE_TIME + 510, 4, 1), IDLE_TIME + 572);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1024, 4), Err(IDLE_TIME + 1104));
 }
 
 #[test]
 fn a_read_before_the_data_of_a_program_have_arrived_suspends_nothing() {
     let mut n = filled(|c| c.timing.channel_bytes_per_second = 409_600_000);
     // 240 µs of transfer; the sense of 50 fits in before. Its transfer of 10 finds the channel busy.
-    assert_eq!(program(&mut n, IDLE, 4), IDLE + 1240);
-    assert_eq!(read(&mut n, IDLE + 100, 0, 1), IDLE + 250);
-    assert_eq!(ended(&mut n, IDLE + 1239, 4), Err(IDLE + 1240));
+    assert_eq!(program(&mut n, IDLE_TIME, 4), IDLE_TIME + 1240);
+    assert_eq!(read(&mut n, IDLE_TIME + 100, 0, 1), IDLE_TIME + 250);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1239, 4), Err(IDLE_TIME + 1240));
     // One that does not fit pushes it back, without suspension: sense from 10,220 to 10,270.
-    assert_eq!(read(&mut n, IDLE + 220, 0, 1), IDLE + 280);
-    assert_eq!(ended(&mut n, IDLE + 1240, 4), Err(IDLE + 1270));
+    assert_eq!(read(&mut n, IDLE_TIME + 220, 0, 1), IDLE_TIME + 280);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1240, 4), Err(IDLE_TIME + 1270));
 }
 
 #[test]
 fn a_read_that_must_wait_goes_before_the_next_program() {
     let mut n = filled(|c| c.timing.max_suspends = 1);
-    program(&mut n, IDLE, 4);
-    assert_eq!(program(&mut n, IDLE, 8), IDLE + 2024);
+    program(&mut n, IDLE_TIME, 4);
+    assert_eq!(program(&mut n, IDLE_TIME, 8), IDLE_TIME + 2024);
     // Suspends the first: 520..570, resumes at 580 with 524 left: ends at 1,104; the second at 2,104.
-    assert_eq!(read(&mut n, IDLE + 500, 0, 1), IDLE + 571);
-    assert_eq!(ended(&mut n, IDLE + 2024, 8), Err(IDLE + 2104));
+    assert_eq!(read(&mut n, IDLE_TIME + 500, 0, 1), IDLE_TIME + 571);
+    assert_eq!(ended(&mut n, IDLE_TIME + 2024, 8), Err(IDLE_TIME + 2104));
     let mut n = filled(|c| c.timing.max_suspends = 1);
-    program(&mut n, IDLE, 4);
-    program(&mut n, IDLE, 8);
-    read(&mut n, IDLE + 500, 0, 1);
+    program(&mut n, IDLE_TIME, 4);
+    program(&mut n, IDLE_TIME, 8);
+    read(&mut n, IDLE_TIME + 500, 0, 1);
     // The first can be postponed no more; the read goes between the two: 1,104..1,154.
-    assert_eq!(read(&mut n, IDLE + 600, 0, 1), IDLE + 1155);
-    assert_eq!(ended(&mut n, IDLE + 1104, 4), Ok(OpStatus::Good));
-    assert_eq!(ended(&mut n, IDLE + 1104, 8), Err(IDLE + 2154));
+    assert_eq!(read(&mut n, IDLE_TIME + 600, 0, 1), IDLE_TIME + 1155);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1104, 4), Ok(OpStatus::Good));
+    assert_eq!(ended(&mut n, IDLE_TIME + 1104, 8), Err(IDLE_TIME + 2154));
     // Neither can be postponed: behind both, in the order of their plane.
-    assert_eq!(read(&mut n, IDLE + 1200, 0, 1), IDLE + 2154 + 51);
-    assert_eq!(read(&mut n, IDLE + 1200, 0, 1), IDLE + 2154 + 101);
+    assert_eq!(read(&mut n, IDLE_TIME + 1200, 0, 1), IDLE_TIME + 2154 + 51);
+    assert_eq!(read(&mut n, IDLE_TIME + 1200, 0, 1), IDLE_TIME + 2154 + 101);
     // A program that comes now waits for those reads.
-    assert_eq!(program(&mut n, IDLE + 1300, 12), IDLE + 2154 + 100 + 1000);
+    assert_eq!(program(&mut n, IDLE_TIME + 1300, 12), IDLE_TIME + 2154 + 100 + 1000);
 }
 
 #[test]
 fn a_suspended_program_that_resumes_counts_a_new_suspension() {
     let mut n = filled(|_| ());
-    program(&mut n, IDLE, 4);
+    program(&mut n, IDLE_TIME, 4);
     // Suspended at 500, sensed until 570, resuming until 580 with 524 left.
-    read(&mut n, IDLE + 500, 0, 1);
+    read(&mut n, IDLE_TIME + 500, 0, 1);
     // At 575 it resumes: 20 to suspend, sense 595..645, on at 655.
-    assert_eq!(read(&mut n, IDLE + 575, 0, 1), IDLE + 646);
-    assert_eq!(ended(&mut n, IDLE + 1104, 4), Err(IDLE + 655 + 524));
+    assert_eq!(read(&mut n, IDLE_TIME + 575, 0, 1), IDLE_TIME + 646);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1104, 4), Err(IDLE_TIME + 655 + 524));
 }
 
 #[test]
 fn a_read_suspends_an_erase() {
     let mut n = filled(|_| ());
     let block_of_superblock_1 = Unit(4 * 4);
-    assert_eq!(n.erase(Nanos(IDLE * US), block_of_superblock_1), Nanos((IDLE + 5000) * US));
-    assert_eq!(read(&mut n, IDLE + 100, 0, 1), IDLE + 171);
+    assert_eq!(n.erase(Nanos(IDLE_TIME * US), block_of_superblock_1), Nanos((IDLE_TIME + 5000) * US));
+    assert_eq!(read(&mut n, IDLE_TIME + 100, 0, 1), IDLE_TIME + 171);
     assert_eq!(
-        n.poll_erase(Nanos((IDLE + 5000) * US), block_of_superblock_1),
-        Progress::Until(Nanos((IDLE + 5080) * US))
+        n.poll_erase(Nanos((IDLE_TIME + 5000) * US), block_of_superblock_1),
+        Progress::Until(Nanos((IDLE_TIME + 5080) * US))
     );
     assert_eq!(
-        n.poll_erase(Nanos((IDLE + 5080) * US), block_of_superblock_1),
+        n.poll_erase(Nanos((IDLE_TIME + 5080) * US), block_of_superblock_1),
         Progress::Ended(OpStatus::Good)
     );
     // Another die is not concerned.
-    assert_eq!(read(&mut n, IDLE + 200, 24, 1), IDLE + 251);
+    assert_eq!(read(&mut n, IDLE_TIME + 200, 24, 1), IDLE_TIME + 251);
 }
 
 #[test]
 fn without_suspension_reads_wait_their_turn() {
     let mut n = filled(|c| c.timing.max_suspends = 0);
-    program(&mut n, IDLE, 4);
-    program(&mut n, IDLE, 8);
-    assert_eq!(read(&mut n, IDLE + 10, 0, 1), IDLE + 2024 + 51);
+    program(&mut n, IDLE_TIME, 4);
+    program(&mut n, IDLE_TIME, 8);
+    assert_eq!(read(&mut n, IDLE_TIME + 10, 0, 1), IDLE_TIME + 2024 + 51);
 }
 
 #[test]
@@ -267,7 +267,7 @@ fn spare_areas_come_back_until_the_block_is_erased() {
     assert_eq!(n.logical(Page(25)), LogicalPage(25));
     assert_eq!((n.programmed(Unit(1)), n.programmed(Unit(4))), (24, 0));
     assert_eq!(n.spare(Page(4 * 24)), Spare::EMPTY);
-    n.erase(Nanos(IDLE * US), Unit(1));
+    n.erase(Nanos(IDLE_TIME * US), Unit(1));
     assert_eq!(n.spare(Page(25)), Spare::EMPTY);
     assert_eq!(n.spare(Page(0)).page, LogicalPage(0));
     assert_eq!((n.wear(Unit(1)), n.wear(Unit(5)), n.wear(Unit(0))), (1, 1, 0));
@@ -276,10 +276,10 @@ fn spare_areas_come_back_until_the_block_is_erased() {
 #[test]
 fn a_power_cut_tears_what_is_in_flight() {
     let mut n = filled(|_| ());
-    program(&mut n, IDLE, 4);
-    program(&mut n, IDLE, 8);
-    n.erase(Nanos(IDLE * US), Unit(17));
-    n.power_cut(Nanos((IDLE + 1024) * US));
+    program(&mut n, IDLE_TIME, 4);
+    program(&mut n, IDLE_TIME, 8);
+    n.erase(Nanos(IDLE_TIME * US), Unit(17));
+    n.power_cut(Nanos((IDLE_TIME + 1024) * US));
     assert_eq!(n.spare(Page(4 * 24)).page, LogicalPage(96));
     assert_eq!(n.spare(Page(8 * 24)), Spare::EMPTY);
     assert_eq!(n.read(Nanos(0), Page(4 * 24), 1).status, OpStatus::Good);
@@ -297,9 +297,9 @@ fn a_power_cut_tears_what_is_in_flight() {
 #[test]
 fn reading_a_program_in_flight_corrupts_nothing() {
     let mut n = filled(|_| ());
-    program(&mut n, IDLE, 4);
-    assert_eq!(read(&mut n, IDLE + 500, 4 * 24, 1), IDLE + 571);
-    assert_eq!(ended(&mut n, IDLE + 1104, 4), Ok(OpStatus::Good));
+    program(&mut n, IDLE_TIME, 4);
+    assert_eq!(read(&mut n, IDLE_TIME + 500, 4 * 24, 1), IDLE_TIME + 571);
+    assert_eq!(ended(&mut n, IDLE_TIME + 1104, 4), Ok(OpStatus::Good));
     assert_eq!(n.spare(Page(4 * 24)).page, LogicalPage(96));
 }
 
@@ -309,13 +309,13 @@ fn saved_state_comes_back_without_what_was_in_flight() {
     for unit in 0..4 {
         assert_eq!(ended(&mut n, 5000, unit), Ok(OpStatus::Good));
     }
-    program(&mut n, IDLE, 4);
-    n.erase(Nanos(IDLE * US), Unit(16 + 1));
+    program(&mut n, IDLE_TIME, 4);
+    n.erase(Nanos(IDLE_TIME * US), Unit(16 + 1));
     n.apply_bad(Unit(16 + 2)).unwrap();
     let mut bytes = Vec::new();
     n.save(&mut bytes);
     let mut back = Nand::restore(config(), &bytes).unwrap();
-    n.power_cut(Nanos(IDLE * US));
+    n.power_cut(Nanos(IDLE_TIME * US));
     for page in 0..n.pages {
         assert_eq!(back.spare(Page(page)), n.spare(Page(page)));
     }
@@ -358,13 +358,13 @@ fn foreign_and_damaged_state_is_refused_with_a_reason() {
 #[test]
 #[should_panic(expected = "NAND rule broken: program of unit 8 (die 0, superblock 0, unit 2 of its block)")]
 fn programming_out_of_order_is_a_bug() {
-    program(&mut filled(|_| ()), IDLE, 8);
+    program(&mut filled(|_| ()), IDLE_TIME, 8);
 }
 
 #[test]
 #[should_panic(expected = "NAND rule broken: program of unit 0")]
 fn programming_twice_is_a_bug() {
-    program(&mut filled(|_| ()), IDLE, 0);
+    program(&mut filled(|_| ()), IDLE_TIME, 0);
 }
 
 #[test]
@@ -372,20 +372,20 @@ fn programming_twice_is_a_bug() {
 fn programming_a_bad_block_is_a_bug() {
     let mut n = filled(|_| ());
     n.apply_bad(Unit(0)).unwrap();
-    assert_eq!(n.read(Nanos(IDLE * US), Page(0), 1).status, OpStatus::Good);
-    n.erase(Nanos(IDLE * US), Unit(0));
-    assert_eq!(n.poll_erase(Nanos(2 * IDLE * US), Unit(0)), Progress::Ended(OpStatus::Failed));
-    program(&mut n, IDLE, 4);
+    assert_eq!(n.read(Nanos(IDLE_TIME * US), Page(0), 1).status, OpStatus::Good);
+    n.erase(Nanos(IDLE_TIME * US), Unit(0));
+    assert_eq!(n.poll_erase(Nanos(2 * IDLE_TIME * US), Unit(0)), Progress::Ended(OpStatus::Failed));
+    program(&mut n, IDLE_TIME, 4);
 }
 
 #[test]
 #[should_panic(expected = "read of a page that was not programmed")]
 fn reading_an_erased_page_is_a_bug() {
-    filled(|_| ()).read(Nanos(IDLE * US), Page(96), 1);
+    filled(|_| ()).read(Nanos(IDLE_TIME * US), Page(96), 1);
 }
 
 #[test]
 #[should_panic(expected = "read across the end of a sense")]
 fn reading_across_a_sense_is_a_bug() {
-    filled(|_| ()).read(Nanos(IDLE * US), Page(2), 3);
+    filled(|_| ()).read(Nanos(IDLE_TIME * US), Page(2), 3);
 }

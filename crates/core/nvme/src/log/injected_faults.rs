@@ -54,12 +54,12 @@ impl InjectedFaultsHeader {
 
 impl InjectedFault {
     /// The chance of a fault that strikes every operation.
-    pub const ALWAYS: u32 = 1_000_000_000;
+    pub const CERTAINTY_PPB: u32 = 1_000_000_000;
 
     /// It strikes one in this many operations, to the nearest whole number.
     #[must_use]
     pub fn one_in(&self) -> u32 {
         let chance = self.chance.get().max(1);
-        Self::ALWAYS.saturating_add(chance / 2) / chance
+        Self::CERTAINTY_PPB.saturating_add(chance / 2) / chance
     }
 }

@@ -21,7 +21,7 @@ wire! {
     pub struct LbaStatusLogElement[16] {
         /// Namespace Element Identifier: the NSID.
         pub neid: U32,
-        /// Number of LBA Range Descriptors; [`LbaStatusLogElement::WHOLE`] for none, and the whole namespace is meant.
+        /// Number of LBA Range Descriptors; [`LbaStatusLogElement::WHOLE_NAMESPACE`] for none, and the whole namespace is meant.
         pub nlrd: U32,
         /// Recommended Action Type of Get LBA Status.
         pub ratype: u8,
@@ -45,5 +45,5 @@ layout!(LbaRangeDescriptor, 16, rnlb @ 8);
 
 impl LbaStatusLogElement {
     /// NLRD of an element without range descriptors: the host is to look at the whole namespace.
-    pub const WHOLE: u32 = u32::MAX;
+    pub const WHOLE_NAMESPACE: u32 = u32::MAX;
 }

@@ -219,6 +219,7 @@ layout!(
 /// Buckets of a [`LatencyHistogram`].
 pub const LATENCY_BUCKETS: usize = 194;
 
+/// Powers of two, in nanoseconds, between which an octave has eight buckets.
 const FIRST_OCTAVE: u32 = 10;
 const LAST_OCTAVE: u32 = 34;
 

@@ -8,7 +8,7 @@ use super::{
     values::{number, switch},
 };
 use crate::{
-    family::Row,
+    database_model::Row,
     server::{Kind, Server},
     settings::{Setting, Settings},
 };

@@ -1,13 +1,13 @@
 //! MySQL, Percona Server and MariaDB: their configurations, and the model of InnoDB.
 
 mod database;
+mod effective_settings;
 mod groups;
 mod layouts;
 mod model;
 mod names;
 mod option_file;
 mod persisted;
-mod understood;
 mod values;
 
 use std::path::Path;
@@ -17,9 +17,9 @@ use workload::innodb::{PAGE, Volume};
 
 use self::database::Database;
 use super::{
-    asked,
+    database_model::{self, Configuration, Model, Row, Words},
     drive::Drive,
-    family::{self, Configuration, Model, Row, Words},
+    installed_server,
     layouts::{Arrangement, Excluded, Layout, Plan},
     load::Load,
     server::{Kind, Server},
@@ -42,8 +42,8 @@ pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result
     let same = installed.iter().find(|installed| groups::server_of(installed) == read.server);
     let title = same.map(|installed| installed.title.as_str());
     let values_by =
-        asked::take(&mut read.settings, read.server, title, ask, |settings, cancel| match same {
-            Some(installed) => understood::settings(installed, settings, cancel),
+        installed_server::take(&mut read.settings, read.server, title, ask, |settings, cancel| match same {
+            Some(installed) => effective_settings::settings(installed, settings, cancel),
             None => Ok(None),
         })?;
     let database = Database::read(&read.settings, read.server)?;
@@ -56,7 +56,7 @@ pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result
     })
 }
 
-impl family::Database for Database {
+impl database_model::Database for Database {
     fn rows(&self) -> &[Row] {
         &self.rows
     }

@@ -6,7 +6,7 @@ use workload::innodb::{Config, Doublewrite, Innodb, PAGE, Volume};
 
 use super::database::Database;
 use crate::{
-    family::{Done, Model},
+    database_model::{Done, Model},
     layouts::Arrangement,
     load::{Load, warehouses},
 };

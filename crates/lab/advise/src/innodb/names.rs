@@ -3,7 +3,7 @@
 use crate::settings::passed_over;
 
 /// Settings of any release series of MySQL, Percona Server and MariaDB, without `innodb_` before them (their reference manuals).
-const KNOWN: &str = "adaptive_flushing adaptive_flushing_lwm adaptive_hash_index adaptive_hash_index_cells \
+const KNOWN_SETTINGS: &str = "adaptive_flushing adaptive_flushing_lwm adaptive_hash_index adaptive_hash_index_cells \
      adaptive_hash_index_parts adaptive_max_sleep_delay additional_mem_pool_size alter_copy_bulk \
      api_bk_commit_interval api_disable_rowlock api_enable_binlog api_enable_mdl api_trx_level autoextend_increment \
      autoinc_lock_mode background_scrub_data_compressed background_scrub_data_uncompressed binlog_directory \
@@ -57,10 +57,10 @@ const KNOWN: &str = "adaptive_flushing adaptive_flushing_lwm adaptive_hash_index
 /// What is said of a setting that no server has; none of one that is known, or is none of InnoDB.
 pub fn unknown(name: &str) -> Option<String> {
     let short = name.strip_prefix("innodb_")?;
-    if KNOWN.split_whitespace().any(|known| known == short) {
+    if KNOWN_SETTINGS.split_whitespace().any(|known| known == short) {
         return None;
     }
-    let near = units::nearest(short, KNOWN.split_whitespace());
+    let near = units::nearest(short, KNOWN_SETTINGS.split_whitespace());
     Some(passed_over(near.map(|near| format!("innodb_{near}"))))
 }
 

@@ -10,7 +10,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    listing::{self, DEEPEST, at_include, content},
+    listing::{self, MAX_NESTING, at_include, content},
     settings::{Setting, Settings, place},
 };
 
@@ -151,8 +151,8 @@ pub fn read(path: &Path) -> Result<Settings> {
 }
 
 fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
-    if depth > DEEPEST {
-        bail!("{}: files include each other more than {DEEPEST} deep", path.display());
+    if depth > MAX_NESTING {
+        bail!("{}: files include each other more than {MAX_NESTING} deep", path.display());
     }
     if is_writable_by_all(path)? {
         settings
@@ -378,7 +378,7 @@ mod tests {
             "OFF",
             "ü",
         ];
-        let rounds = crate::asked::rounds(300);
+        let rounds = crate::installed_server::rounds(300);
         let dir = tempfile::tempdir().unwrap();
         let path = dir.path().join("my.cnf");
         let mut both = 0;

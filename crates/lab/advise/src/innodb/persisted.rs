@@ -71,9 +71,9 @@ mod tests {
     use super::*;
 
     /// As MySQL 9.7 writes it.
-    const NEW: &str = r#"{"Version": 2, "mysql_dynamic_variables": {"innodb_io_capacity": {"Value": "700", "Metadata": {"Host": "localhost", "User": "root", "Timestamp": 1}}}, "mysql_static_variables": {"innodb_page_cleaners": {"Value": "3", "Metadata": {"Host": "", "User": "", "Timestamp": 1}}}}"#;
+    const VERSION_2: &str = r#"{"Version": 2, "mysql_dynamic_variables": {"innodb_io_capacity": {"Value": "700", "Metadata": {"Host": "localhost", "User": "root", "Timestamp": 1}}}, "mysql_static_variables": {"innodb_page_cleaners": {"Value": "3", "Metadata": {"Host": "", "User": "", "Timestamp": 1}}}}"#;
     /// As MySQL 8.0 before 8.0.29 writes it.
-    const OLD: &str = r#"{ "Version" : 1 , "mysql_server" : { "innodb_io_capacity" : { "Value" : "700" , "Metadata" : { "Timestamp" : 1 , "User" : "root" , "Host" : "localhost" } } , "mysql_server_static_options" : { "innodb_page_cleaners" : { "Value" : "3" , "Metadata" : { "Timestamp" : 1 , "User" : "root" , "Host" : "localhost" } } } } }"#;
+    const VERSION_1: &str = r#"{ "Version" : 1 , "mysql_server" : { "innodb_io_capacity" : { "Value" : "700" , "Metadata" : { "Timestamp" : 1 , "User" : "root" , "Host" : "localhost" } } , "mysql_server_static_options" : { "innodb_page_cleaners" : { "Value" : "3" , "Metadata" : { "Timestamp" : 1 , "User" : "root" , "Host" : "localhost" } } } } }"#;
 
     fn read(text: Option<&str>, more: &[(&str, &str)]) -> Result<Settings> {
         let dir = tempfile::tempdir().unwrap();
@@ -89,7 +89,7 @@ mod tests {
 
     #[test]
     fn persisted_settings_count_last_unless_they_are_not_loaded() {
-        for text in [NEW, OLD] {
+        for text in [VERSION_2, VERSION_1] {
             let settings = read(Some(text), &[]).unwrap();
             let number = |name: &str| settings.number(name).unwrap().unwrap().0;
             assert_eq!((number("innodb_io_capacity"), number("innodb_page_cleaners")), (700, 3), "{text}");

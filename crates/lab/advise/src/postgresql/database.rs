@@ -9,7 +9,7 @@ use super::{
     values::{self, Unit},
 };
 use crate::{
-    family::Row,
+    database_model::Row,
     server::Server,
     settings::{Setting, Settings},
 };

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use anyhow::{Context, Result, bail};
 
 use crate::{
-    listing::{self, DEEPEST, at_include, content},
+    listing::{self, MAX_NESTING, at_include, content},
     settings::{Setting, Settings, place},
 };
 
@@ -209,8 +209,8 @@ pub fn read(path: &Path) -> Result<Files> {
 }
 
 fn follow(path: &Path, depth: u32, settings: &mut Settings) -> Result<()> {
-    if depth > DEEPEST {
-        bail!("{}: files include each other more than {DEEPEST} deep", path.display());
+    if depth > MAX_NESTING {
+        bail!("{}: files include each other more than {MAX_NESTING} deep", path.display());
     }
     let bytes = content(path)?;
     settings.files.push(path.to_owned());

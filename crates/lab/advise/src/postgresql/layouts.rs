@@ -12,7 +12,7 @@ use crate::{
 };
 
 /// A namespace in a drive's memory that is larger than this is told to be unusual.
-const UNUSUAL: u64 = 4 << 30;
+const USUAL_MEMORY_BYTES: u64 = 4 << 30;
 
 /// The layouts that there are for PostgreSQL.
 pub const ALL: [Layout; 7] = [
@@ -128,7 +128,7 @@ fn wal(database: &Database, drive: &Drive) -> Plan {
         "max_wal_size is no hard limit: archiving that fails, replication slots and wal_keep_size keep more. A full pg_wal stops the server."
             .to_owned(),
     ];
-    if bytes > UNUSUAL {
+    if bytes > USUAL_MEMORY_BYTES {
         warnings.push(format!("Few drives have {text} of protected memory. A smaller max_wal_size takes less, and makes more checkpoints, which was not simulated."));
     }
     if !drive.is_protected() {

@@ -1,11 +1,11 @@
 //! PostgreSQL: its configurations, and its model.
 
 mod database;
+mod effective_settings;
 mod file;
 mod layouts;
 mod model;
 mod names;
-mod understood;
 mod values;
 
 use std::path::Path;
@@ -15,9 +15,9 @@ use workload::{innodb::Volume, postgresql::PAGE};
 
 use self::{database::Database, file::Files};
 use super::{
-    asked,
+    database_model::{self, Configuration, Model, Row, Words},
     drive::Drive,
-    family::{self, Configuration, Model, Row, Words},
+    installed_server,
     layouts::{Arrangement, Excluded, Layout, Plan},
     listing::content,
     load::Load,
@@ -43,10 +43,11 @@ pub fn read(path: &Path, server: Option<Server>, ask: Option<&Cancel>) -> Result
     let title = same.as_ref().map(|installed| installed.title.as_str());
     let said = database.rows.iter().filter(|row| !row.default);
     let names: Vec<String> = said.map(|row| row.name.clone()).collect();
-    let values_by = asked::take(&mut files.settings, server, title, ask, |settings, cancel| match &same {
-        Some(installed) => understood::settings(installed, settings, &names, cancel),
-        None => Ok(None),
-    })?;
+    let values_by =
+        installed_server::take(&mut files.settings, server, title, ask, |settings, cancel| match &same {
+            Some(installed) => effective_settings::settings(installed, settings, &names, cancel),
+            None => Ok(None),
+        })?;
     // The values may be others now.
     database = Database::read(&files, server)?;
     Ok(Configuration {
@@ -88,7 +89,7 @@ fn detect(path: &Path, files: &Files, installed: Option<&postgresql::Server>) ->
     })
 }
 
-impl family::Database for Database {
+impl database_model::Database for Database {
     fn rows(&self) -> &[Row] {
         &self.rows
     }

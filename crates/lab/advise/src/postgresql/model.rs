@@ -9,7 +9,7 @@ use workload::{
 
 use super::database::Database;
 use crate::{
-    family::{Done, Model},
+    database_model::{Done, Model},
     layouts::Arrangement,
     load::{Load, warehouses},
 };
@@ -23,7 +23,7 @@ const LOG_SHARE: u64 = 8;
 /// Pages that a transaction uses which were not used lately, about.
 const PAGES_PER_TRANSACTION: u64 = 40;
 /// The share of a page that is left by `wal_compression`: nobody knows that of other data. Assumed, and the report says so.
-const COMPRESSED: (u32, u32) = (1, 2);
+const COMPRESSED_SHARE: (u32, u32) = (1, 2);
 
 /// How much smaller the server's memory, database, log and time between checkpoints are in the model.
 pub fn divisor(database: &Database) -> u64 {
@@ -56,7 +56,7 @@ fn config(
     let [data, memory] = volumes;
     let usual = Config::new(load.connections, data, seed);
     let image = match database.compressed {
-        true => usual.image / COMPRESSED.1 * COMPRESSED.0,
+        true => usual.image / COMPRESSED_SHARE.1 * COMPRESSED_SHARE.0,
         false => usual.image,
     };
     let mut config = Config {

@@ -3,7 +3,7 @@
 use crate::settings::passed_over;
 
 /// Settings of any release series (`postgres --describe-config`, and its documentation, "Server Configuration").
-const KNOWN: &str = "DateStyle IntervalStyle TimeZone allow_alter_system allow_in_place_tablespaces archive_cleanup_command archive_command \
+const KNOWN_SETTINGS: &str = "DateStyle IntervalStyle TimeZone allow_alter_system allow_in_place_tablespaces archive_cleanup_command archive_command \
      archive_library archive_mode archive_timeout array_nulls authentication_timeout autovacuum \
      autovacuum_analyze_scale_factor autovacuum_analyze_threshold autovacuum_freeze_max_age autovacuum_max_workers \
      autovacuum_multixact_freeze_max_age autovacuum_naptime autovacuum_vacuum_cost_delay autovacuum_vacuum_cost_limit \
@@ -82,10 +82,10 @@ const KNOWN: &str = "DateStyle IntervalStyle TimeZone allow_alter_system allow_i
 
 /// What is said of a setting that no server has; none of one that is known, or is an extension's: those have a dot.
 pub fn unknown(name: &str) -> Option<String> {
-    if name.contains('.') || KNOWN.split_whitespace().any(|known| known == name) {
+    if name.contains('.') || KNOWN_SETTINGS.split_whitespace().any(|known| known == name) {
         return None;
     }
-    let near = units::nearest(name, KNOWN.split_whitespace());
+    let near = units::nearest(name, KNOWN_SETTINGS.split_whitespace());
     Some(passed_over(near.map(str::to_owned)))
 }
 

@@ -18,7 +18,7 @@ use crate::{
 pub(super) const SEED: u64 = 1;
 
 /// How long a server may take to start.
-const PATIENCE: Duration = Duration::from_secs(120);
+const START_TIMEOUT: Duration = Duration::from_secs(120);
 const NAME: &str = "db";
 
 fn files(mounted: &MountedDrive, database: &Database) -> Result<Files> {
@@ -47,7 +47,7 @@ pub(super) fn prepare(
     }
     let quick = [("fsync", "off"), ("full_page_writes", "off")].map(|(a, b)| (a.to_owned(), b.to_owned()));
     let tuning = Tuning { extra: tuning.extra.iter().cloned().chain(quick).collect(), ..tuning };
-    let instance = postgresql::start(scratch, server, &files, &tuning, NAME, PATIENCE)?;
+    let instance = postgresql::start(scratch, server, &files, &tuning, NAME, START_TIMEOUT)?;
     if database.pgbench_scale > 0 {
         progress("filling the tables of pgbench");
         let mut fill = Command::new("pgbench");
@@ -83,7 +83,7 @@ impl<'a> Running<'a> {
         let (Some(database), Some(server)) = (&layout.database, server) else { return Ok(None) };
         let files = files(mounted, database)?;
         files.link_wal()?;
-        let instance = postgresql::start(scratch, server, &files, &database.tuning()?, NAME, PATIENCE)?;
+        let instance = postgresql::start(scratch, server, &files, &database.tuning()?, NAME, START_TIMEOUT)?;
         let before = count_wal(server, instance.socket())?;
         Ok(Some(Self { server, instance, before }))
     }

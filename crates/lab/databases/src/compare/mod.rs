@@ -251,7 +251,7 @@ impl Field<'_> {
                 break status;
             }
             // Once it has ended its own use of the processor is no longer to be seen.
-            if looked.elapsed() >= (start.elapsed() / 10).min(LOOK) {
+            if looked.elapsed() >= (start.elapsed() / 10).min(CPU_POLL_INTERVAL) {
                 cpu_after = cpu::Sample::take(&processes);
                 looked = Instant::now();
             }
@@ -380,7 +380,7 @@ fn answer(results: &Results, metrics: &[Metric]) -> String {
 
 /// How often the use of the processors is looked at, after a first second in which it is more often. A look costs as much as there
 /// are processes.
-const LOOK: Duration = Duration::from_millis(100);
+const CPU_POLL_INTERVAL: Duration = Duration::from_millis(100);
 
 const COLOURS: [&str; 8] =
     ["#c2410c", "#2563eb", "#059669", "#7c3aed", "#6b7280", "#db2777", "#ca8a04", "#0891b2"];

@@ -272,6 +272,7 @@ impl Served {
 
 /// Whether the device answers, and not only the page cache.
 fn readable(device: &Path) -> bool {
+    // Bytes that a direct read is aligned to.
     const PAGE: usize = 4096;
     let direct = i32::try_from(OFlags::DIRECT.bits()).unwrap_or(0);
     let mut room = vec![0; 2 * PAGE];

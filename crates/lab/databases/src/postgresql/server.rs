@@ -18,7 +18,7 @@ use lab_report::control::{Cancel, Interrupted};
 pub(super) const PACKAGE: &str = "postgresql";
 
 /// The oldest major version that the studies know.
-const OLDEST: u32 = 14;
+const OLDEST_MAJOR: u32 = 14;
 
 /// A server with the programs of its package.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -71,8 +71,8 @@ impl Server {
     fn parse(program: &Path, account: Account, said: &str) -> Result<Self> {
         let (major, title) = parse_version(said)
             .with_context(|| format!("{} is no PostgreSQL server: it says {said:?}", program.display()))?;
-        if major < OLDEST {
-            bail!("{} is {title}; the studies need PostgreSQL {OLDEST} or later", program.display());
+        if major < OLDEST_MAJOR {
+            bail!("{} is {title}; the studies need PostgreSQL {OLDEST_MAJOR} or later", program.display());
         }
         let programs = program.parent().map(Path::to_owned).unwrap_or_default();
         Ok(Self { programs, major, title, account })

@@ -126,6 +126,7 @@ fn stream(seed: u64, table: u64, warehouse: u32, district: u32) -> Rng {
     Rng::new(seed, (table << 48) | (u64::from(warehouse) << 8) | u64::from(district))
 }
 
+/// Number of the stream of orders and their lines.
 const ORDERS: u64 = 1;
 
 fn generate(table: &str, warehouses: u32, seed: u64, sink: &mut Sink<'_>) -> io::Result<()> {

@@ -4,12 +4,18 @@ use anyhow::{Result, bail};
 use workload::fio::{Direction, Jobs, Plan};
 
 /// Most bytes that the jobs of a file may take, or half of the machine's memory if that is less.
-const MOST: u64 = 4 << 30;
+const MAX_JOB_BYTES: u64 = 4 << 30;
 
 /// Whether the jobs fit into memory: what they remember, and the data of the commands that may be outstanding at
 /// once. `granted` commands fit into a queue, `transfer` bytes into a command.
 pub(crate) fn check(jobs: &Jobs, plans: &[(usize, Plan)], granted: usize, transfer: usize) -> Result<()> {
-    within(jobs, plans, granted, transfer, half_of_memory().map_or(MOST, |half| half.min(MOST)))
+    within(
+        jobs,
+        plans,
+        granted,
+        transfer,
+        half_of_memory().map_or(MAX_JOB_BYTES, |half| half.min(MAX_JOB_BYTES)),
+    )
 }
 
 fn within(jobs: &Jobs, plans: &[(usize, Plan)], granted: usize, transfer: usize, bound: u64) -> Result<()> {
@@ -71,7 +77,7 @@ mod tests {
                 plans.push((index, Plan::new(&spec.options, space, clone, clone, 0).unwrap()));
             }
         }
-        within(&jobs, &plans, granted, transfer, MOST)
+        within(&jobs, &plans, granted, transfer, MAX_JOB_BYTES)
     }
 
     #[test]

@@ -19,13 +19,13 @@ use workload::{
 /// How long a command may take until its job ends with an error.
 const ANSWER: Duration = Duration::from_secs(30);
 /// How long the drive may be silent after the job's runtime until what is outstanding is given up.
-const AFTERWARDS: Duration = Duration::from_secs(5);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(5);
 /// How long is waited for what is outstanding when the user ends the run.
-const INTERRUPTED: Duration = Duration::from_secs(1);
+const INTERRUPT_TIMEOUT: Duration = Duration::from_secs(1);
 /// Mismatches of a job that are told one by one.
 const MISMATCHES: usize = 3;
 /// How long to sleep at most, so that a request to stop is seen.
-const NAP: Duration = Duration::from_millis(100);
+const MAX_SLEEP: Duration = Duration::from_millis(100);
 
 /// errno of an I/O error, and of contents that are not what they should be: fio's `error`.
 pub(super) const EIO: i32 = 5;
@@ -57,7 +57,7 @@ pub(crate) struct EndedWorker {
 }
 
 /// Looks for commands without an answer in the time that they have for it.
-const LOOKS: u32 = 30;
+const CHECKS_PER_TIMEOUT: u32 = 30;
 
 /// How long the drive may take.
 #[derive(Clone, Copy, Debug)]
@@ -68,12 +68,12 @@ struct Timeouts {
 }
 
 impl Timeouts {
-    const DEFAULT: Self = Self { answer: ANSWER, afterwards: AFTERWARDS, interrupted: INTERRUPTED };
+    const DEFAULT: Self = Self { answer: ANSWER, afterwards: DRAIN_TIMEOUT, interrupted: INTERRUPT_TIMEOUT };
 
     /// How often the worker looks for commands without an answer. Their age is counted in such looks, so that time
     /// in which this process itself was stopped does not count.
     fn look(&self) -> Duration {
-        self.answer / LOOKS
+        self.answer / CHECKS_PER_TIMEOUT
     }
 }
 
@@ -183,7 +183,7 @@ impl<'a, D: JobDevice> Worker<'a, D> {
             pace: 1,
             first_failure: None,
             timeouts: Timeouts::DEFAULT,
-            looks: VecDeque::with_capacity(LOOKS as usize + 1),
+            looks: VecDeque::with_capacity(CHECKS_PER_TIMEOUT as usize + 1),
             looked: start,
             stopped: None,
             heard: start,
@@ -212,7 +212,7 @@ impl<'a, D: JobDevice> Worker<'a, D> {
     /// How long to sleep until then.
     fn nap(&self, at: u64) -> Duration {
         let span = at.saturating_sub(self.now()).saturating_mul(u64::from(self.pace));
-        Duration::from_nanos(span).min(NAP)
+        Duration::from_nanos(span).min(MAX_SLEEP)
     }
 
     /// Runs the job to its end.
@@ -258,7 +258,7 @@ impl<'a, D: JobDevice> Worker<'a, D> {
                 self.job_mut().submitted(now);
             }
             let wake = self.executor.wake();
-            let nap = if wake == Nanos::MAX { NAP } else { self.nap(wake) };
+            let nap = if wake == Nanos::MAX { MAX_SLEEP } else { self.nap(wake) };
             if self.outstanding() == 0 {
                 if self.executor.has_ended() {
                     return Ok(());
@@ -297,7 +297,7 @@ impl<'a, D: JobDevice> Worker<'a, D> {
         if time.duration_since(self.looked) >= self.timeouts.look() {
             self.looked = time;
             self.looks.push_back(self.now());
-            if self.looks.len() > LOOKS as usize
+            if self.looks.len() > CHECKS_PER_TIMEOUT as usize
                 && let Some(before) = self.looks.pop_front()
                 && let Some(request) = self.executor.overdue(before)
             {
@@ -581,13 +581,13 @@ mod tests {
     }
 
     const HOUR: Duration = Duration::from_secs(3600);
-    const NEVER: Timeouts = Timeouts { answer: HOUR, afterwards: HOUR, interrupted: HOUR };
-    const SHORT: Duration = Duration::from_millis(60);
+    const HOUR_TIMEOUTS: Timeouts = Timeouts { answer: HOUR, afterwards: HOUR, interrupted: HOUR };
+    const SHORT_TIMEOUT: Duration = Duration::from_millis(60);
 
     #[test]
     fn large_requests_are_cut() {
         let (ended, answered) =
-            ended("[a]\nrw=write\nbs=72k\nsize=720k\niodepth=16\n", u32::MAX, u32::MAX, NEVER, false);
+            ended("[a]\nrw=write\nbs=72k\nsize=720k\niodepth=16\n", u32::MAX, u32::MAX, HOUR_TIMEOUTS, false);
         assert!(ended.problems.is_empty(), "{:?}", ended.problems);
         assert_eq!((answered, ended.stats.traffic[1].bytes), (50, 720 << 10));
     }
@@ -595,7 +595,7 @@ mod tests {
     /// The others go on all the time.
     #[test]
     fn one_command_without_an_answer_ends_the_job() {
-        let limits = Timeouts { answer: SHORT, ..NEVER };
+        let limits = Timeouts { answer: SHORT_TIMEOUT, ..HOUR_TIMEOUTS };
         let job = "[a]\nrw=read\nruntime=1h\ntime_based\niodepth=4\n";
         let (ended, answered) = ended(job, 5, u32::MAX, limits, false);
         assert!(answered > 5);
@@ -610,7 +610,7 @@ mod tests {
 
     #[test]
     fn the_runtime_ends_although_the_drive_is_silent() {
-        let limits = Timeouts { afterwards: SHORT, ..NEVER };
+        let limits = Timeouts { afterwards: SHORT_TIMEOUT, ..HOUR_TIMEOUTS };
         let job = "[a]\nrw=read\nruntime=50ms\ntime_based\niodepth=4\n";
         let (ended, answered) = ended(job, u32::MAX, 7, limits, false);
         assert_eq!((answered, ended.error, ended.stats.traffic[0].ios), (7, EIO, 7));
@@ -622,7 +622,7 @@ mod tests {
 
     #[test]
     fn an_interrupt_does_not_wait_for_answers() {
-        let limits = Timeouts { interrupted: SHORT, ..NEVER };
+        let limits = Timeouts { interrupted: SHORT_TIMEOUT, ..HOUR_TIMEOUTS };
         let job = "[a]\nrw=read\niodepth=4\n";
         let (ended, answered) = ended(job, u32::MAX, 7, limits, true);
         assert_eq!((answered, ended.error), (7, 0));

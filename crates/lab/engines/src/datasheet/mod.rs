@@ -29,13 +29,13 @@ const NQN: &str = "nqn.2026-11.io.tranche:datasheet";
 pub const TOLERANCE: f64 = 0.1;
 /// What each NAND set of a shortened drive offers at least, in bytes: so large beside usual write buffers that they save
 /// hardly any write.
-const SHORT: u64 = 32 << 30;
+const MIN_SET_BYTES: u64 = 32 << 30;
 /// Simulated time between writes and reads, in which the write buffer drains and collection, which takes its time then, ends.
-const REST: &str = "60s";
+const REST_TIME: &str = "60s";
 /// Superblocks that are written at random before that is measured, and meanwhile, at least: a drive that has rested has collected ahead, and
 /// each victim is a moment of its own.
-const BEFORE: u64 = 4;
-const MEASURED: u64 = 8;
+const CONDITIONING_SUPERBLOCKS: u64 = 4;
+const MEASURED_SUPERBLOCKS: u64 = 8;
 
 /// How to measure.
 #[derive(Clone, Copy, Debug)]
@@ -108,12 +108,12 @@ struct Test {
 /// I/Os of a test of reads, which are all alike.
 const READS: u64 = 1 << 18;
 /// I/Os of a test with one at a time.
-const ALONE: u64 = 1 << 14;
+const SINGLE_IOS: u64 = 1 << 14;
 
 impl Test {
     fn new(figure: &'static str, unit: Unit, stated: u64, job: &str, depth: u32, ios: u64) -> Self {
         let direction = usize::from(figure.contains("write"));
-        let rest = if direction == 0 { format!("startdelay={REST}\n") } else { String::new() };
+        let rest = if direction == 0 { format!("startdelay={REST_TIME}\n") } else { String::new() };
         let job = format!("[{figure}]\n{job}\niodepth={depth}\n{rest}");
         Self { figure, unit, stated, job, direction, ios: ios.max(1), before: ios.div_ceil(4).max(1) }
     }
@@ -143,14 +143,15 @@ impl Test {
             Some(Self::new(figure, unit, stated?, &format!("rw={rw}\nbs=4k\nnorandommap=1"), depth, ios))
         };
         let latency = |time: Option<run::sim::Nanos>| time.map(|time| time.0);
-        let writes = ((capacity / 16) >> 12).max(MEASURED * superblock);
+        let writes = ((capacity / 16) >> 12).max(MEASURED_SUPERBLOCKS * superblock);
         let random_writes =
             test("random_write_iops", Unit::PerSecond, sheet.random_write_iops, sheet.random_depth, writes);
         let tests = [
-            random_writes.map(|test| Self { before: test.before.max(BEFORE * superblock), ..test }),
+            random_writes
+                .map(|test| Self { before: test.before.max(CONDITIONING_SUPERBLOCKS * superblock), ..test }),
             test("random_read_iops", Unit::PerSecond, sheet.random_read_iops, sheet.random_depth, READS),
-            test("read_latency", Unit::Nanoseconds, latency(sheet.read_latency), 1, ALONE),
-            test("write_latency", Unit::Nanoseconds, latency(sheet.write_latency), 1, ALONE),
+            test("read_latency", Unit::Nanoseconds, latency(sheet.read_latency), 1, SINGLE_IOS),
+            test("write_latency", Unit::Nanoseconds, latency(sheet.write_latency), 1, SINGLE_IOS),
         ];
         tests.into_iter().flatten().collect()
     }
@@ -199,7 +200,7 @@ pub fn check(
     let Some(sheet) = &config.data_sheet else {
         bail!("{name} has no data sheet: add [datasheet] to its TOML (docs/drive-toml.md)");
     };
-    let short = if settings.full { None } else { config.shortened(SHORT) };
+    let short = if settings.full { None } else { config.shortened(MIN_SET_BYTES) };
     let mut measured = Measured {
         source: sheet.source.clone(),
         shortened_to: short.as_ref().map(first),

@@ -19,7 +19,7 @@ use anyhow::{Context, Result, bail};
 use lab_report::input;
 
 /// How deep blocks and lists, and files that source files, may be nested.
-const DEEPEST: usize = 32;
+const MAX_NESTING: usize = 32;
 
 /// Where something stands, for messages.
 #[derive(Clone, PartialEq, Eq, Debug)]
@@ -149,8 +149,8 @@ fn split(text: &str, file: &Rc<Path>, depth: usize, tokens: &mut Vec<(At, Token)
             let (word, rest) = line.split_at(end);
             line = rest;
             if std::mem::take(&mut sourcing) {
-                if depth + 1 >= DEEPEST {
-                    bail!("{at}: files source each other more than {DEEPEST} deep");
+                if depth + 1 >= MAX_NESTING {
+                    bail!("{at}: files source each other more than {MAX_NESTING} deep");
                 }
                 read_tokens(&named(file, word), depth + 1, tokens)
                     .with_context(|| format!("{at}: cannot source {word}"))?;
@@ -266,8 +266,8 @@ impl Parser<'_> {
     }
 
     fn deep_enough(&self, depth: usize) -> Result<()> {
-        if depth > DEEPEST {
-            bail!("{}: blocks and lists are nested more than {DEEPEST} deep", self.here());
+        if depth > MAX_NESTING {
+            bail!("{}: blocks and lists are nested more than {MAX_NESTING} deep", self.here());
         }
         Ok(())
     }

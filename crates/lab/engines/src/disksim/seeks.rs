@@ -8,7 +8,7 @@ use super::params::Block;
 use lab_report::input;
 
 /// Longest seek that is taken for one, in milliseconds.
-const LONGEST: f64 = 1000.0;
+const MAX_SEEK_MS: f64 = 1000.0;
 
 /// Times in milliseconds for each distance from 0 to `cylinders - 1`, for reads.
 ///
@@ -67,7 +67,7 @@ pub fn times(mech: &Block, cylinders: u32, notes: &mut Vec<String>) -> Result<Ve
             mech.place("Seek type")
         ),
     };
-    if let Some((d, t)) = times.iter().enumerate().find(|(_, t)| !(0.0..=LONGEST).contains(*t)) {
+    if let Some((d, t)) = times.iter().enumerate().find(|(_, t)| !(0.0..=MAX_SEEK_MS).contains(*t)) {
         bail!("{}: a seek over {d} cylinders takes {t} ms", mech.place("Seek type"));
     }
     Ok(times)
@@ -137,7 +137,8 @@ fn read_curve(path: &Path, notes: &mut Vec<String>) -> Result<Vec<(f64, f64)>> {
         }
         let mut fields = line.split(|c: char| c == ',' || c.is_whitespace()).filter(|f| !f.is_empty());
         let distance = fields.next().and_then(|f| f.parse::<u32>().ok());
-        let time = fields.next().and_then(|f| f.parse::<f64>().ok()).filter(|t| (0.0..=LONGEST).contains(t));
+        let time =
+            fields.next().and_then(|f| f.parse::<f64>().ok()).filter(|t| (0.0..=MAX_SEEK_MS).contains(t));
         let (Some(distance), Some(time)) = (distance, time) else {
             other = other.or(Some((i + 1, line.to_owned())));
             continue;

@@ -24,16 +24,16 @@ pub struct Measured {
 }
 
 /// Bytes of the largest trace that is read: 20 million requests.
-const LARGEST: u64 = 1 << 30;
+const MAX_TRACE_BYTES: u64 = 1 << 30;
 /// Longest time of a line, in microseconds: an hour.
-const LONGEST: f64 = 3.6e9;
+const MAX_LINE_MICROSECONDS: f64 = 3.6e9;
 
 /// Reads a trace: lines of `R|W`, a word, first block, blocks, response time and think time in microseconds.
 ///
 /// # Errors
 /// It cannot be read, is longer than 1 GiB, or has no request. A line is something else, or names blocks that the disk (of `blocks`) does not have.
 pub fn read(path: &Path, blocks: u64) -> Result<Vec<Measured>> {
-    let text = String::from_utf8(input::read_bytes(path, LARGEST)?);
+    let text = String::from_utf8(input::read_bytes(path, MAX_TRACE_BYTES)?);
     let text = text.map_err(|_| anyhow::anyhow!("{} is no text: it must be UTF-8", path.display()))?;
     parse(&text, path, blocks)
 }
@@ -92,5 +92,5 @@ fn parse(text: &str, path: &Path, blocks: u64) -> Result<Vec<Measured>> {
 fn time(field: &str) -> Option<Nanos> {
     let micros: f64 = field.parse().ok()?;
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "the range is checked")]
-    (0.0..=LONGEST).contains(&micros).then(|| Nanos((micros * 1000.0).round() as u64))
+    (0.0..=MAX_LINE_MICROSECONDS).contains(&micros).then(|| Nanos((micros * 1000.0).round() as u64))
 }

@@ -27,16 +27,16 @@ use std::path::{Path, PathBuf};
 use std::time::Duration;
 
 /// The least that a device has: 64 MiB.
-pub const LEAST: u64 = 64 << 20;
+pub const MIN_DEVICE_BYTES: u64 = 64 << 20;
 /// Dies among which is searched.
 const DIES: [u32; 8] = [4, 8, 16, 32, 64, 128, 256, 512];
 /// Bytes of the drive in virtual time whose random reads are compared, at least.
-const SHORT: u64 = 4 << 30;
+const MIN_READ_BYTES: u64 = 4 << 30;
 /// Simulated time of a load.
-const SIMULATED: Duration = Duration::from_millis(40);
+const LOAD_TIME: Duration = Duration::from_millis(40);
 /// Steps in the search for the spare, and how near is near enough.
-const STEPS: u32 = 7;
-const NEAR: f64 = 0.05;
+const SEARCH_STEPS: u32 = 7;
+const SPARE_TOLERANCE: f64 = 0.05;
 const NQN: &str = "nqn.2026-11.io.tranche:fit";
 
 /// What is to be fitted, and where to.
@@ -44,7 +44,7 @@ const NQN: &str = "nqn.2026-11.io.tranche:fit";
 pub struct Settings {
     /// What the device is, in words.
     pub about: String,
-    /// Its bytes: [`LEAST`] or more.
+    /// Its bytes: [`MIN_DEVICE_BYTES`] or more.
     pub bytes: u64,
     /// How it is measured.
     pub how: How,
@@ -93,11 +93,11 @@ pub struct Fitted {
 /// The device is too small or fails, the profile cannot be written, the user ended it.
 pub fn fit(settings: &Settings, run: &mut Run<'_>, control: &Control) -> Result<Findings<Fitted>> {
     let Settings { about, bytes, how, file, seed, .. } = settings;
-    if *bytes < LEAST {
+    if *bytes < MIN_DEVICE_BYTES {
         bail!(
             "{about} has {}: a profile needs {} or more",
             figure::show_size(*bytes),
-            figure::show_size(LEAST)
+            figure::show_size(MIN_DEVICE_BYTES)
         );
     }
     if file.exists() && !settings.force {
@@ -201,10 +201,10 @@ fn dies(about: &str, measured: &Measured, seed: u64, control: &Control) -> Resul
             progress.end("too many for its size");
             continue;
         }
-        let sim = drive(&toml, SHORT, Precondition::Fill, seed, control)?;
+        let sim = drive(&toml, MIN_READ_BYTES, Precondition::Fill, seed, control)?;
         let mut curve = Vec::new();
         for (n, point) in (1..).zip(&measured.random_reads) {
-            let load = Load { rw: "randread", bytes: 4096, depth: point.depth, time: Some(SIMULATED) };
+            let load = Load { rw: "randread", bytes: 4096, depth: point.depth, time: Some(LOAD_TIME) };
             let done = simulate(&sim, &load, seed + n, control)?;
             curve.push(Compared { depth: point.depth, measured: point.iops, model: done.iops });
         }
@@ -230,12 +230,12 @@ fn spare(
     let (mut low, mut high) = (0.02f64, 1.0f64);
     let mut at = model.spare;
     let mut best = (f64::INFINITY, at);
-    let mut progress = Progress::new(control, STEPS.into());
-    for _ in 0..STEPS {
+    let mut progress = Progress::new(control, SEARCH_STEPS.into());
+    for _ in 0..SEARCH_STEPS {
         progress.begin(&format!("random writes with {:.1} % of spare in virtual time", at * 100.0));
         let toml = model::toml(about, measured, &Model { spare: at, ..model });
-        let sim = drive(&toml, SHORT, Precondition::Steady, seed, control)?;
-        let load = Load { rw: "randwrite", bytes: 4096, depth: 256, time: Some(SIMULATED * 25) };
+        let sim = drive(&toml, MIN_READ_BYTES, Precondition::Steady, seed, control)?;
+        let load = Load { rw: "randwrite", bytes: 4096, depth: 256, time: Some(LOAD_TIME * 25) };
         let done = simulate(&sim, &load, seed, control)?;
         progress.end(&format!("{} IOPS", figure::show(done.iops)));
         let ratio = done.iops / wanted;
@@ -243,7 +243,7 @@ fn spare(
         if off < best.0 {
             best = (off, at);
         }
-        if off < NEAR {
+        if off < SPARE_TOLERANCE {
             break;
         }
         match ratio > 1.0 {
@@ -290,7 +290,7 @@ size = "1GiB"
 
     fn fitted(writes: Option<Duration>) -> (Findings<Fitted>, String) {
         let control = Control::default();
-        let sim = drive(DEVICE, SHORT, Precondition::Fill, 5, &control).unwrap();
+        let sim = drive(DEVICE, MIN_READ_BYTES, Precondition::Fill, 5, &control).unwrap();
         let directory = tempfile::tempdir().unwrap();
         let out = directory.path().join("fitted.toml");
         let how = How { time: Duration::from_millis(300), writes };
@@ -344,8 +344,14 @@ size = "1GiB"
     fn what_cannot_be_fitted_is_refused() {
         let how = How { time: Duration::from_secs(1), writes: None };
         let out = PathBuf::from("/nowhere/at/all.toml");
-        let settings =
-            Settings { about: "x".into(), bytes: LEAST / 2, how, file: out, force: false, seed: 1 };
+        let settings = Settings {
+            about: "x".into(),
+            bytes: MIN_DEVICE_BYTES / 2,
+            how,
+            file: out,
+            force: false,
+            seed: 1,
+        };
         let mut run = |_: &Load| -> Result<Done> { panic!("nothing is measured") };
         let error = fit(&settings, &mut run, &Control::default()).unwrap_err().to_string();
         assert!(error.contains("64.0 MiB or more"), "{error}");

@@ -10,7 +10,7 @@ const OVERHEAD: (f64, f64) = (0.12, 12_000.0);
 /// Where writes were not measured: rate of writes over that of reads, and how long one takes.
 const WRITES: (f64, f64) = (0.6, 20_000.0);
 /// Spare where it was not fitted.
-const SPARE: f64 = 0.07;
+const DEFAULT_SPARE: f64 = 0.07;
 /// Bytes that a die programs at once: a wordline of TLC on two planes of 16 KiB.
 const PROGRAM: f64 = 96.0 * 1024.0;
 /// A block of a plane has these NAND pages at most, and a device so many superblocks if it can.
@@ -24,7 +24,7 @@ pub(super) struct Model {
 }
 
 impl Model {
-    pub(super) const FIRST: Self = Self { dies: 32, spare: SPARE };
+    pub(super) const FIRST: Self = Self { dies: 32, spare: DEFAULT_SPARE };
 }
 
 /// Nanoseconds as TOML.

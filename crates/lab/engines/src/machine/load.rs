@@ -37,7 +37,7 @@ impl Played {
 }
 
 /// Steps between looks at whether the user has interrupted.
-const LOOK: u64 = 4096;
+const STEPS_PER_CHECK: u64 = 4096;
 
 /// Runs the job file on a device, and gives the device back. `watch` is told the time after each request, and says whether it has been
 /// enough.
@@ -75,7 +75,7 @@ pub fn play(
         if !step.status.is_success() {
             failed = Some((*step.request, step.status));
         }
-        let interrupted = steps.is_multiple_of(LOOK) && control.is_cancelled();
+        let interrupted = steps.is_multiple_of(STEPS_PER_CHECK) && control.is_cancelled();
         watch(step.now.0) || interrupted || failed.is_some()
     });
     if let Some((request, status)) = failed {

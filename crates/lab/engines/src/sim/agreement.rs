@@ -13,7 +13,7 @@ use workload::trace::recording::{CommandClass, Latencies};
 use lab_report::terminal::{self, Look};
 
 /// Replay over recording, at most so far from 1, are the same.
-const WITHIN: f64 = 0.05;
+const TOLERANCE: f64 = 0.05;
 
 /// What namespaces had counted before the replay.
 pub(super) struct Agreement(Vec<NamespaceStatistics>);
@@ -98,7 +98,7 @@ impl Row {
 
     /// Whether they agree, if they can be compared.
     fn agrees(&self) -> Option<bool> {
-        let near = |ratio: Option<f64>| ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= WITHIN);
+        let near = |ratio: Option<f64>| ratio.is_some_and(|ratio| (ratio - 1.0).abs() <= TOLERANCE);
         let near = || near(self.mean()) && near(self.p99());
         self.timed().then(|| self.recorded.count == self.replayed.count && near())
     }
@@ -176,7 +176,7 @@ fn table(rows: &[Row]) -> String {
 mod tests {
     use super::*;
 
-    const TOLD: Latencies = Latencies {
+    const RECORDED_LATENCIES: Latencies = Latencies {
         nsid: 3,
         of: CommandClass::Reads,
         host: false,
@@ -193,14 +193,17 @@ mod tests {
 
     #[test]
     fn as_many_commands_with_near_means_and_percentiles_agree() {
-        let near = row(TOLD, Latencies { sum: 1_040_000, p99: 191_000, p50: 1, max: 1, ..TOLD });
+        let near = row(
+            RECORDED_LATENCIES,
+            Latencies { sum: 1_040_000, p99: 191_000, p50: 1, max: 1, ..RECORDED_LATENCIES },
+        );
         assert!(near.agrees() == Some(true) && near.json()["within_5_percent"] == true);
         let far = [
-            Latencies { sum: 1_060_000, ..TOLD },
-            Latencies { p99: 189_000, ..TOLD },
-            Latencies { count: 9, sum: 900_000, ..TOLD },
+            Latencies { sum: 1_060_000, ..RECORDED_LATENCIES },
+            Latencies { p99: 189_000, ..RECORDED_LATENCIES },
+            Latencies { count: 9, sum: 900_000, ..RECORDED_LATENCIES },
         ];
-        let far = far.map(|replayed| row(TOLD, replayed));
+        let far = far.map(|replayed| row(RECORDED_LATENCIES, replayed));
         for row in &far {
             assert!(row.agrees() == Some(false) && row.json()["within_5_percent"] == false);
         }
@@ -215,16 +218,16 @@ mod tests {
 
     #[test]
     fn a_drive_without_timing_is_nothing_to_compare_with() {
-        let none = Latencies { sum: 0, max: 0, p50: 0, p99: 0, ..TOLD };
-        let host = Some(Latencies { host: true, ..TOLD });
-        let untimed = || Row { host, ..row(none, TOLD) };
+        let none = Latencies { sum: 0, max: 0, p50: 0, p99: 0, ..RECORDED_LATENCIES };
+        let host = Some(Latencies { host: true, ..RECORDED_LATENCIES });
+        let untimed = || Row { host, ..row(none, RECORDED_LATENCIES) };
         assert!(untimed().agrees().is_none() && untimed().json()["within_5_percent"].is_null());
         let text = table(&[untimed()]);
         assert!(text.contains("ran without timing") && text.contains("--timing on"), "{text}");
         assert!(!text.contains("another drive") && !text.contains("the same drive"), "{text}");
         assert!(text.contains(" 100.00 ") && text.contains(" - "), "what the host saw is still told: {text}");
         // A quota holds commands of such a drive, too: those took time.
-        let text = table(&[untimed(), row(TOLD, TOLD)]);
+        let text = table(&[untimed(), row(RECORDED_LATENCIES, RECORDED_LATENCIES)]);
         assert!(text.contains("ran without timing") && text.contains("the same drive"), "{text}");
     }
 }

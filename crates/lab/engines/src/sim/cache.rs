@@ -17,7 +17,7 @@ use run::{
 };
 
 /// Bytes that the files of a cache may take together.
-pub(super) const MOST: u64 = 16 << 30;
+pub(super) const MAX_CACHE_BYTES: u64 = 16 << 30;
 
 /// Where a user's preconditioned drives are kept, as the XDG Base Directory Specification has it; nowhere without a home.
 pub fn usual_cache() -> Option<PathBuf> {
@@ -81,7 +81,7 @@ impl Cache {
             }
             Origin::Made(Some(path)) => {
                 if let Some(directory) = path.parent() {
-                    tidy(directory, path, MOST);
+                    tidy(directory, path, MAX_CACHE_BYTES);
                 }
                 false
             }

@@ -19,10 +19,10 @@ use super::{
     cache::Cache,
     jobs::{self, LoadResult, Seed},
     load::{LoadFile, LoadForm, without_contents},
-    onlook::{Onlooker, Stage},
+    onlooker::{Onlooker, Stage},
     series::Series,
     settling::{Moving, Rounds, Settling},
-    watch::{WHOLE, Watch},
+    watch::{WHOLE_LOAD_PPM, Watch},
 };
 use crate::{bench, sweep::settings};
 use lab_report::{
@@ -145,7 +145,7 @@ impl State {
 }
 
 /// The share of a run's progress that preconditioning is thought to take.
-const PREPARATION: u32 = WHOLE / 2;
+const PREPARATION: u32 = WHOLE_LOAD_PPM / 2;
 
 /// What this thread has used of a processor.
 fn cpu_time() -> Duration {
@@ -270,7 +270,7 @@ impl Case {
                 counted: later.since(earlier),
             });
         }
-        share.store(WHOLE, Ordering::Relaxed);
+        share.store(WHOLE_LOAD_PPM, Ordering::Relaxed);
         let nand_bytes_written = after.nand.saturating_sub(before.nand);
         Ok(RunResult {
             played,

@@ -9,7 +9,7 @@ use lab_report::{
 };
 
 /// What is between several problems or warnings of a run.
-const AND: &str = "; ";
+const SEPARATOR: &str = "; ";
 
 const DIRECTIONS: [[&str; 9]; 3] = [
     [
@@ -76,7 +76,7 @@ pub(super) fn columns(case: &Case, ran: &RunResult) -> Vec<Column> {
         columns.extend(names.into_iter().zip(figures));
     }
     let all = total(&ran.namespaces);
-    let texts = |texts: &[String]| Cell::text((!texts.is_empty()).then(|| texts.join(AND)));
+    let texts = |texts: &[String]| Cell::text((!texts.is_empty()).then(|| texts.join(SEPARATOR)));
     columns.extend([
         ("host_bytes_read", Cell::whole(all.host_bytes_read)),
         ("host_bytes_written", Cell::whole(all.host_bytes_written)),
@@ -111,7 +111,7 @@ pub(super) fn failed(case: &Case, state: State, problem: &str) -> Vec<Column> {
 /// The columns of a run from its document.
 pub(super) fn read(case: &Case, simulation: &Map<String, Value>, warnings: &[String]) -> Vec<Column> {
     let fill = |(name, cell): Column| match name {
-        "warnings" => (name, Cell::text((!warnings.is_empty()).then(|| warnings.join(AND)))),
+        "warnings" => (name, Cell::text((!warnings.is_empty()).then(|| warnings.join(SEPARATOR)))),
         _ => (name, cell.filled(simulation.get(name).unwrap_or(&Value::Null))),
     };
     columns(case, &RunResult::default()).into_iter().map(fill).collect()

@@ -13,7 +13,7 @@ use anyhow::{Context, Result, bail};
 use rustix::fs::{FlockOperation, flock};
 use serde_json::{Map, Value, json};
 
-use super::{case::Case, document::parameters, ended::EndedRun, load::LoadForm, settings::Settings};
+use super::{case::Case, document::parameters, ended_run::EndedRun, load::LoadForm, settings::Settings};
 use crate::sweep::axes;
 use lab_report::results::JOURNAL as FILE;
 

@@ -5,19 +5,18 @@
 
 mod act;
 mod agreement;
-mod ahead;
 mod cache;
 mod case;
 mod document;
-mod doubt;
-mod ended;
+mod ended_run;
 mod figures;
 mod fit;
 mod jobs;
 mod journal;
 mod keys;
 mod load;
-mod onlook;
+mod onlooker;
+mod planned_runs;
 mod pool;
 mod replay;
 mod report;
@@ -26,6 +25,7 @@ mod settings;
 mod settling;
 mod tally;
 mod trace_file;
+mod warnings;
 mod watch;
 
 use std::{
@@ -39,18 +39,18 @@ use serde_json::{Value, json};
 
 pub(crate) use self::jobs::moved;
 pub use self::{
-    ahead::{Planned, planned, prepare},
     cache::{Cache, usual_cache},
     jobs::{Moved, play_text},
     load::{Format, LoadFile},
-    onlook::{Onlooker, Pace},
+    onlooker::{Onlooker, Pace},
+    planned_runs::{Planned, planned, prepare},
     replay::TraceOptions,
     settings::Settings,
     trace_file::{TraceForm, open as open_trace},
 };
 use self::{
     case::{Case, State},
-    ended::EndedRun,
+    ended_run::EndedRun,
     journal::{Journal, Kept},
     settings::cases,
 };
@@ -69,7 +69,7 @@ pub use run::{
 };
 
 /// Nanoseconds of an interval, at least.
-const SHORTEST: u64 = 1000;
+const MIN_INTERVAL_NANOS: u64 = 1000;
 
 /// What came of a simulation.
 #[derive(Clone, Debug)]
@@ -118,7 +118,7 @@ fn simulate_before(
     onlooker: Option<&dyn Onlooker>,
 ) -> Result<Findings<Simulated>> {
     let out = options.out.as_deref();
-    if options.interval.is_some_and(|interval| interval < SHORTEST) {
+    if options.interval.is_some_and(|interval| interval < MIN_INTERVAL_NANOS) {
         bail!("an interval of the time series is a microsecond or more");
     }
     if options.resume && (options.set.is_empty() || out.is_none()) {

@@ -14,13 +14,13 @@ use anyhow::{Result, anyhow};
 use super::{
     cache::Cache,
     case::{Case, RunResult},
-    onlook::Onlooker,
-    watch::WHOLE,
+    onlooker::Onlooker,
+    watch::WHOLE_LOAD_PPM,
 };
 use lab_report::control::{Control, Event, Parts};
 
 /// How often the progress is told.
-const TOLD: Duration = Duration::from_millis(200);
+const REPORT_INTERVAL: Duration = Duration::from_millis(200);
 
 /// Makes all runs, `threads` of them at the same time. What came of them is in their order; `None` for those that were not begun
 /// before it was cancelled. Somebody may look on. What is wanted of each is made on its thread, as soon as it ends.
@@ -65,7 +65,7 @@ pub(super) fn run<T: Send>(
         while !watcher.is_finished() {
             let (done, ended) = (share(&shares), count.load(Ordering::Acquire));
             control.tell(Event::Share { work, done, ended, of });
-            thread::park_timeout(TOLD);
+            thread::park_timeout(REPORT_INTERVAL);
         }
     });
     drop(progress);
@@ -80,5 +80,5 @@ pub(super) fn run<T: Send>(
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn share(shares: &[AtomicU32]) -> f64 {
     let done: u64 = shares.iter().map(|share| u64::from(share.load(Ordering::Relaxed))).sum();
-    done as f64 / (shares.len().max(1) as f64 * f64::from(WHOLE))
+    done as f64 / (shares.len().max(1) as f64 * f64::from(WHOLE_LOAD_PPM))
 }

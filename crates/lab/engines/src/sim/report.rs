@@ -4,7 +4,7 @@ use std::fmt::{self, Write as _};
 
 use super::{
     case::{Case, RunResult, Settled, State},
-    ended::EndedRun,
+    ended_run::EndedRun,
 };
 use lab_report::{
     counters::{Counters, total},
@@ -94,7 +94,7 @@ fn drive(out: &mut String, case: &Case, ran: &RunResult) -> fmt::Result {
 }
 
 /// Columns of the table on the terminal: their heads, and the figures that they show if any run has them.
-const SHOWN: [(&str, &str); 10] = [
+const TABLE_COLUMNS: [(&str, &str); 10] = [
     ("read IOPS", "read_iops"),
     ("read MB/s", "read_bytes_per_second"),
     ("read p99 µs", "read_p99_us"),
@@ -112,7 +112,7 @@ pub(super) fn table(runs: &[(&Case, EndedRun)]) -> String {
     let figure = |ended: &EndedRun, name: &str| {
         ended.figures.iter().find(|(column, _)| *column == name)?.1.figure.clone()
     };
-    let shown: Vec<_> = SHOWN
+    let shown: Vec<_> = TABLE_COLUMNS
         .iter()
         .filter(|(_, name)| runs.iter().any(|(_, ended)| figure(ended, name).is_some()))
         .collect();

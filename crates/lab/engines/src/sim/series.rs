@@ -15,9 +15,9 @@ use lab_report::{
 };
 
 /// Moments of an interval at which it is looked how many dies work.
-const LOOKS: u64 = 16;
+const SAMPLES_PER_INTERVAL: u64 = 16;
 /// Intervals of a run at most.
-const MOST: usize = 1_000_000;
+const MAX_INTERVALS: usize = 1_000_000;
 
 /// Names of columns of reads, writes and trims.
 const NAMES: [[&str; 8]; 3] = [
@@ -173,10 +173,10 @@ pub(crate) struct Series {
 }
 
 impl Series {
-    /// Begins, with intervals of so many nanoseconds, at least [`LOOKS`].
+    /// Begins, with intervals of so many nanoseconds, at least [`SAMPLES_PER_INTERVAL`].
     pub fn new(interval: u64, sim: &Sim) -> Result<Self> {
         Ok(Self {
-            interval: interval.max(LOOKS),
+            interval: interval.max(SAMPLES_PER_INTERVAL),
             origin: sim.now(),
             begin: sim.now(),
             looks: 0,
@@ -190,7 +190,7 @@ impl Series {
 
     /// When it wants to look again.
     pub fn next(&self) -> Nanos {
-        let into = u128::from(self.interval) * u128::from(self.looks + 1) / u128::from(LOOKS);
+        let into = u128::from(self.interval) * u128::from(self.looks + 1) / u128::from(SAMPLES_PER_INTERVAL);
         self.begin + Nanos(u64::try_from(into).unwrap_or(u64::MAX))
     }
 
@@ -221,7 +221,7 @@ impl Series {
             let (busy, dies) = sim.busy_dies();
             (self.busy, self.dies) = (self.busy + u64::from(busy), self.dies + u64::from(dies));
             self.looks += 1;
-            if self.looks == LOOKS {
+            if self.looks == SAMPLES_PER_INTERVAL {
                 self.close(sim, self.begin + Nanos(self.interval))?;
             }
         }
@@ -230,8 +230,8 @@ impl Series {
 
     #[expect(clippy::cast_precision_loss, reason = "for reading")]
     fn close(&mut self, sim: &Sim, end: Nanos) -> Result<()> {
-        if self.rows.len() == MOST {
-            bail!("the run has more than {MOST} intervals: take longer ones");
+        if self.rows.len() == MAX_INTERVALS {
+            bail!("the run has more than {MAX_INTERVALS} intervals: take longer ones");
         }
         let span = [self.begin, end].map(|at| at.since(self.origin));
         let (flash, free) = Flash::of(&sim.snapshot().sets);

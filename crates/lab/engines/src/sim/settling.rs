@@ -12,7 +12,7 @@ const SAMPLES: usize = 128;
 /// Nanoseconds between the first samples.
 const STEP: u64 = 1_000_000;
 /// A change of the write amplification by more than this share is told.
-const MOVES: f64 = 0.02;
+const SETTLED_CHANGE: f64 = 0.02;
 /// Superblocks that are collected in a quarter at least: fewer say little.
 const LEAST_COLLECTIONS: u64 = 50;
 
@@ -89,7 +89,7 @@ impl Settling {
     }
 }
 
-/// Spans in a row whose write amplification agrees within [`MOVES`] on a steady drive.
+/// Spans in a row whose write amplification agrees within [`SETTLED_CHANGE`] on a steady drive.
 const STEADY_SPANS: usize = 3;
 /// Times that the namespaces are written over. Without a collection until then, there is nothing to collect.
 const LEAST_PASSES: u64 = 2;
@@ -134,7 +134,7 @@ impl Rounds {
         let Some(spans) = self.ratios.last_chunk::<STEADY_SPANS>() else { return false };
         let (least, most) =
             spans.iter().fold((f64::MAX, 0.0_f64), |(least, most), span| (least.min(*span), most.max(*span)));
-        most <= least * (1.0 + MOVES)
+        most <= least * (1.0 + SETTLED_CHANGE)
     }
 }
 
@@ -149,7 +149,7 @@ fn moving(samples: &[Sample]) -> Option<Moving> {
         write_amplification(to.programmed - from.programmed, to.host - from.host).filter(|_| enough)
     };
     let found = Moving { third: ratio(half, most)?, last: ratio(most, last)? };
-    ((found.last / found.third - 1.0).abs() > MOVES).then_some(found)
+    ((found.last / found.third - 1.0).abs() > SETTLED_CHANGE).then_some(found)
 }
 
 #[cfg(test)]

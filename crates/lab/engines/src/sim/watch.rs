@@ -11,7 +11,7 @@ use run::sim::{Actors, Nanos, Sim, Step};
 use workload::{Actor, Request, Verb};
 
 use super::{
-    onlook::Stage,
+    onlooker::Stage,
     series::Series,
     settling::{Moving, Settling},
 };
@@ -19,9 +19,9 @@ use crate::bench::progress::Goal;
 use lab_report::{control::Cancel, sheet::NamedCell as Column};
 
 /// Completions between two looks.
-const LOOK: u64 = 4096;
+const COMPLETIONS_PER_CHECK: u64 = 4096;
 /// So many completions at the same moment are no drive.
-const STILL: u64 = 1 << 22;
+const MAX_SIMULTANEOUS_COMPLETIONS: u64 = 1 << 22;
 
 /// Watches a run.
 pub(crate) struct Watch<'a> {
@@ -47,7 +47,7 @@ pub(crate) struct Watch<'a> {
 }
 
 /// All of it.
-pub(super) const WHOLE: u32 = 1_000_000;
+pub(super) const WHOLE_LOAD_PPM: u32 = 1_000_000;
 
 impl<'a> Watch<'a> {
     /// `share` is told how far it is; `before` millionths of the run were done before. `cancel` ends it.
@@ -182,11 +182,11 @@ impl<'a> Watch<'a> {
             self.bytes[step.actor] += u64::from(step.request.blocks) * self.goals[step.actor].1;
         }
         self.completions += 1;
-        self.completions.is_multiple_of(LOOK) && self.look(step.now)
+        self.completions.is_multiple_of(COMPLETIONS_PER_CHECK) && self.look(step.now)
     }
 
     fn look(&mut self, now: Nanos) -> bool {
-        self.still = if now == self.last { self.still + LOOK } else { 0 };
+        self.still = if now == self.last { self.still + COMPLETIONS_PER_CHECK } else { 0 };
         self.last = now;
         self.interrupted |= self.cancel.is_cancelled();
         self.tell_share(now);
@@ -199,14 +199,14 @@ impl<'a> Watch<'a> {
         let seconds = now.since(self.start).0 as f64 / 1e9;
         let shares = self.goals.iter().zip(&self.bytes).map(|((goal, _), bytes)| goal.share(seconds, *bytes));
         let share = (self.phase + shares.fold(1.0, f64::min)) / self.phases;
-        let left = f64::from(WHOLE.saturating_sub(self.before));
+        let left = f64::from(WHOLE_LOAD_PPM.saturating_sub(self.before));
         self.share.store(self.before + (share * left) as u32, Ordering::Relaxed);
         share
     }
 
     /// Whether time does not pass.
     pub fn stands_still(&self) -> bool {
-        self.still >= STILL
+        self.still >= MAX_SIMULTANEOUS_COMPLETIONS
     }
 
     /// That time passed during the run, which otherwise was ended.

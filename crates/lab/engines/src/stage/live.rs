@@ -40,7 +40,7 @@ impl LiveStage {
 }
 
 /// How often counters are read for the intervals.
-const LOOK: Duration = Duration::from_millis(5);
+const COUNTER_POLL_INTERVAL: Duration = Duration::from_millis(5);
 
 fn nanos(time: Duration) -> Nanos {
     u64::try_from(time.as_nanos()).unwrap_or(u64::MAX)
@@ -111,7 +111,7 @@ impl Stage for LiveStage {
                 let now = nanos(start.elapsed()) / pace;
                 for ((shared, seen), bytes) in shared.iter().zip(&mut seen).zip(&mut bytes) {
                     let total: u64 = shared.bytes.iter().map(|b| b.load(Ordering::Relaxed)).sum();
-                    count(bytes, now.saturating_sub(nanos(LOOK) / pace / 2), total - *seen);
+                    count(bytes, now.saturating_sub(nanos(COUNTER_POLL_INTERVAL) / pace / 2), total - *seen);
                     *seen = total;
                 }
                 if over {
@@ -129,8 +129,9 @@ impl Stage for LiveStage {
                         }
                     }
                 }
-                let wait = next.map_or(LOOK, |at| {
-                    Duration::from_nanos(at.saturating_sub(now).saturating_mul(pace)).min(LOOK)
+                let wait = next.map_or(COUNTER_POLL_INTERVAL, |at| {
+                    Duration::from_nanos(at.saturating_sub(now).saturating_mul(pace))
+                        .min(COUNTER_POLL_INTERVAL)
                 });
                 thread::sleep(wait.max(Duration::from_micros(100)));
             }
@@ -154,4 +155,5 @@ impl Stage for LiveStage {
     }
 }
 
-const _: () = assert!(INTERVAL > 2 * LOOK.as_nanos() as u64, "intervals are longer than looks");
+const _: () =
+    assert!(INTERVAL > 2 * COUNTER_POLL_INTERVAL.as_nanos() as u64, "intervals are longer than looks");

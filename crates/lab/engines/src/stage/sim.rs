@@ -80,7 +80,7 @@ impl Prepared {
 }
 
 /// Completions between two looks at what the user wants.
-const LOOK: u64 = 4096;
+const COMPLETIONS_PER_CHECK: u64 = 4096;
 
 impl Stage for SimStage {
     type Transport = SimTransport;
@@ -113,7 +113,7 @@ impl Stage for SimStage {
                     count(&mut bytes[step.actor], step.now.since(start).0, moved);
                 }
                 completions += 1;
-                completions % LOOK == 0 && cancel.is_cancelled()
+                completions % COMPLETIONS_PER_CHECK == 0 && cancel.is_cancelled()
             });
             cancel.check()?;
             if ended {

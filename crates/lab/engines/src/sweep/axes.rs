@@ -5,7 +5,7 @@ use anyhow::{Result, bail};
 use lab_report::Misuse;
 
 /// Most runs of a sweep.
-pub(crate) const MOST: usize = 10_000;
+pub(crate) const MAX_RUNS: usize = 10_000;
 
 /// A key and the values that it takes.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -45,8 +45,8 @@ pub(crate) fn parse(settings: &[String]) -> Result<Vec<Axis>> {
                     .map_err(|problem| Misuse(format!("--set {setting}: {value:?} {problem}")))?,
                 None => all.push(value.to_owned()),
             }
-            if all.len() > MOST {
-                bail!(Misuse(format!("--set {key} has more than {MOST} values")));
+            if all.len() > MAX_RUNS {
+                bail!(Misuse(format!("--set {key} has more than {MAX_RUNS} values")));
             }
         }
         axes.push(Axis { key, values: all });
@@ -82,7 +82,7 @@ fn range(from: &str, rest: &str, all: &mut Vec<String>) -> Result<(), String> {
     }
     let mut value = first;
     while value <= last {
-        if all.len() > MOST {
+        if all.len() > MAX_RUNS {
             return Ok(());
         }
         all.push(format!("{value}{unit}"));
@@ -108,8 +108,8 @@ fn number(text: &str) -> Option<(u64, &str)> {
 /// There are too many.
 pub(crate) fn product(axes: &[Axis]) -> Result<Vec<Vec<(String, String)>>> {
     let count = axes.iter().try_fold(1usize, |count, axis| count.checked_mul(axis.values.len()));
-    if count.is_none_or(|count| count > MOST) {
-        bail!("the lists of --set make more than {MOST} runs");
+    if count.is_none_or(|count| count > MAX_RUNS) {
+        bail!("the lists of --set make more than {MAX_RUNS} runs");
     }
     let mut all = vec![Vec::new()];
     for axis in axes {

@@ -20,11 +20,11 @@ use lab_report::control::Cancel;
 const COPIES: u64 = 32 << 20;
 
 /// Profiles that are the published drive, for which the fitted figures hold.
-const PUBLISHED: [&str; 2] = ["pblaze5-910-short", "pblaze5-910-3.84t"];
+const PUBLISHED_PROFILES: [&str; 2] = ["pblaze5-910-short", "pblaze5-910-3.84t"];
 
 /// Whether a profile is the published drive.
 pub fn is_published(profile: &str) -> bool {
-    PUBLISHED.contains(&profile)
+    PUBLISHED_PROFILES.contains(&profile)
 }
 
 /// The namespaces.
@@ -130,7 +130,7 @@ pub fn config(profile: &Table, variant: Variant, name: &str) -> Result<Config> {
 }
 
 /// A larger drive is not written page by page before the study: it is put into the state of uniform overwriting, and kept for the next time.
-const WRITTEN: u64 = 256 << 30;
+const MAX_WRITTEN_BYTES: u64 = 256 << 30;
 
 /// Bytes of the NVM Sets.
 fn bytes(config: &Config) -> u64 {
@@ -148,7 +148,7 @@ pub(super) fn make(
     cancel: &Cancel,
 ) -> Result<(Sim, Host<SimTransport>, StudyVolumes)> {
     let config = config(profile, variant, name)?;
-    let prepared = like_live || bytes(&config) > WRITTEN;
+    let prepared = like_live || bytes(&config) > MAX_WRITTEN_BYTES;
     let how = if prepared { Precondition::Steady } else { Precondition::None };
     let made = cache.drive(config, Contents::None, how, seed, &mut |_| !cancel.is_cancelled());
     cancel.check()?;
@@ -163,7 +163,7 @@ pub(super) fn make(
     if prepared && !like_live {
         // What the files do not fill holds nothing.
         #[expect(clippy::cast_possible_truncation, reason = "no more than the namespace has")]
-        let filled = (u128::from(data.blocks) * u128::from(fitted::FILLED) / 1000) as u64;
+        let filled = (u128::from(data.blocks) * u128::from(fitted::FILL_PERMILLE) / 1000) as u64;
         let namespace = host.namespace(1)?;
         host.io_queue(2)?.deallocate(&namespace, filled, data.blocks.saturating_sub(filled))?;
     }
@@ -172,6 +172,7 @@ pub(super) fn make(
 
 /// Writes what the files fill once in order, then one and a half times in pages at random.
 pub(super) fn age(sim: &Sim, end: u64, seed: u64, cancel: &Cancel) -> Result<()> {
+    // Bytes.
     const BLOCK: u64 = 4096;
     let fill = MixConfig {
         range: end / BLOCK,

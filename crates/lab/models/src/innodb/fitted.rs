@@ -20,12 +20,12 @@ pub const MAX_SUSPENDS: i64 = 10;
 pub const WRITE_BUFFER: &str = "16MiB";
 /// Share of the namespace that files fill, per mille: the published write amplification of `nand`. What the published drive held besides 3 TB in
 /// tables is not known.
-pub const FILLED: u32 = 960;
+pub const FILL_PERMILLE: u32 = 960;
 /// Processor time of a statement with its client and the network: tpmC of `nand` with 4 connections.
 const STATEMENT_NS: u64 = 162_000;
 /// Statements in 1,000 that read a page beside those of their rows: page reads for each new order of `nand` with 64 connections (90.3; the rows' own
 /// pages make 57).
-const STRAY: u32 = 880;
+const STRAY_READS_PERMILLE: u32 = 880;
 /// Bytes of redo log for each change, and of the binary log for each row.
 ///
 /// `nand` with 64 connections writes 1,066 KiB for each new order. If 31.3 of them are pages, which are written twice, 64 KiB are logs and the file
@@ -47,9 +47,9 @@ pub const PAGES_PER_TRANSACTION: u64 = 40;
 /// The model of the published server.
 pub fn config(connections: u32, data: Volume, seed: u64) -> Config {
     Config {
-        filled: FILLED,
+        filled: FILL_PERMILLE,
         statement: STATEMENT_NS,
-        stray: STRAY,
+        stray: STRAY_READS_PERMILLE,
         redo_change: REDO_CHANGE,
         binlog_change: BINLOG_CHANGE,
         ..Config::published(connections, data, seed)

@@ -16,8 +16,8 @@ mod variant;
 pub use self::{
     live::REDO_MIB,
     published::THROUGHPUT,
-    run::{SETTLED, ServerDrive},
-    settings::{AGING, DEFAULT_PROFILE, ServerLoad, WINDOWS},
+    run::{SETTLED_PERCENT, ServerDrive},
+    settings::{AGING_SECONDS, DEFAULT_PROFILE, ServerLoad, WINDOWS},
 };
 pub use self::{
     run::run,

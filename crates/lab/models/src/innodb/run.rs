@@ -30,7 +30,7 @@ use lab_report::{
 const SECOND: u64 = 1_000_000_000;
 
 /// How far the last two thirds of a window may be apart, in percent, for it to be settled: in throughput and in write amplification.
-pub const SETTLED: f64 = 5.0;
+pub const SETTLED_PERCENT: f64 = 5.0;
 
 /// Runs a modelled server with settings of its own. The result is that of the study for this layout and number of connections.
 ///
@@ -215,7 +215,7 @@ impl<'a> ServerDrive<'a> {
                 .collect();
             drifts = drift(&thirds, seconds);
             // Windows too short for thirds say nothing.
-            if third == 0 || drifts.iter().all(|(_, percent)| percent.abs() <= SETTLED) {
+            if third == 0 || drifts.iter().all(|(_, percent)| percent.abs() <= SETTLED_PERCENT) {
                 break;
             }
         }
@@ -233,7 +233,7 @@ impl<'a> ServerDrive<'a> {
         let (length, before) = (seconds as f64, (warmup + (windows - 1) * seconds) as f64);
         let mut metrics = metrics(counts.transactions[0], length, &namespaces);
         metrics.extend(more(&counts, length, dirty));
-        let settled = drifts.iter().all(|(_, percent)| percent.abs() <= SETTLED);
+        let settled = drifts.iter().all(|(_, percent)| percent.abs() <= SETTLED_PERCENT);
         metrics.insert("settled".into(), f64::from(u8::from(settled)));
         metrics.insert("folded".into(), folded);
         metrics.extend(drifts);

@@ -10,7 +10,7 @@ use lab_report::limits::range;
 pub const DEFAULT_PROFILE: &str = "pblaze5-910-short";
 
 /// Seconds for which the drive is loaded before anything is measured.
-pub const AGING: u64 = 40;
+pub const AGING_SECONDS: u64 = 40;
 
 /// Settings of the modelled server that differ from those of the published one. Names of MySQL's variables stand beside each.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
@@ -163,7 +163,7 @@ impl Default for Model {
             buffer_pool: 16 << 30,
             tuning: Tuning::default(),
             drive: DEFAULT_PROFILE.into(),
-            aging: AGING,
+            aging: AGING_SECONDS,
             warmup: 60,
             seconds: 60,
             seed: 1,

@@ -18,7 +18,7 @@ pub enum Layout {
 }
 
 /// Capacities of the published conventional drives in bytes.
-const CONVENTIONAL: [u64; 2] = [1_920_000_000_000, 1_600_000_000_000];
+const CONVENTIONAL_BYTES: [u64; 2] = [1_920_000_000_000, 1_600_000_000_000];
 /// Bytes of the published drives' media.
 const MEDIA: u64 = 2 << 40;
 
@@ -28,7 +28,7 @@ const PROGRAMS: i64 = 16;
 const ZONE_PROGRAMS: i64 = 4;
 
 /// Superblocks that a drive of any size keeps for itself: two open ones, and those that collection keeps free (`gc.low`). Of a scaled drive they would be a larger share.
-const KEPT: u64 = 5;
+const RESERVED_SUPERBLOCKS: u64 = 5;
 
 /// Chips, and the fraction of them that is there.
 #[derive(Clone, Debug)]
@@ -150,8 +150,8 @@ impl Chips {
             u64::try_from(scaled).unwrap_or(u64::MAX) >> 20 << 20
         };
         match layout {
-            Layout::Spare7 => share(CONVENTIONAL[0]),
-            Layout::Spare28 => share(CONVENTIONAL[1]),
+            Layout::Spare7 => share(CONVENTIONAL_BYTES[0]),
+            Layout::Spare28 => share(CONVENTIONAL_BYTES[1]),
             Layout::Zones(_) => self.zones(layout) * self.zone_capacity(layout),
         }
     }
@@ -179,7 +179,7 @@ impl Chips {
         match layout {
             Layout::Spare7 | Layout::Spare28 => {
                 set.remove("zone");
-                let superblocks = self.superblocks * fitted::MEDIA_PER_MILLE / 1000 + KEPT;
+                let superblocks = self.superblocks * fitted::MEDIA_PER_MILLE / 1000 + RESERVED_SUPERBLOCKS;
                 set.insert("superblocks".into(), i64::try_from(superblocks)?.into());
                 set.insert("capacity".into(), format!("{}MiB", capacity >> 20).into());
                 namespace.insert("size".into(), format!("{}MiB", capacity >> 20).into());

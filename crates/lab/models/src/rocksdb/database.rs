@@ -196,9 +196,10 @@ impl Database {
         control: &Control,
         mut enough: impl FnMut(&Counts) -> bool,
     ) -> Result<()> {
+        /// Nanoseconds between two looks at the counts.
         const SLICE: u64 = 20_000_000;
         /// So long nothing is written where it waits for room that never comes.
-        const STILL: u64 = 60_000_000_000;
+        const STALL_NANOS: u64 = 60_000_000_000;
         let (mut last, mut since) = (self.counts().writes, self.sim.now());
         while self.sim.now() < until {
             let slice = Nanos((self.sim.now().0 + SLICE).min(until.0));
@@ -214,7 +215,7 @@ impl Database {
             if counts.writes > last {
                 (last, since) = (counts.writes, self.sim.now());
             }
-            if self.sim.now().since(since).0 > STILL {
+            if self.sim.now().since(since).0 > STALL_NANOS {
                 let usage = self.actors.actor(self.at).usage();
                 bail!("the database waits for room: {usage:?}");
             }

@@ -38,7 +38,7 @@ pub struct Data<T> {
 }
 
 /// Part of the place of a category that its bars take.
-const FILLED: f64 = 0.8;
+const BAR_SHARE: f64 = 0.8;
 
 /// Grouped bars with whiskers. Without whiskers, and where there is room, their values are written above.
 pub fn bars(labels: &Labels, categories: &[String], data: &[Data<Bar>]) -> String {
@@ -81,12 +81,12 @@ fn draw_bars(
     let written = all().all(|bar| bar.spread.is_none());
     let decimals = decimals(all().map(|bar| bar.value));
     let frame = Frame::new(labels, categories, ends, written);
-    let wide = FILLED / frame::real(data.len().max(1));
+    let wide = BAR_SHARE / frame::real(data.len().max(1));
     frame.draw(head, |plot| {
         for (series, (values, colours)) in data.iter().zip(colours).enumerate() {
             for (at, bar) in values.iter().enumerate() {
                 let (Some(bar), Some(colour)) = (bar, colours.get(at)) else { continue };
-                let left = frame::real(at) - FILLED / 2.0 + wide * frame::real(series);
+                let left = frame::real(at) - BAR_SHARE / 2.0 + wide * frame::real(series);
                 plot.bar(left + wide * 0.04, left + wide * 0.96, bar.value, colour);
                 let middle = left + wide / 2.0;
                 if let Some((low, high)) = bar.spread {

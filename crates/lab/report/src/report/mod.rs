@@ -13,7 +13,7 @@ use crate::{
     Findings,
     control::PARTIAL,
     figure::{show, show_size},
-    results::{CPU_SATURATED, CPU_WAITED, Comparison, Point, QUICK, Results},
+    results::{CPU_SATURATED, CPU_WAITED, Comparison, Point, QUICK_RUN_NOTE, Results},
 };
 
 /// A part of the report.
@@ -69,7 +69,7 @@ pub fn publish(
     report: impl FnOnce(&Results) -> Report<'_>,
 ) -> Result<Findings<Results>> {
     if interrupted {
-        results.notes.insert(0, INTERRUPTED.to_owned());
+        results.notes.insert(0, INTERRUPTION_NOTE.to_owned());
     }
     results.write(out)?;
     let page = out.join("report.html");
@@ -203,12 +203,12 @@ impl Page<'_> {
 }
 
 /// The first note of results that are not all there.
-const INTERRUPTED: &str = "The run was interrupted: these are the results of the part that ran.";
+const INTERRUPTION_NOTE: &str = "The run was interrupted: these are the results of the part that ran.";
 
 /// Says in the title and before the answer what makes results less than those of a whole run. Whether they are whole.
 fn qualify(title: &mut String, answer: &mut String, notes: &[String]) -> bool {
     let mut whole = true;
-    for (note, word) in [(QUICK, "quick run"), (INTERRUPTED, "interrupted")] {
+    for (note, word) in [(QUICK_RUN_NOTE, "quick run"), (INTERRUPTION_NOTE, "interrupted")] {
         if notes.iter().any(|other| other == note) {
             *title = format!("{title} ({word})");
             *answer = format!("{note} {answer}");
@@ -321,7 +321,9 @@ mod tests {
             (whole, title, answer)
         };
         assert_eq!(qualified(&["A note."]), (true, "Caches".into(), "It is 3 times as fast.".into()));
-        for (note, title) in [(QUICK, "Caches (quick run)"), (INTERRUPTED, "Caches (interrupted)")] {
+        for (note, title) in
+            [(QUICK_RUN_NOTE, "Caches (quick run)"), (INTERRUPTION_NOTE, "Caches (interrupted)")]
+        {
             let answer = format!("{note} It is 3 times as fast.");
             assert_eq!(qualified(&["A note.", note]), (false, title.into(), answer));
         }

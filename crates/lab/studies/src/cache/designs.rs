@@ -6,9 +6,9 @@ use anyhow::Result;
 use run::Config;
 
 use super::{
-    bed::{Bed, DriveTables},
     options::Options,
-    setup::{Design, Load, LoadKind, Places, SKEWED, SKEWED_FILE, WARMER},
+    setup::{Design, Load, LoadKind, Places, SKEWED_FILE, SKEWED_LOAD, WARMING_LOAD},
+    testbed::{DriveTables, Testbed},
 };
 use lab_engines::machine::{CacheSizes, config};
 use lab_report::{
@@ -18,7 +18,7 @@ use lab_report::{
 };
 
 /// Bytes of the shortened SSD that the cache fills.
-const SHORT: u64 = 16 << 30;
+const MIN_SSD_BYTES: u64 = 16 << 30;
 /// Of them, those that are not used by the cache's data: what dm-cache's metadata takes.
 const SHORT_METADATA: u64 = 256 << 20;
 
@@ -47,7 +47,7 @@ impl Times {
 pub(super) fn skewed() -> Vec<Load> {
     let mut all = Vec::new();
     for kind in LoadKind::ALL {
-        all.extend([4 << 10, 64 << 10].map(|block| Load { kind, block, ..SKEWED }));
+        all.extend([4 << 10, 64 << 10].map(|block| Load { kind, block, ..SKEWED_LOAD }));
     }
     all
 }
@@ -58,12 +58,12 @@ pub(super) fn skewed_metric(load: &Load, figure: &str) -> String {
 }
 
 /// The writes on an SSD that the cache fills.
-pub(super) const FULL: Load =
+pub(super) const FULL_CACHE_WRITES: Load =
     Load { kind: LoadKind::Write, block: 4 << 10, depth: 32, places: Places::Zipf(90) };
 
 /// A cache under way.
 struct Course<'a> {
-    bed: Bed,
+    bed: Testbed,
     control: &'a Control,
     seed: u64,
     metrics: Metrics,
@@ -129,7 +129,7 @@ pub(super) fn run(
 ) -> Result<Vec<(Point, u64, Metrics)>> {
     let times = Times::of(options);
     let ssd = config(&tables.nvme)?;
-    let bed = |ssd: Config, sizes| Bed::of_design(options, &tables.disk, ssd, sizes, design, seed);
+    let bed = |ssd: Config, sizes| Testbed::of_design(options, &tables.disk, ssd, sizes, design, seed);
     let course = |bed| Course { bed, control, seed, metrics: Metrics::new() };
     let mut fits = course(bed(ssd.clone(), CacheSizes::PUBLISHED)?);
     in_the_cache(&mut fits, options.file, &times)?;
@@ -138,7 +138,7 @@ pub(super) fn run(
     beyond_the_cache(&mut larger, &times)?;
     metrics.append(&mut larger.metrics);
     if design != Design::Disk
-        && let Some(short) = ssd.shortened(SHORT)
+        && let Some(short) = ssd.shortened(MIN_SSD_BYTES)
     {
         let bytes = short.namespaces.first().map_or(0, |namespace| namespace.bytes);
         let (cache, origin) = (bytes - SHORT_METADATA, CacheSizes::PUBLISHED.origin);
@@ -155,7 +155,7 @@ fn in_the_cache(it: &mut Course<'_>, file: u64, times: &Times) -> Result<()> {
     let before = it.bed.ssd()?;
     it.measure(&loads[0], file, times.measured, |figure| format!("cold_{}", loads[0].metric(figure)))?;
     if it.bed.memory() > 0 {
-        let job = WARMER.text(file, times.warming * 1_000);
+        let job = WARMING_LOAD.text(file, times.warming * 1_000);
         let (warm, _) = it.bed.run_design(&job, it.seed ^ 1, it.control, file)?;
         it.note("warming_seconds".into(), warm.seconds);
     }
@@ -170,8 +170,8 @@ fn in_the_cache(it: &mut Course<'_>, file: u64, times: &Times) -> Result<()> {
 /// Much more than fits, with places that are asked for more than others.
 fn beyond_the_cache(it: &mut Course<'_>, times: &Times) -> Result<()> {
     let before = it.bed.ssd()?;
-    let cold = |figure: &str| format!("cold_{}", skewed_metric(&SKEWED, figure));
-    it.measure(&SKEWED, SKEWED_FILE, times.skewed, cold)?;
+    let cold = |figure: &str| format!("cold_{}", skewed_metric(&SKEWED_LOAD, figure));
+    it.measure(&SKEWED_LOAD, SKEWED_FILE, times.skewed, cold)?;
     for load in &skewed() {
         it.measure(load, SKEWED_FILE, times.measured, |figure| skewed_metric(load, figure))?;
     }
@@ -182,14 +182,14 @@ fn beyond_the_cache(it: &mut Course<'_>, times: &Times) -> Result<()> {
 
 /// Writes on a cache that takes all of a small SSD, and is full.
 fn on_a_full_ssd(it: &mut Course<'_>, file: u64, times: &Times) -> Result<()> {
-    let job = WARMER.text(file, times.warming * 1_000);
+    let job = WARMING_LOAD.text(file, times.warming * 1_000);
     let (warm, _) = it.bed.run_design(&job, it.seed ^ 1, it.control, file)?;
     it.note("full_warming_seconds".into(), warm.seconds);
-    let name = |figure: &str| format!("full_{}", FULL.metric(figure));
+    let name = |figure: &str| format!("full_{}", FULL_CACHE_WRITES.metric(figure));
     // What is measured is the second half.
-    it.measure(&FULL, file, times.full, name)?;
+    it.measure(&FULL_CACHE_WRITES, file, times.full, name)?;
     let before = it.bed.ssd()?;
-    it.measure(&FULL, file, times.full, name)?;
+    it.measure(&FULL_CACHE_WRITES, file, times.full, name)?;
     it.wear(&before, "full")?;
     it.space("full");
     Ok(())

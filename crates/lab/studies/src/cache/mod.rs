@@ -3,22 +3,22 @@
 //! It runs in virtual time, at the published size. 200 GB lie on a disk. 60 GB of cache and 2 GB of metadata lie on an NVMe drive or a SAS SSD. docs/machine.md
 //! describes the way from the host to each.
 
-mod bed;
 mod designs;
 mod options;
 mod piece;
 mod published;
 mod report;
 mod setup;
+mod testbed;
 
 use anyhow::Result;
 use serde_json::Value;
 
 pub use self::options::{DEFAULT_FILE, Options, Part};
 use self::{
-    bed::DriveTables,
     piece::{Piece, pieces},
     setup::{Load, LoadKind},
+    testbed::DriveTables,
 };
 use lab_engines::{
     machine::CacheSizes,

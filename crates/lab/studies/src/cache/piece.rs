@@ -6,10 +6,10 @@ use anyhow::Result;
 use tier::{Mode, PolicyKind};
 
 use super::{
-    bed::{Bed, DriveTables, Outcome},
     designs,
     options::{Options, Part},
-    setup::{Design, Load, LoadKind, Made, Places, SKEWED, SKEWED_FILE, Ssd, WARMER},
+    setup::{Design, Load, LoadKind, Made, Places, SKEWED_FILE, SKEWED_LOAD, Ssd, WARMING_LOAD},
+    testbed::{DriveTables, Outcome, Testbed},
 };
 use lab_engines::machine::CacheSizes;
 use lab_report::{
@@ -27,7 +27,7 @@ pub(super) const POLICIES: [PolicyKind; 3] = [PolicyKind::Mq, PolicyKind::SmqBef
 pub(super) const MODES: [Mode; 3] = [Mode::Writeback, Mode::Writethrough, Mode::Passthrough];
 
 /// The load whose warming is watched.
-const WATCHED: Load = Load { kind: LoadKind::Read, block: 4 << 10, depth: 1, places: Places::Uniform };
+const WATCHED_LOAD: Load = Load { kind: LoadKind::Read, block: 4 << 10, depth: 1, places: Places::Uniform };
 
 #[derive(Clone, Copy, PartialEq, Debug)]
 enum What {
@@ -211,7 +211,7 @@ impl Piece {
                 .map(|(at, micros, metrics)| self.result(at, micros, metrics))
                 .collect());
         }
-        let bed = Bed::new(options, tables, self.made, seed)?;
+        let bed = Testbed::new(options, tables, self.made, seed)?;
         let times = Times::of(options);
         match self.what {
             What::Design(_) => Ok(Vec::new()),
@@ -230,7 +230,7 @@ impl Piece {
     /// The first reads of a cold cache, then, when it is warm, every load.
     fn modes(
         &self,
-        bed: &Bed,
+        bed: &Testbed,
         options: &Options,
         times: &Times,
         seed: u64,
@@ -244,9 +244,10 @@ impl Piece {
         metrics.insert("cold_read_4k_qd1_iops".into(), cold.played.iops());
         if let Some(made) = self.made.filter(|made| made.mode != Mode::Passthrough) {
             let chunks = u32::try_from(options.file / made.chunk).unwrap_or(u32::MAX);
-            let warm = bed.run(&WARMER, options.file, times.warming, seed ^ 1, control, |resident| {
-                resident >= chunks
-            })?;
+            let warm =
+                bed.run(&WARMING_LOAD, options.file, times.warming, seed ^ 1, control, |resident| {
+                    resident >= chunks
+                })?;
             metrics.insert("warming_seconds".into(), warm.played.seconds);
             metrics
                 .insert("warm_percent".into(), f64::from(warm.resident) * 100.0 / f64::from(chunks.max(1)));
@@ -264,10 +265,10 @@ impl Piece {
     }
 
     /// The second half of the skewed load.
-    fn chunks(&self, bed: &Bed, times: &Times, seed: u64, control: &Control) -> Result<Vec<Run>> {
+    fn chunks(&self, bed: &Testbed, times: &Times, seed: u64, control: &Control) -> Result<Vec<Run>> {
         let half = times.skewed / 2;
-        let first = bed.run(&SKEWED, SKEWED_FILE, half, seed, control, |_| false)?;
-        let second = bed.run(&SKEWED, SKEWED_FILE, half, seed ^ 1, control, |_| false)?;
+        let first = bed.run(&SKEWED_LOAD, SKEWED_FILE, half, seed, control, |_| false)?;
+        let second = bed.run(&SKEWED_LOAD, SKEWED_FILE, half, seed ^ 1, control, |_| false)?;
         let chunk = self.made.map_or(0, |made| made.chunk);
         let mut metrics = figures(&second);
         #[expect(clippy::cast_precision_loss, reason = "for reading")]
@@ -287,7 +288,7 @@ impl Piece {
     /// The watched load, step by step.
     fn warming(
         &self,
-        bed: &Bed,
+        bed: &Testbed,
         options: &Options,
         times: &Times,
         seed: u64,
@@ -295,7 +296,8 @@ impl Piece {
     ) -> Result<Vec<Run>> {
         let mut runs = Vec::new();
         for step in 1..=times.steps {
-            let outcome = bed.run(&WATCHED, options.file, times.step, seed ^ step, control, |_| false)?;
+            let outcome =
+                bed.run(&WATCHED_LOAD, options.file, times.step, seed ^ step, control, |_| false)?;
             let at = Point::from([("seconds".into(), step * times.step / 1_000_000)]);
             runs.push(self.result(at, times.step, figures(&outcome)));
         }

@@ -7,7 +7,7 @@ use super::{
     options::Options,
     piece::{CHUNKS, MODES, POLICIES, chunk_variant, mode_variant, warming_variant},
     published,
-    setup::{Design, Load, LoadKind, SKEWED, Ssd},
+    setup::{Design, Load, LoadKind, SKEWED_LOAD, Ssd},
 };
 use lab_report::{
     figure::{show, show_size, show_some},
@@ -19,7 +19,7 @@ use lab_report::{
 };
 
 /// How near a figure of ours must be to a published one to be named: within a tenth.
-const NEAR: f64 = 0.1;
+const NEAR_TOLERANCE: f64 = 0.1;
 
 /// Names of the caches in the part of modes.
 fn caches() -> Vec<String> {
@@ -93,7 +93,7 @@ fn candidates(results: &Results) -> Table {
         for cache in caches() {
             for load in Load::all().iter().filter(|load| kinds.contains(&load.kind)) {
                 let Some(ratio) = over_disk(results, &cache, load) else { continue };
-                if ratio > low * (1.0 - NEAR) && ratio < high * (1.0 + NEAR) {
+                if ratio > low * (1.0 - NEAR_TOLERANCE) && ratio < high * (1.0 + NEAR_TOLERANCE) {
                     let (kind, block, depth) = (load.kind.name(), load.block >> 10, load.depth);
                     cells.push(format!("{cache}, {kind} {block}k at depth {depth}: {ratio:.1}x"));
                 }
@@ -241,7 +241,7 @@ fn designs(results: &Results) -> Option<Table> {
     }
     loads.push((
         "cold, Zipf on 150 GB".into(),
-        Box::new(|figure| format!("cold_{}", designs::skewed_metric(&SKEWED, figure))),
+        Box::new(|figure| format!("cold_{}", designs::skewed_metric(&SKEWED_LOAD, figure))),
     ));
     for load in designs::skewed() {
         let name = format!("{} {}k, Zipf on 150 GB", load.kind.name(), load.block >> 10);
@@ -249,7 +249,7 @@ fn designs(results: &Results) -> Option<Table> {
     }
     loads.push((
         "write 4k, Zipf, the cache fills its SSD".into(),
-        Box::new(|figure| format!("full_{}", designs::FULL.metric(figure))),
+        Box::new(|figure| format!("full_{}", designs::FULL_CACHE_WRITES.metric(figure))),
     ));
     for (load, metric) in &loads {
         for variant in names.iter().filter(|variant| of(variant, &metric("iops")).is_some()) {

@@ -104,12 +104,12 @@ pub(super) enum Places {
 }
 
 /// The load of chunks: small reads of which some places get most, on more than the cache holds.
-pub(super) const SKEWED: Load =
+pub(super) const SKEWED_LOAD: Load =
     Load { kind: LoadKind::Read, block: 4 << 10, depth: 32, places: Places::Zipf(120) };
 /// Bytes of its file.
 pub(super) const SKEWED_FILE: u64 = 150_000_000_000;
 /// What warms a cache up: reads of 64 KiB from everywhere.
-pub(super) const WARMER: Load =
+pub(super) const WARMING_LOAD: Load =
     Load { kind: LoadKind::Read, block: 64 << 10, depth: 32, places: Places::Uniform };
 
 impl LoadKind {

@@ -9,7 +9,7 @@ use crate::layouts::doublewrite::DEFAULT_PROFILE;
 use lab_databases::mariadb::Tuning;
 use lab_engines::sweep::SetOptions;
 use lab_models::innodb::{
-    AGING, DEFAULT_PROFILE as PUBLISHED_PROFILE, REDO_MIB, ServerLoad, ServerTuning, Variant, WINDOWS,
+    AGING_SECONDS, DEFAULT_PROFILE as PUBLISHED_PROFILE, REDO_MIB, ServerLoad, ServerTuning, Variant, WINDOWS,
 };
 use lab_report::results::{Comparison, Overwrite, compare};
 
@@ -133,7 +133,7 @@ impl Settings {
             out: o.out,
             scratch: o.scratch,
             quick: o.quick,
-            aging: if o.quick { QUICK_AGING } else { AGING },
+            aging: if o.quick { QUICK_AGING } else { AGING_SECONDS },
             seed: o.seed,
             like,
         };

@@ -22,7 +22,7 @@ use lab_report::{
 };
 
 /// Bytes of a shortened SSD, as `tranche profile check` has them.
-const SHORT: u64 = 32 << 30;
+const MIN_SSD_BYTES: u64 = 32 << 30;
 
 /// What a job does.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -100,7 +100,7 @@ impl DriveTables {
         let config = Config::from_toml(&toml::to_string(self.of(kind))?)?;
         let first = |config: &Config| config.namespaces.first().map_or(0, |namespace| namespace.bytes);
         let whole = first(&config);
-        let short = if options.full || kind == Kind::Disk { None } else { config.shortened(SHORT) };
+        let short = if options.full || kind == Kind::Disk { None } else { config.shortened(MIN_SSD_BYTES) };
         let config = short.unwrap_or(config);
         let file = u128::from(published::FILE) * u128::from(first(&config)) / u128::from(whole.max(1));
         let file = file as u64 / (1 << 20) * (1 << 20);

@@ -30,7 +30,7 @@ pub enum Variant {
 }
 
 /// Thousandths of the media that the published drives offer: 2.0, 1.92 and 1.60 TB of 2 TiB (ATC 2021, section 5).
-const OFFERED: [u64; 3] = [910, 873, 728];
+const OFFERED_PERMILLE: [u64; 3] = [910, 873, 728];
 
 impl Variant {
     /// All of them.
@@ -103,13 +103,15 @@ impl Variant {
         let offered = |share: u64| superblocks * superblock * share / 1000;
         let (bytes, size, filesystem) = match self {
             Self::Zones | Self::RocksZones => {
-                let zones = offered(OFFERED[0]) / superblock;
+                let zones = offered(OFFERED_PERMILLE[0]) / superblock;
                 (zones * superblock, zones * superblock.next_power_of_two(), Filesystem::Store)
             }
             Self::Spare7 | Self::InnoDb | Self::Rocks7 => {
-                (offered(OFFERED[1]), offered(OFFERED[1]), Filesystem::Xfs)
+                (offered(OFFERED_PERMILLE[1]), offered(OFFERED_PERMILLE[1]), Filesystem::Xfs)
             }
-            Self::Spare28 | Self::Rocks28 => (offered(OFFERED[2]), offered(OFFERED[2]), Filesystem::Xfs),
+            Self::Spare28 | Self::Rocks28 => {
+                (offered(OFFERED_PERMILLE[2]), offered(OFFERED_PERMILLE[2]), Filesystem::Xfs)
+            }
         };
         let whole = |bytes: u64| bytes >> 20 << 20;
         set.insert("capacity".into(), format!("{}MiB", bytes.div_ceil(1 << 20)).into());

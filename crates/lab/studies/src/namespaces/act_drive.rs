@@ -11,7 +11,7 @@ use workload::{Actor, Mix, MixConfig, Next, Order, act};
 
 use super::{
     live::LiveActDrive,
-    trial::{Counted, LARGE, NQN, Plan, Seen, Trial, names},
+    trial::{Counted, LARGE_BLOCK_BYTES, NQN, Plan, Seen, Trial, names},
 };
 use lab_report::{control::Cancel, counters::flash_bytes_written};
 
@@ -21,9 +21,9 @@ const PREP_THREADS: u32 = 8;
 const PARTS: u64 = 4;
 const PARTS_MAX: u64 = 12;
 /// Completions between two looks at what the user wants.
-const LOOK: u64 = 4096;
+const COMPLETIONS_PER_CHECK: u64 = 4096;
 /// Rest before each test, in which the drive ends what it has begun.
-const REST: u64 = 100_000_000;
+const REST_NANOS: u64 = 100_000_000;
 /// A prepared drive.
 pub(super) struct ActDrive {
     // The host goes before the drive.
@@ -119,9 +119,9 @@ impl ActDrive {
         let mut actors = self.sim.actors();
         let mut bytes = 0;
         for (&nsid, space) in self.nsids.iter().zip(&self.spaces) {
-            let blocks = (LARGE / u64::from(space.block_bytes)) as u32;
+            let blocks = (LARGE_BLOCK_BYTES / u64::from(space.block_bytes)) as u32;
             let count = space.blocks / u64::from(blocks) * share / of;
-            bytes += count * LARGE;
+            bytes += count * LARGE_BLOCK_BYTES;
             let mix = Mix::new(MixConfig {
                 range: space.blocks,
                 blocks,
@@ -136,7 +136,7 @@ impl ActDrive {
         let (mut failed, cancel) = (false, &self.cancel);
         actors.run(Nanos::MAX, |step| {
             failed |= !step.status.is_success();
-            step.outcome.requests.is_multiple_of(LOOK) && cancel.is_cancelled()
+            step.outcome.requests.is_multiple_of(COMPLETIONS_PER_CHECK) && cancel.is_cancelled()
         });
         cancel.check()?;
         if failed {
@@ -147,7 +147,7 @@ impl ActDrive {
 
     /// Waits until the drive has ended what it has begun.
     fn rest(&mut self) -> Result<()> {
-        let rest = Rest(self.sim.now().0 + REST);
+        let rest = Rest(self.sim.now().0 + REST_NANOS);
         let mut actors = self.sim.actors();
         actors.add(&mut self.host, 1, rest)?;
         actors.run(Nanos::MAX, |_| false);
@@ -171,7 +171,7 @@ impl ActDrive {
         actors.run(Nanos(start + end), |step| {
             seen.add(step.request, step.now.0, step.latency.0);
             completions += 1;
-            completions.is_multiple_of(LOOK) && cancel.is_cancelled()
+            completions.is_multiple_of(COMPLETIONS_PER_CHECK) && cancel.is_cancelled()
         });
         cancel.check()?;
         let behind = actors.actor(at).behind(start + end);

@@ -2,14 +2,14 @@
 
 use super::{options::Options, trial::Trial};
 use lab_report::{
-    agree::{Figures, Verdict, WITHIN},
+    agree::{Figures, TOLERANCE, Verdict},
     figure::show,
     report::Table,
     results::{Comparison, Point, Results, Run, Variant, compare},
 };
 
 /// What the variants of [`Pair`]s are called behind their number of namespaces.
-const LIVE: &str = "@live";
+const LIVE_SUFFIX: &str = "@live";
 const SIM: &str = "@sim";
 
 /// Figures that are compared. Those that begin with `drive` are the drive's own (log D8h): of all reads, and of all writes, small and large, in its own
@@ -90,7 +90,7 @@ pub(super) fn add(results: &mut Results, pairs: &[Pair], options: &Options) {
             description: format!("{}, {what}.", options.describe(count)),
             runs,
         };
-        let live = variant(LIVE, "live", of().map(|pair| pair.run(&pair.live)).collect());
+        let live = variant(LIVE_SUFFIX, "live", of().map(|pair| pair.run(&pair.live)).collect());
         let sim = variant(SIM, "in virtual time", of().map(|pair| pair.run(&pair.sim)).collect());
         for metric in METRICS {
             results.comparisons.extend(compare(metric, &live, &sim, |_| None));
@@ -101,7 +101,7 @@ pub(super) fn add(results: &mut Results, pairs: &[Pair], options: &Options) {
 
 /// The rows that compare a test, and what they say.
 fn point<'a>(results: &'a Results, pair: &Pair) -> (Vec<&'a Comparison>, Verdict) {
-    let (of, multiple) = (format!("{}{LIVE}", pair.count), u64::from(pair.live.multiple));
+    let (of, multiple) = (format!("{}{LIVE_SUFFIX}", pair.count), u64::from(pair.live.multiple));
     let at = |row: &&Comparison| row.at.as_ref().is_some_and(|at| at.get("act_multiple") == Some(&multiple));
     let rows: Vec<&Comparison> = results.comparisons.iter().filter(|row| row.of == of).filter(at).collect();
     let verdict = Verdict::of(&rows, &FIGURES);
@@ -110,7 +110,7 @@ fn point<'a>(results: &'a Results, pair: &Pair) -> (Vec<&'a Comparison>, Verdict
 
 /// Test by test: live over virtual time, and what it says.
 pub(super) fn table(results: &Results, pairs: &[Pair]) -> Table {
-    const SHOWN: [&str; 7] = [
+    const SHOWN_METRICS: [&str; 7] = [
         "reads_per_second",
         "drive_read_mean_ms",
         "drive_write_mean_ms",
@@ -140,7 +140,7 @@ pub(super) fn table(results: &Results, pairs: &[Pair]) -> Table {
             rows.iter().find(|row| row.metric == metric).map_or("-".into(), |row| format!("{:.3}", row.ratio))
         };
         let mut cells = vec![pair.count.to_string(), format!("{}x", pair.live.multiple)];
-        cells.extend(SHOWN.iter().map(|metric| ratio(metric)));
+        cells.extend(SHOWN_METRICS.iter().map(|metric| ratio(metric)));
         let yes = |trial: &Trial| if trial.limit.is_none() { "yes" } else { "no" };
         cells.push(format!("{:.2}, {:.2}", pair.live.over(0), pair.sim.over(0)));
         cells.push(format!("{}, {}", yes(&pair.live), yes(&pair.sim)));
@@ -160,7 +160,7 @@ pub(super) fn text(results: &Results, pairs: &[Pair]) -> String {
         "Live and virtual time: of {} tests {} agree altogether within {:.0} %, {} in all but what this machine added, {} do not; {same} of {} pass or fail in both alike.",
         pairs.len(),
         of(Verdict::Agrees),
-        WITHIN * 100.0,
+        TOLERANCE * 100.0,
         of(Verdict::Machine),
         of(Verdict::Differs),
         pairs.len()

@@ -19,11 +19,11 @@ use lab_report::{control::Cancel, cpu};
 /// Commands that the queue may have outstanding.
 const DEPTH: u16 = 1023;
 /// How long is waited for what is outstanding at the end.
-const AFTERWARDS: Duration = Duration::from_secs(30);
+const DRAIN_TIMEOUT: Duration = Duration::from_secs(30);
 /// Where there is only one processor, the load's thread leaves it to the drive's for so long at most.
-const NAP: Duration = Duration::from_millis(1);
+const YIELD_TIME: Duration = Duration::from_millis(1);
 /// Turns between two looks at what the user wants.
-const LOOK: u64 = 4096;
+const TURNS_PER_CHECK: u64 = 4096;
 
 /// A drive that runs under the wall's clock.
 pub(super) struct LiveActDrive {
@@ -147,7 +147,7 @@ impl LiveTest {
         self.start = Instant::now();
         let (mut late, mut times) = (0u64, 0u64);
         for turn in 0u64.. {
-            if turn.is_multiple_of(LOOK) {
+            if turn.is_multiple_of(TURNS_PER_CHECK) {
                 self.cancel.check()?;
             }
             // The actor's time begins now.
@@ -175,7 +175,7 @@ impl LiveTest {
             }
             if !found && self.processors == 1 {
                 let span = executor.wake().saturating_sub(now).saturating_mul(self.slow_motion);
-                std::thread::sleep(Duration::from_nanos(span).min(NAP));
+                std::thread::sleep(Duration::from_nanos(span).min(YIELD_TIME));
             }
         }
         Ok(mean(late, times))
@@ -183,14 +183,14 @@ impl LiveTest {
 
     /// Waits for what is outstanding.
     fn drain(&mut self) -> Result<()> {
-        let limit = Instant::now() + AFTERWARDS;
+        let limit = Instant::now() + DRAIN_TIMEOUT;
         let queue = &mut self.devices.queue;
         while queue.outstanding() > 0 {
             self.cancel.check()?;
             if Instant::now() > limit {
                 bail!("the drive leaves commands without an answer");
             }
-            queue.next(Some(NAP))?;
+            queue.next(Some(YIELD_TIME))?;
         }
         Ok(())
     }

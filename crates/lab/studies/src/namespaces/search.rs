@@ -5,8 +5,8 @@ use anyhow::Result;
 use super::trial::Trial;
 
 /// Where the search begins, and where it gives up.
-const FIRST: u32 = 40;
-const MOST: u32 = 20_000;
+const FIRST_MULTIPLE: u32 = 40;
+const MAX_MULTIPLE: u32 = 20_000;
 
 /// What was found for a number of namespaces.
 #[derive(Clone, Debug)]
@@ -42,8 +42,8 @@ pub(super) fn highest(
     loop {
         let low = passed.as_ref().map_or(0, |trial| trial.multiple);
         let next = match &failed {
-            None if low == 0 => FIRST,
-            None if low * 2 > MOST => break,
+            None if low == 0 => FIRST_MULTIPLE,
+            None if low * 2 > MAX_MULTIPLE => break,
             None => low * 2,
             Some(failed) if failed.multiple - low <= (low * step / 100).max(1) => break,
             Some(failed) => u32::midpoint(low, failed.multiple),
@@ -82,7 +82,7 @@ mod tests {
                 Some(failed) => {
                     assert!(failed.multiple > most && failed.multiple - passed <= (passed / 50).max(1))
                 }
-                None => assert!(most > MOST && passed * 2 > MOST),
+                None => assert!(most > MAX_MULTIPLE && passed * 2 > MAX_MULTIPLE),
             }
         }
     }

@@ -23,10 +23,10 @@ pub(super) fn names(nsids: &[Nsid]) -> Vec<String> {
 }
 
 /// Bytes of a large block.
-pub(super) const LARGE: u64 = 128 << 10;
+pub(super) const LARGE_BLOCK_BYTES: u64 = 128 << 10;
 /// A thread that is behind by this share of the test's length (1 in …) at its end does not keep up: in the 24 hours of the real test, where 10 seconds are
 /// allowed, it would be stopped.
-const BEHIND: u64 = 100;
+const LAG_DIVISOR: u64 = 100;
 pub(super) const SECOND: u64 = 1_000_000_000;
 
 /// Why a multiple does not pass.
@@ -159,7 +159,7 @@ impl Seen {
     pub fn new(from: u64, spaces: &[act::Space]) -> Result<Self> {
         let one = || Histogram::new_with_bounds(1000, 100 * SECOND, 3);
         let block = spaces.first().map_or(512, |space| space.block_bytes);
-        let large_blocks = (LARGE / u64::from(block)) as u32;
+        let large_blocks = (LARGE_BLOCK_BYTES / u64::from(block)) as u32;
         Ok(Self { latencies: [one()?, one()?, one()?], written: 0, from, large_blocks })
     }
 
@@ -200,7 +200,7 @@ impl Seen {
             bail!("{} requests of the test failed", act.failed());
         }
         let programmed = after.programmed.saturating_sub(before.programmed);
-        let allowed = u64::from(length.window) * SECOND / BEHIND;
+        let allowed = u64::from(length.window) * SECOND / LAG_DIVISOR;
         let slow =
             LIMITS.iter().zip(window.over).position(|((_, mille), over)| over * 1000 >= window.reads * mille);
         let limit = stopped
@@ -216,7 +216,8 @@ impl Seen {
             large_p99_ms: [large_reads, large_writes].map(|h| h.value_at_quantile(0.99) as f64 / 1e6),
             large_mean_ms: [large_reads, large_writes].map(|h| h.mean() / 1e6),
             large: [large_reads, large_writes].map(|h| h.len() as f64 / seconds),
-            write_amplification: write_amplification(programmed, self.written.max(1) * LARGE).unwrap_or(0.0),
+            write_amplification: write_amplification(programmed, self.written.max(1) * LARGE_BLOCK_BYTES)
+                .unwrap_or(0.0),
             seconds,
             ramp_seconds: f64::from(length.ramp),
             drive: after.statistics.since(&before.statistics),
@@ -233,7 +234,7 @@ impl Trial {
 
     /// Megabytes of large blocks per second, read and written.
     pub fn large_mb(&self) -> f64 {
-        (self.large[0] + self.large[1]) * LARGE as f64 / 1e6
+        (self.large[0] + self.large[1]) * LARGE_BLOCK_BYTES as f64 / 1e6
     }
 
     /// Small reads over a limit of the tool, in per cent.

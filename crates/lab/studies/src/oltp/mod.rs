@@ -3,20 +3,20 @@
 //! In virtual time: the model of InnoDB (`workload::innodb`) runs sysbench's OLTP test on 100 million rows, on the drives of the published set-up. `--live` runs MariaDB
 //! under sysbench on scaled drives.
 
-mod bed;
 mod live;
 mod options;
 mod published;
 mod report;
 mod setup;
+mod testbed;
 
 use anyhow::Result;
 use serde_json::Value;
 
 pub use self::options::{DEFAULT_STATEMENT_NS, Live, Options};
 use self::{
-    bed::DriveTables,
     setup::{Piece, pieces},
+    testbed::DriveTables,
 };
 use lab_engines::sweep::{self, Profiles};
 use lab_report::{
@@ -55,7 +55,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     let pieces = pieces(options);
     let progress = Steps::new(control, pieces.len() as u64);
     let done = parallel::map(control, &pieces, |piece| {
-        let run = bed::run(options, &tables, piece, control);
+        let run = testbed::run(options, &tables, piece, control);
         if let Ok(run) = &run {
             let of = |name: &str| show(run.metrics.get(name).copied().unwrap_or_default());
             progress.done(piece.setup.name, &format!("{} transactions/s", of("tps")));

@@ -101,12 +101,12 @@ impl Default for Options {
 }
 
 /// Rows, bytes of the buffer pool and seconds of a quick run in virtual time at most.
-const QUICK: (u64, u64, u64) = (1_000_000, 64 << 20, 10);
+const QUICK_LIMITS: (u64, u64, u64) = (1_000_000, 64 << 20, 10);
 
 impl Options {
     /// What is run in virtual time. A quick run is shorter, on a smaller database with as large a part of it in the pool.
     pub(super) fn of_simulation(&self) -> Self {
-        let (rows, pool, seconds) = if self.quick { QUICK } else { (u64::MAX, u64::MAX, u64::MAX) };
+        let (rows, pool, seconds) = if self.quick { QUICK_LIMITS } else { (u64::MAX, u64::MAX, u64::MAX) };
         Self {
             rows: self.rows.min(rows),
             pool: self.pool.min(pool),

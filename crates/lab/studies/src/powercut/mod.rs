@@ -174,7 +174,7 @@ const OFF: Duration = Duration::from_millis(2_500);
 /// Transactions that a load must have committed before the power is cut.
 const COMMITS: u64 = 100;
 /// How long that is waited for.
-const BEGINS: Duration = Duration::from_secs(30);
+const START_TIMEOUT: Duration = Duration::from_secs(30);
 
 /// Runs the campaign and writes `powercut.json`. It fails where a variant that must lose nothing did.
 ///
@@ -420,7 +420,7 @@ impl Field<'_> {
     ) -> Result<bool> {
         self.scratch.cancel().sleep(run)?;
         // On a busy machine the load may have hardly begun by then.
-        let patience = Instant::now() + BEGINS;
+        let patience = Instant::now() + START_TIMEOUT;
         while commits.load(Ordering::Relaxed) < COMMITS && Instant::now() < patience {
             self.scratch.cancel().sleep(Duration::from_millis(50))?;
         }

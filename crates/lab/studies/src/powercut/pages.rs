@@ -11,6 +11,7 @@ use crc_fast::{CrcAlgorithm, checksum};
 
 use lab_databases::mariadb::Vendor;
 
+/// Bytes of a page of InnoDB.
 const PAGE: usize = 16 << 10;
 
 /// Whether a page has a good checksum and is whole. A page of zeroes was never written.

@@ -76,6 +76,7 @@ fn kernel(release: &str) -> Option<(u32, u32)> {
 /// of 8 KiB are then programmed one after the other, and a power cut often comes in between. Where a program takes several pages of the
 /// database, only few of them lie across two programs.
 fn tear_often(sets: &mut [toml::Value]) {
+    // Bytes that a program takes.
     const PAGE: u64 = 4096;
     let Some(set) = sets.first_mut().and_then(toml::Value::as_table_mut) else { return };
     let number =

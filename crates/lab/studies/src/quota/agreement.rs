@@ -1,7 +1,7 @@
 //! How well the live drive and the one in virtual time agree at the same scale.
 
 use lab_report::{
-    agree::{Figures, Verdict, WITHIN},
+    agree::{Figures, TOLERANCE, Verdict},
     figure::show,
     report::Table,
     results::{Comparison, Point, Results, compare},
@@ -12,14 +12,27 @@ const SUFFIX: &str = "@sim";
 
 /// What the drive itself says about the reads of NS1 (log D8h), in its own time, from a command's arrival on; percentiles to a
 /// bucket of 12.5 %.
-const OWN: [&str; 3] = ["ns1_drive_mean_ms", "ns1_drive_p50_ms", "ns1_drive_p99_ms"];
+const DRIVE_METRICS: [&str; 3] = ["ns1_drive_mean_ms", "ns1_drive_p50_ms", "ns1_drive_p99_ms"];
 
 /// Of the latencies that the host sees, those of one read in a thousand are a handful.
-const FIGURES: Figures<'_> = Figures { own: &OWN, in_buckets: &[OWN[1], OWN[2]], rare: &["ns1_p999_ms"] };
+const FIGURES: Figures<'_> = Figures {
+    own: &DRIVE_METRICS,
+    in_buckets: &[DRIVE_METRICS[1], DRIVE_METRICS[2]],
+    rare: &["ns1_p999_ms"],
+};
 
 /// Figures that are compared.
-const METRICS: [&str; 9] =
-    ["read_MBps", "ns1_iops", "ns1_p50_ms", "ns1_p99_ms", "ns1_p999_ms", "ns2_MBps", OWN[0], OWN[1], OWN[2]];
+const METRICS: [&str; 9] = [
+    "read_MBps",
+    "ns1_iops",
+    "ns1_p50_ms",
+    "ns1_p99_ms",
+    "ns1_p999_ms",
+    "ns2_MBps",
+    DRIVE_METRICS[0],
+    DRIVE_METRICS[1],
+    DRIVE_METRICS[2],
+];
 
 /// Adds the variants in virtual time to the live results, and compares.
 pub(super) fn add(live: &mut Results, sim: Results) {
@@ -55,7 +68,7 @@ pub(super) fn table(results: &Results) -> Table {
         let mut ratios: Vec<f64> = rows(results).filter(|r| r.metric == metric).map(|r| r.ratio).collect();
         ratios.sort_by(f64::total_cmp);
         let (Some(low), Some(high)) = (ratios.first(), ratios.last()) else { continue };
-        let within = ratios.iter().filter(|r| (**r - 1.0).abs() <= WITHIN).count();
+        let within = ratios.iter().filter(|r| (**r - 1.0).abs() <= TOLERANCE).count();
         let middle = lab_report::results::median(&ratios).unwrap_or(f64::NAN);
         table.rows.push(vec![
             metric.to_owned(),
@@ -85,7 +98,8 @@ fn by_point(results: &Results) -> Vec<(&str, &Point, Verdict, Vec<&Comparison>)>
 
 /// Point by point: ratios and what they say.
 pub(super) fn points_table(results: &Results, title: impl Fn(&Point) -> String) -> Table {
-    const SHOWN: [&str; 6] = ["ns2_MBps", OWN[0], OWN[1], OWN[2], "ns1_p50_ms", "ns1_p99_ms"];
+    const SHOWN_METRICS: [&str; 6] =
+        ["ns2_MBps", DRIVE_METRICS[0], DRIVE_METRICS[1], DRIVE_METRICS[2], "ns1_p50_ms", "ns1_p99_ms"];
     let mut table = Table::new([
         "help",
         "neighbour NS2",
@@ -103,7 +117,7 @@ pub(super) fn points_table(results: &Results, title: impl Fn(&Point) -> String) 
             row.map_or("-".to_owned(), |row| format!("{:.3}", row.ratio))
         };
         let mut cells = vec![name.to_owned(), title(at)];
-        cells.extend(SHOWN.iter().map(ratio));
+        cells.extend(SHOWN_METRICS.iter().map(ratio));
         cells.push(verdict.name().to_owned());
         table.rows.push(cells);
     }
@@ -114,12 +128,13 @@ pub(super) fn points_table(results: &Results, title: impl Fn(&Point) -> String) 
 fn verdict(results: &Results) -> String {
     let share = |of: &dyn Fn(&Comparison) -> bool| {
         let all: Vec<&Comparison> = rows(results).filter(|row| of(row)).collect();
-        let within = all.iter().filter(|row| (row.ratio - 1.0).abs() <= WITHIN).count();
+        let within = all.iter().filter(|row| (row.ratio - 1.0).abs() <= TOLERANCE).count();
         (within, all.len())
     };
     let (rates, all_rates) = share(&|row| !row.metric.ends_with("_ms"));
-    let (own, all_own) = share(&|row| OWN.contains(&row.metric.as_str()));
-    let (times, all_times) = share(&|row| row.metric.ends_with("_ms") && !OWN.contains(&row.metric.as_str()));
+    let (own, all_own) = share(&|row| DRIVE_METRICS.contains(&row.metric.as_str()));
+    let (times, all_times) =
+        share(&|row| row.metric.ends_with("_ms") && !DRIVE_METRICS.contains(&row.metric.as_str()));
     let bound = rows(results).filter(|row| row.host_bound).count();
     let mut text = format!(
         "Live and virtual time at the same scale: {rates} of {all_rates} rates, {own} of {all_own} latencies in the drive's own time \
@@ -137,7 +152,7 @@ fn verdict(results: &Results) -> String {
         ));
     }
     let idle = |metric| idle_difference(results, metric).map(|added| show(added * 1e3));
-    if let (Some(seen), Some(own)) = (idle("ns1_p50_ms"), idle(OWN[0])) {
+    if let (Some(seen), Some(own)) = (idle("ns1_p50_ms"), idle(DRIVE_METRICS[0])) {
         text.push_str(&format!(
             " With an idle neighbour the host sees a median of NS1 that is {seen} µs longer live; in the drive's own time the mean is \
              {own} µs longer. What lies between is outside of the drive's time: commands and completions that wait for threads of \

@@ -448,7 +448,7 @@ fn mega(bytes: u64) -> f64 {
 fn over_set(name: &str, runs: &[Run], set: u64, index: usize) -> Option<Comparison> {
     let ratios: Vec<f64> =
         runs.iter().filter_map(|r| Some(r.metrics.get("read_MBps")? / mega(set))).collect();
-    let published = mega(scale::PUBLISHED[index / (tenants::COUNT / 2)]);
+    let published = mega(scale::PUBLISHED_RATES[index / (tenants::COUNT / 2)]);
     let Spread { median: ratio, low, high } = Spread::of(&ratios)?;
     Some(Comparison {
         metric: "read_MBps".into(),

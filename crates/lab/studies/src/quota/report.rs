@@ -7,7 +7,7 @@ use anyhow::Result;
 use super::{
     EngineResult, Options, Variant, agreement, mega,
     neighbour::Noise,
-    scale::{LAB_DIVISOR, NoiseKind, PUBLISHED, Scale},
+    scale::{LAB_DIVISOR, NoiseKind, PUBLISHED_RATES, Scale},
     tenants::{self, Tenants},
 };
 use lab_engines::stage::INTERVAL;
@@ -78,7 +78,7 @@ fn part1_table(results: &Results) -> Table {
         let value = |metric: &str| variant.median(metric, &Point::new()).unwrap_or(f64::NAN);
         table.rows.push(vec![
             name,
-            show(mega(PUBLISHED[index / (tenants::COUNT / 2)])),
+            show(mega(PUBLISHED_RATES[index / (tenants::COUNT / 2)])),
             show(value("set_MBps")),
             show(value("read_MBps")),
             format!("{:.4}", row.ratio),

@@ -30,7 +30,7 @@ pub(super) struct Scale {
 }
 
 /// Part 1 sets these published rates, in bytes per second.
-pub(super) const PUBLISHED: [u64; 2] = [391_000_000, 39_000_000];
+pub(super) const PUBLISHED_RATES: [u64; 2] = [391_000_000, 39_000_000];
 
 /// The lab drive's quotas are the published ones divided by this: its two dies read 0.9 GB/s, a quarter of what the
 /// published drive's link lets through, and the machine has to move these bytes, too.
@@ -41,7 +41,7 @@ impl Scale {
     pub fn full(profile: &str, quick: bool) -> Self {
         Self {
             profile: profile.to_owned(),
-            set: PUBLISHED,
+            set: PUBLISHED_RATES,
             span: 256 << 20,
             iops: 50_000,
             limit: [391_000_000, 391_000_000],
@@ -61,7 +61,7 @@ impl Scale {
     pub fn lab(quick: bool) -> Self {
         Self {
             profile: "pblaze5-910-lab".to_owned(),
-            set: PUBLISHED.map(|rate| rate / LAB_DIVISOR),
+            set: PUBLISHED_RATES.map(|rate| rate / LAB_DIVISOR),
             span: 32 << 20,
             iops: 50_000 / 32,
             limit: [391_000_000 / 32, 391_000_000 / 64],

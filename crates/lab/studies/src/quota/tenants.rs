@@ -138,6 +138,7 @@ pub(super) fn play<S: Stage>(stage: &mut S, scale: &Scale, repetition: u32, seed
 /// are a tenth of what the small ones may read in one.
 #[expect(clippy::cast_precision_loss, reason = "rates for reading")]
 fn settled(over_time: &[Vec<f64>], scale: &Scale, first: usize) -> Option<f64> {
+    // Intervals.
     const SPAN: usize = 4;
     let mut since = first;
     for (index, rates) in over_time.iter().enumerate() {

@@ -8,7 +8,7 @@ use workload::fio::Response;
 use lab_engines::stage::Nanos;
 
 /// How often the host reads the log of the window.
-const LOOK: Nanos = 5_000_000;
+const LOG_POLL_NANOS: Nanos = 5_000_000;
 
 /// It begins a window with half of DTWIN Writes Typical (1 / this): beside a neighbour that never stops writing, all of it is there again only after
 /// seconds. With less a window ends within milliseconds, as whole superblocks are used up.
@@ -61,7 +61,7 @@ impl WindowSchedule {
                 }
             }
         }
-        Ok(Some(now + LOOK))
+        Ok(Some(now + LOG_POLL_NANOS))
     }
 
     fn end(&mut self, now: Nanos) {

@@ -36,7 +36,7 @@ const TABLE: u64 = 1 << 20;
 const JOBS: u32 = 8;
 
 /// Model over live, at most so far from 1, agree.
-const WITHIN: f64 = 0.15;
+const TOLERANCE: f64 = 0.15;
 
 /// What is compared: its name in the results, and for people.
 const METRICS: [(&str, &str); 6] = [
@@ -98,7 +98,7 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
                  a compaction takes for a KiB, and the bytes of a record in a table.",
                 keys(options)
             ),
-            format!("Figures within {:.0} % of each other agree.", WITHIN * 100.0),
+            format!("Figures within {:.0} % of each other agree.", TOLERANCE * 100.0),
         ],
     };
     let (table, apart) = table(&results);
@@ -134,7 +134,7 @@ fn table(results: &Results) -> (Table, Vec<String>) {
         let of = |name: &str| results.variant(name).and_then(|v| v.median(metric, &Point::new()));
         let Some((live, model)) = of("db_bench").zip(of("model")) else { continue };
         let ratio = model / live.max(1e-9);
-        if (ratio - 1.0).abs() > WITHIN {
+        if (ratio - 1.0).abs() > TOLERANCE {
             apart.push(format!("{title} ({ratio:.2})"));
         }
         table.rows.push(vec![title.into(), show(live), show(model), format!("{ratio:.3}")]);

@@ -1,6 +1,6 @@
 //! A block device that is made of others: a state machine above, devices below.
 
-use crate::stack::below::{Above, Below, Done, Sub};
+use crate::stack::member::{Above, Below, Done, Sub};
 use crate::{BlockDevice, Completed, Geometry, Nanos, Operation};
 use std::convert::Infallible;
 

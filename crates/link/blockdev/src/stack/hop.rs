@@ -1,6 +1,6 @@
 //! One step of the way between a load and a device.
 
-use crate::stack::due::Due;
+use crate::stack::event_queue::Due;
 use crate::{BlockDevice, Completed, Geometry, Nanos, Operation};
 use std::collections::{BTreeMap, VecDeque};
 use std::num::NonZeroU64;

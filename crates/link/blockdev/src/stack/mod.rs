@@ -20,20 +20,20 @@
 //! # Ok::<(), std::convert::Infallible>(())
 //! ```
 
-mod below;
 mod composite;
-mod due;
+mod event_queue;
 mod hop;
+mod member;
 #[cfg(feature = "model")]
 pub mod model;
 mod partition;
 mod slab;
 mod write_cache;
 
-pub use below::{Above, Below, Done, Sub};
 pub use composite::{Composite, Devices, Machine};
-pub use due::Due;
+pub use event_queue::Due;
 pub use hop::{Hop, HopConfig, Server};
+pub use member::{Above, Below, Done, Sub};
 pub use partition::{Partition, Shared};
 pub use slab::Slab;
 pub use write_cache::{WriteCache, WriteCacheConfig, WriteCacheCounts};

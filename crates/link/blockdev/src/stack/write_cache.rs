@@ -40,7 +40,7 @@ pub struct WriteCacheCounts {
 }
 
 /// How long nothing is tried again after a write to the device has failed.
-const RETRY: Nanos = 1_000_000_000;
+const RETRY_NANOS: Nanos = 1_000_000_000;
 /// Write Fault (NVM Command Set 4.1.2.2).
 const WRITE_FAULT: Status = Status(2 << 8 | 0x80);
 
@@ -323,7 +323,7 @@ impl<D: BlockDevice> WriteCache<D> {
         self.failing = !status.is_success();
         if self.failing {
             self.counts.failed += 1;
-            self.retry_at = now.saturating_add(RETRY);
+            self.retry_at = now.saturating_add(RETRY_NANOS);
         }
         for lba in first..first + u64::from(blocks) {
             let Some(line) = self.lines.get_mut(&lba) else { continue };

@@ -6,9 +6,9 @@ use blockdev::{BlockDevice, Limits, Nanos, Operation, Status, Verb, conformance}
 
 const CHUNK: u64 = 64 << 10;
 const SECOND: Nanos = 1_000_000_000;
-/// Blocks of 512 bytes of a chunk; block 3 is cached, and block `AWAY` is not.
+/// Blocks of 512 bytes of a chunk; block 3 is cached, and block `UNCACHED_BLOCK` is not.
 const BLOCKS: u64 = CHUNK / 512;
-const AWAY: u64 = 40 * BLOCKS;
+const UNCACHED_BLOCK: u64 = 40 * BLOCKS;
 
 struct Failing {
     power: Power,
@@ -112,8 +112,8 @@ fn in_writeback_mode_what_is_dirty_fails_until_the_cache_is_back() {
     assert_eq!(it.flush(), Ok(()));
     it.devices[1].vanish();
     assert!(it.read(3).is_err() && it.write(3, 8).is_err());
-    assert_eq!(it.read(AWAY), Ok(0));
-    assert!(it.write(AWAY, 8).is_err() && it.flush().is_err());
+    assert_eq!(it.read(UNCACHED_BLOCK), Ok(0));
+    assert!(it.write(UNCACHED_BLOCK, 8).is_err() && it.flush().is_err());
     assert_eq!(it.tier.core().status().to_string(), "Fail");
     let refused = Err(ControlError::Degraded("the cache device"));
     assert_eq!(it.tier.control(it.now, Control::WriteBack), refused);
@@ -131,8 +131,8 @@ fn in_writethrough_mode_the_tier_goes_on_without_its_cache() {
             it.devices[2].vanish();
         }
         assert_eq!(it.read(3), Ok(7));
-        assert_eq!((it.write(3, 8), it.write(AWAY, 9), it.flush()), (Ok(()), Ok(()), Ok(())));
-        assert_eq!((it.read(3), it.read(AWAY)), (Ok(8), Ok(9)));
+        assert_eq!((it.write(3, 8), it.write(UNCACHED_BLOCK, 9), it.flush()), (Ok(()), Ok(()), Ok(())));
+        assert_eq!((it.read(3), it.read(UNCACHED_BLOCK)), (Ok(8), Ok(9)));
         // The cache comes back with what it had, and that does not count.
         assert_eq!(it.reopen(it.config), Ok(()));
         assert_eq!((it.read(3), it.tier.core().status().cache_blocks.0), (Ok(8), 0));
@@ -230,7 +230,7 @@ fn a_flush_of_the_origin_that_failed_fails_all_later_ones() {
     for mode in [Mode::Writeback, Mode::Writethrough] {
         for seed in 0..20 {
             let mut it = Failing::seeded(mode, seed);
-            assert_eq!((it.flush(), it.write(AWAY, 5)), (Ok(()), Ok(())));
+            assert_eq!((it.flush(), it.write(UNCACHED_BLOCK, 5)), (Ok(()), Ok(())));
             // In writeback mode the chunk is written back, and called clean.
             it.tier.core_mut().set("migration_threshold", "100000").unwrap();
             assert_eq!(it.write(3, 8), Ok(()));
@@ -242,10 +242,12 @@ fn a_flush_of_the_origin_that_failed_fails_all_later_ones() {
             }
             it.devices[0].fail_flush(Some(0));
             for _ in 0..3 {
-                assert!(it.flush().is_err() && it.write(3, 9).is_err() && it.write(AWAY, 9).is_err());
+                assert!(
+                    it.flush().is_err() && it.write(3, 9).is_err() && it.write(UNCACHED_BLOCK, 9).is_err()
+                );
             }
             // It is in the cache, and the origin may have lost it.
-            assert_eq!((it.read(3), it.read(AWAY).is_err()), (Ok(8), true));
+            assert_eq!((it.read(3), it.read(UNCACHED_BLOCK).is_err()), (Ok(8), true));
             assert_eq!(it.tier.core().status().to_string(), "Fail");
             let refused = Err(ControlError::Degraded("the origin"));
             assert_eq!(it.change(Control::WriteBack), refused);

@@ -5,9 +5,9 @@ pub(super) const NONE: u32 = u32::MAX;
 
 /// Bits of an entry's block number: the origin has at most `BLOCKS` chunks.
 const BLOCK: u32 = (1 << 29) - 1;
-const DIRTY: u32 = 1 << 29;
-const PENDING: u32 = 1 << 30;
-const MAPPED: u32 = 1 << 31;
+const DIRTY_BIT: u32 = 1 << 29;
+const PENDING_BIT: u32 = 1 << 30;
+const MAPPED_BIT: u32 = 1 << 31;
 
 /// What is known of a chunk: 12 bytes, the links of a list, and a block number with three flags.
 #[derive(Clone, Copy)]
@@ -67,29 +67,29 @@ impl Entries {
     /// Whether the cache's copy is newer than the origin's.
     #[inline]
     pub(super) fn is_dirty(&self, at: u32) -> bool {
-        self.flag(at, DIRTY)
+        self.flag(at, DIRTY_BIT)
     }
 
     #[inline]
     pub(super) fn set_dirty(&mut self, at: u32, on: bool) {
-        self.set_flag(at, DIRTY, on);
+        self.set_flag(at, DIRTY_BIT, on);
     }
 
     /// Whether a migration of it is queued or under way. It is in no queue meanwhile.
     #[inline]
     pub(super) fn is_pending(&self, at: u32) -> bool {
-        self.flag(at, PENDING)
+        self.flag(at, PENDING_BIT)
     }
 
     #[inline]
     pub(super) fn set_pending(&mut self, at: u32, on: bool) {
-        self.set_flag(at, PENDING, on);
+        self.set_flag(at, PENDING_BIT, on);
     }
 
     /// Whether a table finds it.
     #[inline]
     pub(super) fn is_mapped(&self, at: u32) -> bool {
-        self.flag(at, MAPPED)
+        self.flag(at, MAPPED_BIT)
     }
 
     #[inline]
@@ -253,11 +253,11 @@ impl Table {
             at = self.after(at);
         }
         self.cells[at] = hash << self.bits | number;
-        entries.set_flag(number, MAPPED, true);
+        entries.set_flag(number, MAPPED_BIT, true);
     }
 
     pub(super) fn remove(&mut self, entries: &mut Entries, number: u32) {
-        entries.set_flag(number, MAPPED, false);
+        entries.set_flag(number, MAPPED_BIT, false);
         let (mut hole, hash) = self.home(entries.block(number));
         while self.cells[hole] != hash << self.bits | number {
             if self.cells[hole] == EMPTY {

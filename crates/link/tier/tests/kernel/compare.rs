@@ -6,7 +6,7 @@ use std::fmt;
 
 /// How long parts of migrations and commits take in the replays at most, in milliseconds. How long they took in the guest is not known, and it
 /// changes what the requests after them find.
-const SLOWEST: [u64; 6] = [0, 2, 10, 30, 100, 300];
+const SLOWEST_PARTS_MS: [u64; 6] = [0, 2, 10, 30, 100, 300];
 /// Replays with each of them.
 const SEEDS: u64 = 3;
 /// A count that depends on time may lie outside of what the replays show by so many, and by so many percent of the requests so far. On a quiet machine 3
@@ -15,7 +15,7 @@ const SEEDS: u64 = 3;
 const SLACK: i64 = 2;
 const SLACK_PERCENT: usize = 15;
 /// Index of the count of dirty chunks.
-const DIRTY: usize = 7;
+const DIRTY_INDEX: usize = 7;
 
 const NAMES: [&str; 8] =
     ["used", "read hits", "read misses", "write hits", "write misses", "demotions", "promotions", "dirty"];
@@ -35,7 +35,8 @@ pub struct Line {
 
 /// A load's phases: dm-cache's counts and the tier's.
 pub fn compare(load: &Load, log: &Log) -> Vec<Line> {
-    let times = SLOWEST.iter().flat_map(|slowest| (0..SEEDS).map(move |seed| (slowest * 1_000_000, seed)));
+    let times =
+        SLOWEST_PARTS_MS.iter().flat_map(|slowest| (0..SEEDS).map(move |seed| (slowest * 1_000_000, seed)));
     let replays: Vec<Log> = times.map(|(slowest, seed)| replay(load, log, slowest, seed)).collect();
     let line = |phase: &super::load::Phase| {
         let theirs = log.0[phase.end].counts;
@@ -43,15 +44,15 @@ pub fn compare(load: &Load, log: &Log) -> Vec<Line> {
         let all = |index: usize| replays.iter().map(move |replay| replay.0[phase.end].counts.list()[index]);
         let range = |index| (all(index).min().unwrap_or(0), all(index).max().unwrap_or(0));
         let ours: [(i64, i64); 8] = std::array::from_fn(range);
-        let exact = |index: usize| phase.exact && index != DIRTY;
+        let exact = |index: usize| phase.exact && index != DIRTY_INDEX;
         let differs = |&index: &usize| {
             let (least, most) = ours[index];
             // How much is dirty depends on when the guest was last idle. Where it was idle for long, nothing is.
-            if index == DIRTY && (most > 0 || !load.is_cleaned_when_idle()) {
+            if index == DIRTY_INDEX && (most > 0 || !load.is_cleaned_when_idle()) {
                 return false;
             }
             let slack = match index {
-                DIRTY => SLACK,
+                DIRTY_INDEX => SLACK,
                 _ if exact(index) => 0,
                 _ => slack,
             };

@@ -6,9 +6,9 @@ use tier::{Agreement, Difference, replay_policy};
 /// Corrections of a trace, at most.
 const CORRECTIONS: usize = 6;
 /// A processor of the guest that has no time records its call late: by so many calls of the same policy, at most.
-const LATE: usize = 24;
+const MAX_LATE_CALLS: usize = 24;
 /// What a call that is missing changes shows at once, or so many calls of the same policy later, at most.
-const SHOWS: usize = 4;
+const MAX_EFFECT_CALLS: usize = 4;
 
 /// Holds the tier's smq against a trace. Returns what was the same, and how often the trace had to be corrected. A probe records a call
 /// where it returns, when the policy's lock is free again: a call of another processor may be recorded before it. And the clock may have ticked
@@ -49,10 +49,10 @@ fn correct(lines: &mut [&str], later: &mut BTreeSet<usize>, difference: &Differe
     let at = difference.line;
     let policy = |line: &str| line.split(' ').nth(1).map(str::to_owned);
     let same = |other: &usize| policy(lines[*other]) == policy(lines[at]);
-    let before: Vec<usize> = (0..at).rev().filter(same).take(LATE).collect();
-    let after: Vec<usize> = (at + 1..lines.len()).filter(same).take(LATE).collect();
+    let before: Vec<usize> = (0..at).rev().filter(same).take(MAX_LATE_CALLS).collect();
+    let after: Vec<usize> = (at + 1..lines.len()).filter(same).take(MAX_LATE_CALLS).collect();
     // A call that was recorded late belongs before this one, or this one was late and belongs before others.
-    for to in std::iter::once(at).chain(before.iter().copied().take(SHOWS)) {
+    for to in std::iter::once(at).chain(before.iter().copied().take(MAX_EFFECT_CALLS)) {
         for from in after.iter().copied() {
             lines[to..=from].rotate_right(1);
             if further(lines, later) {

@@ -11,7 +11,7 @@ const LN_2: i128 = 0x00B1_7217_F7D1_CF79;
 /// 1 / ln 2.
 const LOG2_E: i128 = 0x0171_5476_52B8_2FE1;
 /// Largest result of [`exp2`]: 2^64.
-const MOST: i128 = 1 << (FRACTION + 64);
+const MAX_RESULT: i128 = 1 << (FRACTION + 64);
 
 fn mul(a: i128, b: i128) -> i128 {
     (a * b) >> FRACTION
@@ -54,7 +54,7 @@ pub(super) fn log2(x: i128) -> i128 {
 pub(super) fn exp2(y: i128) -> i128 {
     let exponent = y >> FRACTION;
     if exponent >= 64 {
-        return MOST;
+        return MAX_RESULT;
     }
     if exponent < -i128::from(FRACTION) {
         return 0;
@@ -97,9 +97,9 @@ mod tests {
         assert!(close(exp2(-3 * ONE), ONE / 8));
         assert!(close(pow(9 * ONE, ONE / 2), 3 * ONE));
         assert!(close(pow(2 * ONE, -2 * ONE), ONE / 4));
-        assert_eq!(exp2(200 * ONE), MOST);
+        assert_eq!(exp2(200 * ONE), MAX_RESULT);
         assert_eq!(exp2(-200 * ONE), 0);
-        assert_eq!(pow(MOST, 1_000 * ONE), MOST);
+        assert_eq!(pow(MAX_RESULT, 1_000 * ONE), MAX_RESULT);
         assert_eq!(pow(1, 1_000 * ONE), 0);
     }
 
@@ -117,9 +117,9 @@ mod tests {
     #[test]
     fn shares() {
         assert_eq!(share(ONE, 1 << 63), ONE / 2);
-        assert_eq!(share(MOST, 1 << 62), MOST / 4);
+        assert_eq!(share(MAX_RESULT, 1 << 62), MAX_RESULT / 4);
         assert_eq!(share(12_345, 0), 0);
         assert_eq!(div(6 * ONE, 3 * ONE), 2 * ONE);
-        assert!(close(div(MOST, 2 * ONE), MOST / 2));
+        assert!(close(div(MAX_RESULT, 2 * ONE), MAX_RESULT / 2));
     }
 }

@@ -63,11 +63,11 @@ pub(super) struct Map {
 
 impl Map {
     /// Most blocks: a map takes a bit for each.
-    pub const MOST: u64 = 1 << 33;
+    pub const MAX_BLOCKS: u64 = 1 << 33;
 
     pub fn new(len: u64) -> Self {
         let mut levels = Vec::new();
-        let mut bits = len.min(Self::MOST);
+        let mut bits = len.min(Self::MAX_BLOCKS);
         loop {
             let words = usize::try_from(bits.div_ceil(64)).unwrap_or(1).max(1);
             let mut level = vec![0u64; words];
@@ -281,14 +281,15 @@ fn scaled(len: u64, by: i128) -> u64 {
 /// The sum of n^-theta for n from 1 to `len`: the first terms one by one, the others by the formula of Euler and
 /// Maclaurin.
 fn zeta(len: u64, theta: i128) -> i128 {
-    const EXACT: u64 = 1000;
+    // Terms that are added one by one.
+    const EXACT_TERMS: u64 = 1000;
     let term = |n: u64| fixed::pow(i128::from(n.min(1 << 62)) << fixed::FRACTION, -theta);
-    let mut sum: i128 = (1..=len.min(EXACT)).map(term).sum();
-    if len > EXACT {
+    let mut sum: i128 = (1..=len.min(EXACT_TERMS)).map(term).sum();
+    if len > EXACT_TERMS {
         let integral = |n: u64| fixed::pow(i128::from(n.min(1 << 62)) << fixed::FRACTION, ONE - theta);
-        let difference = integral(len) - integral(EXACT);
+        let difference = integral(len) - integral(EXACT_TERMS);
         let divisor = ONE - theta;
-        sum += fixed::div(difference.abs(), divisor.abs()) + (term(len) - term(EXACT)) / 2;
+        sum += fixed::div(difference.abs(), divisor.abs()) + (term(len) - term(EXACT_TERMS)) / 2;
     }
     sum
 }

@@ -140,7 +140,7 @@ impl Plan {
         if size < most {
             return Err(format!("a size of {size} bytes holds no block of {most}"));
         }
-        if Self::needs_map(options) && size / least > Map::MOST {
+        if Self::needs_map(options) && size / least > Map::MAX_BLOCKS {
             return Err(
                 "the random map of so many blocks of several sizes is too large: use norandommap".to_owned()
             );

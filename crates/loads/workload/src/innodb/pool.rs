@@ -8,12 +8,13 @@ use crate::Nanos;
 pub(super) const NONE: u32 = u32::MAX;
 
 /// How far the user's thread looks for a clean page at the end of the list (`BUF_LRU_SEARCH_SCAN_THRESHOLD`).
-const LOOK: u32 = 100;
+const LRU_SCAN_PAGES: u32 = 100;
 /// The old sublist has 3/8 of the list (`innodb_old_blocks_pct` 37).
-const OLD: (u32, u32) = (3, 8);
+const OLD_SUBLIST_SHARE: (u32, u32) = (3, 8);
 /// By so much it may differ (`BUF_LRU_OLD_TOLERANCE`).
 const TOLERANCE: u32 = 20;
 
+/// Bits of a frame's flags.
 const RESIDENT: u8 = 1;
 const READING: u8 = 2;
 const WRITING: u8 = 4;
@@ -169,7 +170,7 @@ impl Pool {
     pub(super) fn take(&mut self, instance: usize) -> Option<u32> {
         if self.instances[instance].free.is_empty() {
             let mut at = self.instances[instance].tail;
-            for _ in 0..LOOK {
+            for _ in 0..LRU_SCAN_PAGES {
                 if at == NONE {
                     break;
                 }
@@ -293,7 +294,7 @@ impl Pool {
     fn balance(&mut self, instance: usize) {
         loop {
             let list = &self.instances[instance];
-            let target = list.len / OLD.1 * OLD.0;
+            let target = list.len / OLD_SUBLIST_SHARE.1 * OLD_SUBLIST_SHARE.0;
             if list.old_len + TOLERANCE < target {
                 let next = match list.old {
                     NONE => list.tail,

@@ -140,7 +140,7 @@ fn of_zero(config: &Config, levels: &Levels, targets: &Targets, running: Running
 
 /// `PickIntraL0Compaction`: the newest tables, as long as each makes the work for a table that goes away less.
 fn within_zero(config: &Config, levels: &Levels, running: Running) -> Option<Pick> {
-    const LEAST: usize = 4;
+    const MIN_TABLES: usize = 4;
     if running.within_zero || levels.count(0) < config.trigger as usize + 2 {
         return None;
     }
@@ -160,7 +160,7 @@ fn within_zero(config: &Config, levels: &Levels, running: Running) -> Option<Pic
             each = per_gone;
         }
     }
-    (count >= LEAST).then(|| Pick {
+    (count >= MIN_TABLES).then(|| Pick {
         from: 0,
         to: 0,
         inputs: levels.zero.iter().take(count).map(|id| (0, *id)).collect(),

@@ -9,7 +9,7 @@ use crate::Nanos;
 /// Bytes of records that the writer writes between two looks at the clock.
 const STEP: u64 = 32 << 10;
 /// A slowed writer is never slower than this, in bytes per second (`kMinWriteRate`).
-const SLOWEST: u64 = 16 << 10;
+const MIN_BYTES_PER_SECOND: u64 = 16 << 10;
 const SECOND: u64 = 1_000_000_000;
 
 impl<S: FileSpace> Engine<S> {
@@ -42,7 +42,7 @@ impl<S: FileSpace> Engine<S> {
         let work = self.ready * self.config.write;
         // Of a slowed writer each step takes longer; a limited one waits between them, which is no latency.
         let slowed = match self.stall {
-            Stall::Slowed { .. } => scale(bytes, SECOND, self.delayed_rate.max(SLOWEST)),
+            Stall::Slowed { .. } => scale(bytes, SECOND, self.delayed_rate.max(MIN_BYTES_PER_SECOND)),
             _ => 0,
         };
         let takes = work.max(slowed);
@@ -151,7 +151,7 @@ impl<S: FileSpace> Engine<S> {
             (Stall::None, was) if was != Stall::None => (self.delayed_rate * 7 / 5).min(most),
             _ => self.delayed_rate,
         }
-        .max(SLOWEST);
+        .max(MIN_BYTES_PER_SECOND);
     }
 
     /// The oldest full memtable was flushed.

@@ -5,7 +5,7 @@ use crate::Nanos;
 use std::collections::VecDeque;
 
 /// The checkpointer sleeps for so long when it is ahead (`CheckpointWriteDelay`).
-pub(super) const NAP: Nanos = 100_000_000;
+pub(super) const WRITE_DELAY: Nanos = 100_000_000;
 /// Bytes of log for a checkpoint: a header of 24 bytes and what `pg_control` has, about.
 pub(super) const RECORD: u64 = 114;
 /// Rounds over which the background writer lets the pages that are needed fade (`BgBufferSync`, `smoothing_samples`).

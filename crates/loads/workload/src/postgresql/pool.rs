@@ -6,6 +6,7 @@ pub(super) const NONE: u32 = u32::MAX;
 /// Uses that count at most (`BM_MAX_USAGE_COUNT`).
 const MOST_USES: u8 = 5;
 
+/// Bits of a frame's flags.
 const RESIDENT: u8 = 1;
 const READING: u8 = 2;
 const WRITING: u8 = 4;

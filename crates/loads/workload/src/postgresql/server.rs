@@ -2,7 +2,7 @@
 
 mod background;
 
-use super::checkpoint::{Background, Checkpoint, NAP};
+use super::checkpoint::{Background, Checkpoint, WRITE_DELAY};
 use super::config::{Config, Counts, PAGE};
 use super::pool::{NONE, Pool};
 use super::wal::{Step, Wal};
@@ -215,10 +215,10 @@ impl Postgresql {
     /// before it begins. `go_on` is asked again and again; when it says no, the rest is left out.
     pub fn warm(&mut self, transactions: u64, mut go_on: impl FnMut() -> bool) {
         /// Transactions between two questions.
-        const ASKED: u64 = 1 << 10;
+        const TRANSACTIONS_PER_CHECK: u64 = 1 << 10;
         let mut work = TransactionPlan::default();
         for number in 0..transactions {
-            if number.is_multiple_of(ASKED) && !go_on() {
+            if number.is_multiple_of(TRANSACTIONS_PER_CHECK) && !go_on() {
                 break;
             }
             self.terminals.draw(&mut work);
@@ -299,7 +299,7 @@ impl Postgresql {
             self.start(connection);
         }
         self.begin_checkpoint(now);
-        self.at(now + NAP, Event::Checkpointer);
+        self.at(now + WRITE_DELAY, Event::Checkpointer);
         self.at(now + self.config.wal_writer_delay.max(1), Event::WalWriter);
         self.at(now + self.config.bgwriter_delay.max(1), Event::Background);
     }

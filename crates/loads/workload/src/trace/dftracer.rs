@@ -71,7 +71,7 @@ pub(super) fn parse<'a>(positions: &mut Positions, line: &'a str) -> Result<Line
         _ => return Ok(Line::Ignored),
     };
     let name = name.trim_start_matches('_').trim_end_matches("64");
-    const KNOWN: [&str; 17] = [
+    const KNOWN_CALLS: [&str; 17] = [
         "open",
         "openat",
         "creat",
@@ -90,7 +90,7 @@ pub(super) fn parse<'a>(positions: &mut Positions, line: &'a str) -> Result<Line
         "fsync",
         "fdatasync",
     ];
-    if !KNOWN.contains(&name) {
+    if !KNOWN_CALLS.contains(&name) {
         return Ok(Line::Ignored);
     }
     let at = number("the time", of(head, "ts")?)?.saturating_mul(1000);

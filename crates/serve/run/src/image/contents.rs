@@ -7,7 +7,7 @@ use super::jobs::MOST_INLINE;
 use super::sums;
 use super::{Image, MissedReads};
 use crate::memory::SLOT;
-use device::SPARE;
+use device::SPARE_BYTES;
 use ftl::{Io, Record, StorageError};
 use media::Slot;
 use std::ops::Range;
@@ -49,8 +49,8 @@ impl Image {
     }
 
     /// Reads what a slot holds beside its page, if it was written with the page.
-    pub(crate) fn read_spare(&self, slot: Slot, bytes: &mut [u8; SPARE]) -> Result<(), Unreadable> {
-        let at = u64::from(slot.0) * SPARE as u64;
+    pub(crate) fn read_spare(&self, slot: Slot, bytes: &mut [u8; SPARE_BYTES]) -> Result<(), Unreadable> {
+        let at = u64::from(slot.0) * SPARE_BYTES as u64;
         if let Err(e) = read_full(&*self.spares, at, bytes) {
             let path = files::path(&*self.disk, SPARES);
             tracing::error!("cannot read {} at byte {at}: {e}", path.display());
@@ -117,7 +117,7 @@ impl Image {
         &mut self,
         slot: Slot,
         page: &[u8; SLOT],
-        beside: Option<&mut [u8; SPARE]>,
+        beside: Option<&mut [u8; SPARE_BYTES]>,
     ) -> Result<(), StorageError> {
         let sum = sums::sum(page);
         match beside {
@@ -126,7 +126,7 @@ impl Image {
                 self.write_beside(slot, beside)?;
             }
             // What an earlier page left there would outlive the erasure of its namespace.
-            None if self.is_marked(slot) => self.write_beside(slot, &[0; SPARE])?,
+            None if self.is_marked(slot) => self.write_beside(slot, &[0; SPARE_BYTES])?,
             None => {}
         }
         let at = sums::place(slot);
@@ -143,8 +143,8 @@ impl Image {
         self.marked.get(slot.0 as usize).copied().unwrap_or(false)
     }
 
-    fn write_beside(&mut self, slot: Slot, beside: &[u8; SPARE]) -> Result<(), StorageError> {
-        let at = u64::from(slot.0) * SPARE as u64;
+    fn write_beside(&mut self, slot: Slot, beside: &[u8; SPARE_BYTES]) -> Result<(), StorageError> {
+        let at = u64::from(slot.0) * SPARE_BYTES as u64;
         let index = slot.0 as usize;
         let is_zero = beside.iter().all(|&byte| byte == 0);
         if !is_zero {

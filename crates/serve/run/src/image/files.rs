@@ -65,7 +65,7 @@ pub(crate) fn body(state: &[u8], sums: &[u32]) -> Vec<u8> {
 
 /// Takes a body apart. Up to version 2 it was the drive's state alone.
 fn parts(header: &Header, mut body: Vec<u8>) -> Result<(Vec<u8>, Vec<u32>), FormatError> {
-    if header.version < format::LINKED {
+    if header.version < format::FIRST_LINKED_VERSION {
         return Ok((body, Vec::new()));
     }
     let cut = FormatError::Truncated(body.len() as u64);

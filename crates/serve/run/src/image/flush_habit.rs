@@ -5,9 +5,9 @@
 //! some time.
 
 /// Flushes in a row after the same number of pages, before a sync begins ahead.
-const ENOUGH: i32 = 2;
+const HABIT_FLUSHES: i32 = 2;
 /// More of them change nothing.
-const MOST: i32 = 4;
+const MAX_FLUSHES: i32 = 4;
 /// What a sync in vain takes away.
 const IN_VAIN: i32 = 16;
 
@@ -32,7 +32,7 @@ impl FlushHabit {
 
     /// Whether a Flush is to be expected next, and no sync was begun for it.
     pub(super) fn expects_flush(&self) -> bool {
-        !self.begun && self.trust >= ENOUGH && self.pages == self.usual
+        !self.begun && self.trust >= HABIT_FLUSHES && self.pages == self.usual
     }
 
     /// A sync is begun for it.
@@ -46,7 +46,7 @@ impl FlushHabit {
             return;
         }
         self.trust = match self.pages == self.usual && (covered || !self.begun) {
-            true => (self.trust + 1).min(MOST),
+            true => (self.trust + 1).min(MAX_FLUSHES),
             false if self.begun => -IN_VAIN,
             false => self.trust.min(0),
         };

@@ -5,7 +5,7 @@
 
 use crate::memory::SLOT as PAGE;
 use crc_fast::{CrcAlgorithm, checksum};
-use device::SPARE as SPARE_BYTES;
+use device::SPARE_BYTES;
 use ftl::{Record, Section, SectorState};
 use media::{LogicalPage, Nanos, Page, Slot, Spare, Unit};
 
@@ -13,7 +13,7 @@ use media::{LogicalPage, Nanos, Page, Slot, Spare, Unit};
 /// version 2 there were no checksums of contents, and journals followed each other by an end frame.
 pub(crate) const VERSION: u32 = 3;
 /// The first version whose journals say what they continue.
-pub(crate) const LINKED: u32 = 3;
+pub(crate) const FIRST_LINKED_VERSION: u32 = 3;
 /// Bytes of the header of a checkpoint or journal.
 pub(crate) const HEADER: usize = 80;
 /// Bytes 5 to 7 of every frame up to version 2.
@@ -151,7 +151,7 @@ impl Header {
     /// The salt of the checksums of this journal's frames. With it, a frame of another file, or of a file that once had
     /// these blocks, does not count as one of this file.
     pub(crate) fn salt(&self) -> Salt {
-        Salt { value: crc(&self.encode()[16..40]), heads: self.version >= LINKED }
+        Salt { value: crc(&self.encode()[16..40]), heads: self.version >= FIRST_LINKED_VERSION }
     }
 }
 

@@ -11,7 +11,7 @@ use std::os::unix::fs::{FileExt, PermissionsExt, chown, symlink};
 use std::path::{Path, PathBuf};
 
 /// Sparse, and longer than there is memory for.
-const HUGE: u64 = 1 << 42;
+const HUGE_FILE_BYTES: u64 = 1 << 42;
 
 fn start(dir: &Path) -> Result<(), String> {
     let options = Options { image: Some(dir.to_owned()), ..Options::default() };
@@ -66,13 +66,13 @@ fn sizes_are_checked_before_memory_is_taken() {
         let path = dir.join(name);
         let before = fs::read(&path).unwrap();
         let file = fs::File::options().write(true).open(&path).unwrap();
-        if file.set_len(HUGE).is_err() {
+        if file.set_len(HUGE_FILE_BYTES).is_err() {
             // No file of this file system is as large.
             continue;
         }
         // A checkpoint with a header that agrees.
         if let Ok(mut header) = Header::decode(ImageFileKind::Checkpoint, &before) {
-            header.body = HUGE - HEADER as u64;
+            header.body = HUGE_FILE_BYTES - HEADER as u64;
             file.write_all_at(&header.encode(), 0).unwrap();
         }
         let opened = Examination::open(&dir, None).map(drop);

@@ -7,7 +7,7 @@ use super::files;
 use super::format::{self, FrameKind, Header, Mark};
 use super::journal::{Journal, Unsynced};
 use crate::memory::SLOT;
-use device::SPARE;
+use device::SPARE_BYTES;
 use media::Nanos;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -214,14 +214,14 @@ impl JobFiles {
     fn inline(&self, written: &Written, frame: &mut Vec<u8>) -> Result<(), JobFailure> {
         let failed =
             |name| move |e| JobFailure::Lost(ImageError::io("read", &files::path(&*self.disk, name))(e));
-        let (mut page, mut beside) = ([0; SLOT], [0; SPARE]);
+        let (mut page, mut beside) = ([0; SLOT], [0; SPARE_BYTES]);
         for &slot in &written.pages {
             let at = u64::from(slot) * SLOT as u64;
             read_full(&*self.contents, at, &mut page).map_err(failed(files::CONTENTS))?;
             format::encode_page(slot, &page, frame);
         }
         for &slot in &written.beside {
-            let at = u64::from(slot) * SPARE as u64;
+            let at = u64::from(slot) * SPARE_BYTES as u64;
             read_full(&*self.spares, at, &mut beside).map_err(failed(files::SPARES))?;
             format::encode_beside(slot, &beside, frame);
         }
@@ -284,7 +284,7 @@ impl JobFiles {
                 JobStage::EraseSpares
             }
             _ => {
-                self.erase(&*self.spares, files::SPARES, SPARE, forget)?;
+                self.erase(&*self.spares, files::SPARES, SPARE_BYTES, forget)?;
                 JobStage::SyncContents
             }
         })

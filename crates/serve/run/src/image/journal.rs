@@ -9,9 +9,9 @@ use std::io;
 use std::sync::Arc;
 
 /// Bytes that are set aside for the journal at a time.
-const RESERVE: u64 = 4 << 20;
+const RESERVE_BYTES: u64 = 4 << 20;
 /// Bytes that must be left of them. The records of one step need less; a longer step sets aside what it needs.
-const MARGIN: u64 = 2 << 20;
+const MARGIN_BYTES: u64 = 2 << 20;
 /// Most zeros that are written ahead at a time. A sync of bytes that take the place of others needs no change of the file's own
 /// description, which takes a host's file system as long again.
 const FILL_MOST: u64 = 1 << 20;
@@ -133,12 +133,12 @@ impl Journal {
 
     /// Sets room aside, so that records of what has happened can always be written: `more` bytes beyond what always is.
     pub(crate) fn reserve(&mut self, more: u64) {
-        let wanted = self.offset + MARGIN + more;
+        let wanted = self.offset + MARGIN_BYTES + more;
         if wanted <= self.reserved {
             self.tight = false;
             return;
         }
-        let end = wanted.next_multiple_of(RESERVE);
+        let end = wanted.next_multiple_of(RESERVE_BYTES);
         self.tight = match self.file.reserve(self.reserved, end - self.reserved) {
             Ok(()) => {
                 self.reserved = end;

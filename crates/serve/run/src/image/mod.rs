@@ -71,7 +71,7 @@ pub use scrub::ScrubOptions;
 use crate::memory::SLOT;
 use crate::slots::{Reuse, Slots};
 use crate::trust::TrustError;
-use device::SPARE;
+use device::SPARE_BYTES;
 use disk::{Disk, DiskFile, HostDisk, ImageLock, Open};
 use files::{CONFIG, CONTENTS, SPARES};
 use flush_habit::FlushHabit;
@@ -113,7 +113,7 @@ impl Default for ImageOptions {
 }
 
 /// What is said of an image that another directory holds, too.
-const COPIED: &str = "this image was copied since it was last open: the drive has the NQN, the serial number and the identifiers of \
+const COPY_WARNING: &str = "this image was copied since it was last open: the drive has the NQN, the serial number and the identifiers of \
                       namespaces (NGUID, UUID) of the original. A host that sees both takes them for one drive. \
                       `tranche image renew` gives a copy its own";
 /// A configuration that is being written.
@@ -237,7 +237,7 @@ impl Locked {
     pub(crate) fn find(&self) -> Result<ImageState, ImageError> {
         let mut found = ImageState::read(&*self.disk)?;
         if self.lock.as_ref().is_some_and(|lock| lock.is_copy) {
-            found.notes.push(COPIED.to_owned());
+            found.notes.push(COPY_WARNING.to_owned());
         }
         Ok(found)
     }
@@ -317,7 +317,7 @@ impl Locked {
             Ok(len) => Ok(u32::try_from(len.div_ceil(size as u64)).unwrap_or(u32::MAX)),
             Err(e) => Err(ImageError::io("read", &files::path(&*disk, name))(e)),
         };
-        let beside = count(&*spares, SPARES, SPARE)?;
+        let beside = count(&*spares, SPARES, SPARE_BYTES)?;
         // What lies beside a page is written first: a process that died then has left it behind the contents' end.
         slots.written_up_to(count(&*contents, CONTENTS, SLOT)?.max(beside));
         Ok(Image {
@@ -392,7 +392,7 @@ fn restore_inline(
             }
             Entry::Beside { slot, bytes } if is_newest => {
                 let bytes = format::unmasked(bytes);
-                spares.write_at(&bytes, u64::from(slot) * SPARE as u64).map_err(failed(SPARES))
+                spares.write_at(&bytes, u64::from(slot) * SPARE_BYTES as u64).map_err(failed(SPARES))
             }
             _ => Ok(()),
         }

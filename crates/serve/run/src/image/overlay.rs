@@ -10,6 +10,7 @@ use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
+/// Bytes of a page of contents.
 const PAGE: usize = 4096;
 
 /// A directory of this machine as it would be.

@@ -260,7 +260,7 @@ fn heads(disk: &dyn Disk, checkpoint: &Header, names: &[u64]) -> Result<Vec<Head
         };
         let start = format::frame_at(&bytes, HEADER, 0, header.salt()).filter(|f| f.kind == FrameKind::Start);
         let from = start.and_then(|frame| Start::decode(frame.payload));
-        if header.version >= format::LINKED && from.is_none() {
+        if header.version >= format::FIRST_LINKED_VERSION && from.is_none() {
             return Err(ImageError::DamagedJournal { path, at: HEADER as u64 });
         }
         heads.push(Head { generation, header, from });

@@ -125,6 +125,7 @@ impl Replay {
     /// Whether the first frame that is not intact was written to its end. A process that dies may leave a frame that it has begun. Such a frame
     /// begins as it should. From a boundary of the host's pages on it has zeros, or the file ends there.
     fn was_written_whole(&self) -> bool {
+        // Bytes.
         const HOST_PAGE: usize = 4096;
         let Some((payload, sequence)) = format::head_at(&self.bytes, self.whole, self.salt) else {
             return self.rest() > FRAME_HEAD;
@@ -138,6 +139,7 @@ impl Replay {
     /// Whether no sector is missing of the first frame that is not intact. When the host goes down, each sector has the new
     /// bytes or what was there before: zeros, or the end of the file.
     fn has_every_sector(&self) -> bool {
+        // Bytes.
         const SECTOR: usize = 512;
         let head = format::head_at(&self.bytes, self.whole, self.salt);
         let end = self.whole + FRAME_HEAD + head.map_or(0, |(payload, _)| payload + 8);

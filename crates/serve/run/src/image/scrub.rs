@@ -12,7 +12,7 @@ use super::helper::join;
 use super::sums::{self, Damage};
 use super::{Image, open};
 use crate::memory::SLOT;
-use device::{Drive, NamespaceLayout, SPARE};
+use device::{Drive, NamespaceLayout, SPARE_BYTES};
 use ftl::{PAGE, PageState};
 use media::Slot;
 use std::ops::Range;
@@ -26,9 +26,9 @@ const BATCH: usize = 64;
 /// Pages that are looked up before the drive's thread does something else; most of a large namespace may hold nothing.
 const LOOKED_UP: u64 = 1024;
 /// The rest after a batch of pages that hold nothing.
-const SHORT: Duration = Duration::from_millis(10);
+const EMPTY_BATCH_PAUSE: Duration = Duration::from_millis(10);
 /// The thread rests this many times as long as it has read.
-const REST: u32 = 7;
+const REST_FACTOR: u32 = 7;
 /// Damaged pages that a pass names one by one.
 const MOST_NAMED: u64 = 100;
 
@@ -162,7 +162,7 @@ impl Image {
             }
         }
         if batch.is_empty() {
-            return ScrubRequest::Rest(SHORT);
+            return ScrubRequest::Rest(EMPTY_BATCH_PAUSE);
         }
         pass.checked += batch.len() as u64;
         scrub.under.extend(batch.iter().map(|page| page.slot));
@@ -244,7 +244,7 @@ impl Scrub {
                 pass.checked
             ),
         }
-        self.period.saturating_sub(pass.begun.elapsed()).max(SHORT)
+        self.period.saturating_sub(pass.begun.elapsed()).max(EMPTY_BATCH_PAUSE)
     }
 
     /// All references are counted anew, without those for the batch that is being read: what it finds counts no more.
@@ -329,7 +329,7 @@ impl Worker {
         // When nobody listens any more there is nothing to be told.
         let _ = self.reports.send(ScrubReport::Checked(damaged));
         let paced = Duration::from_nanos(bytes.saturating_mul(1_000_000_000) / self.rate);
-        paced.saturating_sub(took).max(took.saturating_mul(REST))
+        paced.saturating_sub(took).max(took.saturating_mul(REST_FACTOR))
     }
 
     fn check(&mut self, mut batch: Batch) -> Vec<(ScrubPage, Damage)> {
@@ -356,8 +356,8 @@ fn check_beside(spares: &dyn DiskFile, page: ScrubPage) -> Result<(), Damage> {
     if !page.beside {
         return Ok(());
     }
-    let mut beside = [0; SPARE];
-    match read_aside(spares, u64::from(page.slot.0) * SPARE as u64, &mut beside) {
+    let mut beside = [0; SPARE_BYTES];
+    match read_aside(spares, u64::from(page.slot.0) * SPARE_BYTES as u64, &mut beside) {
         Ok(_) if sums::belongs(page.sum, &beside) => Ok(()),
         read => Err(Damage::beside(page.slot, read.err())),
     }
@@ -574,10 +574,10 @@ mod tests {
         assert_eq!(bench.whole_pass(), 1);
         bench.flip("contents", sums::place(bench.slot(3, 2)));
         assert_eq!(bench.whole_pass(), 2);
-        bench.flip("spares", u64::from(bench.slot(2, 10).0) * SPARE as u64 + 3);
+        bench.flip("spares", u64::from(bench.slot(2, 10).0) * SPARE_BYTES as u64 + 3);
         assert_eq!(bench.whole_pass(), 3);
         // Nothing counts beside a page without metadata.
-        let beside = u64::from(bench.slot(1, 8).0) * SPARE as u64;
+        let beside = u64::from(bench.slot(1, 8).0) * SPARE_BYTES as u64;
         std::fs::File::options()
             .write(true)
             .open(bench.dir.join("spares"))

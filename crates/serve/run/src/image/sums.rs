@@ -4,7 +4,7 @@
 use super::disk::{DiskFile, read_full};
 use crate::memory::SLOT;
 use crc_fast::{CrcAlgorithm, checksum};
-use device::SPARE;
+use device::SPARE_BYTES;
 use media::Slot;
 use std::fmt;
 use std::io;
@@ -19,24 +19,25 @@ pub(crate) fn sum(page: &[u8]) -> u32 {
 }
 
 /// Where in the bytes beside a page their own checksum is. It covers those before it, and the page's.
-const BESIDE: usize = 72;
+const SPARE_SUM_OFFSET: usize = 72;
 
-fn beside_sum(page_sum: u32, beside: &[u8; SPARE]) -> u32 {
-    let mut covered = [0; BESIDE + 4];
-    covered[..BESIDE].copy_from_slice(&beside[..BESIDE]);
-    covered[BESIDE..].copy_from_slice(&page_sum.to_le_bytes());
+fn beside_sum(page_sum: u32, beside: &[u8; SPARE_BYTES]) -> u32 {
+    let mut covered = [0; SPARE_SUM_OFFSET + 4];
+    covered[..SPARE_SUM_OFFSET].copy_from_slice(&beside[..SPARE_SUM_OFFSET]);
+    covered[SPARE_SUM_OFFSET..].copy_from_slice(&page_sum.to_le_bytes());
     sum(&covered)
 }
 
 /// Puts the checksum into the bytes beside a page.
-pub(crate) fn seal(page_sum: u32, beside: &mut [u8; SPARE]) {
+pub(crate) fn seal(page_sum: u32, beside: &mut [u8; SPARE_BYTES]) {
     let sum = beside_sum(page_sum, beside);
-    beside[BESIDE..BESIDE + 4].copy_from_slice(&sum.to_le_bytes());
+    beside[SPARE_SUM_OFFSET..SPARE_SUM_OFFSET + 4].copy_from_slice(&sum.to_le_bytes());
 }
 
 /// Whether bytes were written beside the page with this checksum. Those of earlier versions have none.
-pub(crate) fn belongs(page_sum: u32, beside: &[u8; SPARE]) -> bool {
-    page_sum == UNKNOWN || beside[BESIDE..BESIDE + 4] == beside_sum(page_sum, beside).to_le_bytes()
+pub(crate) fn belongs(page_sum: u32, beside: &[u8; SPARE_BYTES]) -> bool {
+    page_sum == UNKNOWN
+        || beside[SPARE_SUM_OFFSET..SPARE_SUM_OFFSET + 4] == beside_sum(page_sum, beside).to_le_bytes()
 }
 
 /// A slot does not hold what it should.
@@ -163,7 +164,7 @@ mod tests {
         changed[4095] ^= 1;
         assert!(check(Slot(1), good, &changed).is_err());
         assert!(check(Slot(1), UNKNOWN, &changed).is_ok(), "of an earlier version");
-        let mut beside = [3; SPARE];
+        let mut beside = [3; SPARE_BYTES];
         seal(good, &mut beside);
         assert!(belongs(good, &beside) && !belongs(good + 1, &beside) && belongs(UNKNOWN, &beside));
         beside[64] ^= 2;

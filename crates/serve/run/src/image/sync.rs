@@ -51,8 +51,8 @@ impl Image {
     /// Says once a minute that writes fail, and why: their host sees nothing but errors.
     #[cold]
     pub(super) fn tell_full(&mut self) {
-        const AGAIN: Duration = Duration::from_secs(60);
-        if self.told_full.is_none_or(|told| told.elapsed() > AGAIN) {
+        const WARNING_INTERVAL: Duration = Duration::from_secs(60);
+        if self.told_full.is_none_or(|told| told.elapsed() > WARNING_INTERVAL) {
             self.told_full = Some(Instant::now());
             tracing::warn!(
                 "no space is left on this machine for the image {}: writes fail until there is some; nothing that was \

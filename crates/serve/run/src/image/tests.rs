@@ -234,7 +234,7 @@ fn contents_that_only_the_journal_has_are_put_back() {
     let mut image = fixture.open(ImageOptions::default());
     let slots: Vec<Slot> = (0..3).filter_map(|_| image.allocate()).collect();
     for (byte, &slot) in (1..).zip(&slots[..2]) {
-        image.write(slot, &[byte; SLOT], Some(&mut [byte; SPARE])).unwrap();
+        image.write(slot, &[byte; SLOT], Some(&mut [byte; SPARE_BYTES])).unwrap();
     }
     step(&mut image, 0..1);
     sync(&mut image, 1);
@@ -247,7 +247,7 @@ fn contents_that_only_the_journal_has_are_put_back() {
     }
     let image = fixture.open_on(Some(OTHER_BOOT), ImageOptions::default()).unwrap();
     let mut page = [9; SLOT];
-    let mut beside = [9; SPARE];
+    let mut beside = [9; SPARE_BYTES];
     for (byte, &slot) in (1..).zip(&slots[..2]) {
         image.read(slot, 0, &mut page).unwrap();
         assert_eq!(page, [byte; SLOT]);
@@ -262,7 +262,7 @@ fn contents_that_were_changed_are_not_returned() {
     let mut image = fixture.open(ImageOptions::default());
     let slots: Vec<Slot> = (0..4).filter_map(|_| image.allocate()).collect();
     for &slot in &slots {
-        image.write(slot, &[7; SLOT], Some(&mut [7; SPARE])).unwrap();
+        image.write(slot, &[7; SLOT], Some(&mut [7; SPARE_BYTES])).unwrap();
     }
     step(&mut image, 0..1);
     checkpoint(&mut image, &[0]);
@@ -276,8 +276,8 @@ fn contents_that_were_changed_are_not_returned() {
         bytes[100] ^= 1;
         bytes.truncate(3 * SLOT + 100);
     });
-    change(SPARES, &mut |bytes| bytes[SPARE + 3] ^= 1);
-    let (mut page, mut beside) = ([0; SLOT], [0; SPARE]);
+    change(SPARES, &mut |bytes| bytes[SPARE_BYTES + 3] ^= 1);
+    let (mut page, mut beside) = ([0; SLOT], [0; SPARE_BYTES]);
     assert!(image.read(slots[0], 0, &mut page).is_err());
     assert!(image.read(slots[0], 512, &mut page[..512]).is_err(), "another part of the page");
     assert!(image.read(slots[1], 0, &mut page).is_ok());

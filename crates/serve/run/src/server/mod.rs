@@ -57,11 +57,11 @@ use turns::{Turn, Turns};
 /// Bytes that are read from one connection before others have their turn.
 const FAIR_SHARE: usize = 1 << 18;
 /// A connection gives memory back when nothing came from the host for so long.
-const IDLE: Nanos = Nanos(5_000_000_000);
+const IDLE_TIMEOUT: Nanos = Nanos(5_000_000_000);
 /// Boxes of lent memory that are kept then.
-const SPARE: usize = 128;
+const MAX_SPARE_BOXES: usize = 128;
 /// Commands that are looked at before the first of them is executed.
-const AHEAD: usize = 64;
+const LOOKAHEAD_COMMANDS: usize = 64;
 
 /// Listeners and their connections.
 pub(crate) struct Server {
@@ -466,8 +466,8 @@ impl Server {
         if now < self.next_trim {
             return;
         }
-        self.next_trim = now + IDLE;
-        self.spare.truncate(SPARE);
+        self.next_trim = now + IDLE_TIMEOUT;
+        self.spare.truncate(MAX_SPARE_BOXES);
         for peer in self.peers.iter_mut().flatten() {
             if std::mem::replace(&mut peer.idle, true) {
                 peer.wire.trim();
@@ -578,7 +578,7 @@ impl Server {
             let Some(peer) = self.peers.get_mut(index).and_then(Option::as_deref_mut) else { break };
             // Commands that come together do not wait for one miss of the cache after another.
             if ahead == 0 {
-                ahead = peer.wire.pending().len().min(AHEAD);
+                ahead = peer.wire.pending().len().min(LOOKAHEAD_COMMANDS);
                 if ahead > 1 && peer.queue.is_some_and(|(_, qid)| qid != 0) {
                     let commands = || peer.wire.pending().take(ahead);
                     commands().for_each(|sqe| engine.drive.prefetch(sqe));

@@ -14,9 +14,9 @@ use workload::Request;
 use workload::executor::Target;
 
 /// While more commands than these can be put in flight, requests need not be counted.
-const AMPLE: usize = 1 << 15;
+const UNCOUNTED_ROOM_COMMANDS: usize = 1 << 15;
 /// Commands in flight that are left to typed hosts.
-const RESERVED: usize = 256;
+const RESERVED_COMMANDS: usize = 256;
 
 impl SimQueue {
     /// Hands a part to the drive as one command. Where it does not keep contents, `data` is empty and nothing is copied.
@@ -78,7 +78,7 @@ impl Target for Port<'_> {
     #[inline]
     fn room(&self, parts: &Parts) -> usize {
         let room = self.engine.room();
-        if room < AMPLE && room < parts.left() + RESERVED { 0 } else { usize::MAX }
+        if room < UNCOUNTED_ROOM_COMMANDS && room < parts.left() + RESERVED_COMMANDS { 0 } else { usize::MAX }
     }
 
     #[inline]
@@ -146,7 +146,7 @@ impl BlockDevice for SimDevice {
 
     fn room(&self) -> usize {
         let association = &self.queue.association;
-        association.world.borrow().drives[association.drive].room().saturating_sub(RESERVED)
+        association.world.borrow().drives[association.drive].room().saturating_sub(RESERVED_COMMANDS)
     }
 
     fn submit(&mut self, now: u64, tag: u32, part: &Operation, data: Vec<u8>) -> Result<(), Infallible> {

@@ -29,7 +29,7 @@ const MAGIC: [u8; 8] = *b"TRANCHCP";
 const VERSION: u32 = 4;
 
 /// How long a drive that was shut down may go on by itself: longer than collecting takes what is to be collected.
-const REST: Nanos = Nanos(600_000_000_000);
+const MAX_REST: Nanos = Nanos(600_000_000_000);
 
 /// Bytes before the state.
 const HEAD: usize = 8 + 4 + 8 + 32 + 8;
@@ -107,7 +107,7 @@ impl Checkpoint {
         let mut end = None;
         loop {
             if end.is_none() && out.iter().any(|o| matches!(o, Output::ShutDown)) {
-                end = Some(time + REST);
+                end = Some(time + MAX_REST);
             }
             let Some(next) = drive.next_event().filter(|&next| end.is_none_or(|end| next <= end)) else {
                 break;

@@ -4,14 +4,14 @@ use super::{Backing, DataBuffer, Held, Store, WORTH_REFERRING, ZEROS, in_page};
 use crate::image::Unreadable;
 use crate::memory::{Memory, SLOT};
 use device::{
-    BlockAction, BlockError, BlockTransform, Contents, DriveKeyId, HostDiskFault, SPARE, WrappedKey,
+    BlockAction, BlockError, BlockTransform, Contents, DriveKeyId, HostDiskFault, SPARE_BYTES, WrappedKey,
 };
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
 use std::ops::Range;
 
 /// What a slot holds: its page, and the bytes beside it.
-pub(super) type SlotBytes = ([u8; SLOT], [u8; SPARE]);
+pub(super) type SlotBytes = ([u8; SLOT], [u8; SPARE_BYTES]);
 
 /// What a page of a namespace is.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -56,7 +56,7 @@ pub(super) fn target<'a>(
 
 /// Whether something lies beside a page.
 pub(super) fn has_beside((_, spare): &SlotBytes) -> bool {
-    *spare != [0; SPARE]
+    *spare != [0; SPARE_BYTES]
 }
 
 impl Contents for Store {
@@ -146,8 +146,8 @@ impl Store {
     }
 
     /// What a slot holds beside its page.
-    fn spare(&self, slot: Slot) -> Result<[u8; SPARE], Unreadable> {
-        let mut spare = [0; SPARE];
+    fn spare(&self, slot: Slot) -> Result<[u8; SPARE_BYTES], Unreadable> {
+        let mut spare = [0; SPARE_BYTES];
         match &self.backing {
             _ if slot == Slot::NONE => {}
             Backing::None => {}
@@ -165,7 +165,7 @@ impl Store {
         opens: bool,
         slot: Slot,
         page: &mut [u8; SLOT],
-        beside: &mut [u8; SPARE],
+        beside: &mut [u8; SPARE_BYTES],
     ) -> (PageCondition, u8) {
         let Backing::Image(image) = &self.backing else { return (PageCondition::Damaged, 0) };
         let Ok(checked) = image.look(slot, page) else { return (PageCondition::Damaged, 0) };
@@ -192,13 +192,13 @@ impl Store {
 
     /// What a slot holds as it lies there; what a page holds that was never written.
     fn whole(&self, transform: &BlockTransform, slot: Option<Slot>) -> Result<SlotBytes, StorageError> {
-        let (mut page, mut spare) = (ZEROS, [0; SPARE]);
+        let (mut page, mut spare) = (ZEROS, [0; SPARE_BYTES]);
         match (&self.backing, slot.filter(|&slot| slot != Slot::NONE)) {
             (Backing::None, _) | (_, None) => transform.fill_unwritten(&mut page, &mut spare),
             (Backing::Memory { memory, spares, .. }, Some(slot)) => {
                 page.copy_from_slice(memory.get(slot).unwrap_or(&ZEROS));
                 if transform.uses_spare() {
-                    spare.copy_from_slice(spares.get(slot).unwrap_or(&[0; SPARE]));
+                    spare.copy_from_slice(spares.get(slot).unwrap_or(&[0; SPARE_BYTES]));
                 }
             }
             (Backing::Image(image), Some(slot)) => {
@@ -207,7 +207,7 @@ impl Store {
                     match image.read_spare(slot, &mut spare) {
                         Ok(()) => {}
                         // Nothing was written beside this page.
-                        Err(Unreadable::Other) if transform.metadata == 0 => spare = [0; SPARE],
+                        Err(Unreadable::Other) if transform.metadata == 0 => spare = [0; SPARE_BYTES],
                         Err(_) => return Err(StorageError::Failed),
                     }
                 }
@@ -217,18 +217,18 @@ impl Store {
     }
 
     /// What the last write of a slot put beside its page, if it put anything there.
-    pub(super) fn beside(backing: &Backing, slot: Slot) -> Result<Option<[u8; SPARE]>, StorageError> {
+    pub(super) fn beside(backing: &Backing, slot: Slot) -> Result<Option<[u8; SPARE_BYTES]>, StorageError> {
         if slot == Slot::NONE {
             return Ok(None);
         }
         match backing {
             Backing::None => Ok(None),
             Backing::Memory { spares, .. } => {
-                Ok(spares.get(slot).copied().filter(|spare| *spare != [0; SPARE]))
+                Ok(spares.get(slot).copied().filter(|spare| *spare != [0; SPARE_BYTES]))
             }
             Backing::Image(image) if !image.is_marked(slot) => Ok(None),
             Backing::Image(image) => {
-                let mut spare = [0; SPARE];
+                let mut spare = [0; SPARE_BYTES];
                 match image.read_spare(slot, &mut spare) {
                     Ok(()) => Ok(Some(spare)),
                     Err(Unreadable::Other) => Ok(None),
@@ -241,13 +241,13 @@ impl Store {
     /// Puts something beside a slot's page in memory, or takes away what an earlier page left there.
     #[inline]
     pub(super) fn put_beside(
-        spares: &mut Memory<SPARE>,
+        spares: &mut Memory<SPARE_BYTES>,
         slot: Slot,
-        beside: Option<&[u8; SPARE]>,
+        beside: Option<&[u8; SPARE_BYTES]>,
     ) -> Result<(), StorageError> {
         let beside = match beside {
             Some(beside) => beside,
-            None if spares.get(slot).is_some() => &[0; SPARE],
+            None if spares.get(slot).is_some() => &[0; SPARE_BYTES],
             None => return Ok(()),
         };
         *spares.get_mut(slot).map_err(|_| StorageError::Failed)? = *beside;
@@ -320,7 +320,7 @@ impl Store {
             Backing::None => Ok(()),
             Backing::Memory { memory, spares, .. } => {
                 let page = memory.get_mut(slot).map_err(|_| StorageError::Failed)?;
-                let mut spare = [0; SPARE];
+                let mut spare = [0; SPARE_BYTES];
                 if let Some((rest, beside)) = rest {
                     (*page, spare) = (rest, beside);
                 }
@@ -329,7 +329,7 @@ impl Store {
             }
             Backing::Image(image) => {
                 image.writable()?;
-                let (mut page, mut spare) = rest.unwrap_or((ZEROS, [0; SPARE]));
+                let (mut page, mut spare) = rest.unwrap_or((ZEROS, [0; SPARE_BYTES]));
                 transform.write_slot(piece, host, &mut page, &mut spare);
                 image.write(slot, &page, uses_spare.then_some(&mut spare))
             }
@@ -386,8 +386,8 @@ impl Store {
         {
             let page = memory.get(slot).unwrap_or(&ZEROS);
             let spare = match transform.uses_spare() {
-                true => spares.get(slot).unwrap_or(&[0; SPARE]),
-                false => &[0; SPARE],
+                true => spares.get(slot).unwrap_or(&[0; SPARE_BYTES]),
+                false => &[0; SPARE_BYTES],
             };
             if transform.needs_check()
                 && let Err(block_error) = transform.check_slot(piece, page, spare)
@@ -414,7 +414,7 @@ impl Store {
         }
         let memory = slot.filter(|_| sealed.is_none()).and_then(|slot| match &self.backing {
             Backing::Memory { memory, spares, .. } => {
-                Some((memory.get(slot).unwrap_or(&ZEROS), spares.get(slot).unwrap_or(&[0; SPARE])))
+                Some((memory.get(slot).unwrap_or(&ZEROS), spares.get(slot).unwrap_or(&[0; SPARE_BYTES])))
             }
             _ => None,
         });

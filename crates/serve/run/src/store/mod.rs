@@ -14,7 +14,7 @@ use crate::image::{DiskEvent, Image};
 use crate::keys::Keyring;
 use crate::memory::{Memory, SLOT};
 use crate::slots::{Reuse, Slots};
-use device::{BlockError, BlockTransform, Config, SPARE};
+use device::{BlockError, BlockTransform, Config, SPARE_BYTES};
 use ftl::{Io, Piece, Record, StorageError};
 use media::{Nanos, Slot};
 use nvme::Completion;
@@ -27,7 +27,7 @@ pub(crate) enum Backing {
     /// Nowhere: the drive is only simulated, reads give zeros.
     None,
     /// In memory.
-    Memory { slots: Slots, memory: Memory, spares: Memory<SPARE> },
+    Memory { slots: Slots, memory: Memory, spares: Memory<SPARE_BYTES> },
     /// In an image directory.
     Image(Box<Image>),
 }

@@ -13,7 +13,7 @@ use super::{Backing, MOST_REFERENCES, Store, ZEROS};
 use crate::keys::{BlockCipher, Keyring};
 use crate::memory::SLOT;
 use crate::xts::Line;
-use device::{BlockAction, BlockTransform, SPARE};
+use device::{BlockAction, BlockTransform, SPARE_BYTES};
 use ftl::{Io, Piece, StorageError};
 use media::Slot;
 use std::ops::Range;
@@ -37,7 +37,7 @@ fn turn(
     direction: CipherDirection,
     units: impl Iterator<Item = (u64, Range<usize>, Range<usize>)>,
     page: &mut [u8; SLOT],
-    spare: &mut [u8; SPARE],
+    spare: &mut [u8; SPARE_BYTES],
 ) -> Result<(), StorageError> {
     let mut one = |lba, block: &mut [u8]| match direction {
         CipherDirection::Encrypt => cipher.encrypt(lba, block),
@@ -108,7 +108,7 @@ impl Store {
         // Nothing but data, and all of the page: from one place to the other.
         let plain =
             rest.is_none() && from_host && !transform.uses_spare() && transform.action != BlockAction::Mark;
-        let mut fill = |page: &mut [u8; SLOT], spare: &mut [u8; SPARE]| {
+        let mut fill = |page: &mut [u8; SLOT], spare: &mut [u8; SPARE_BYTES]| {
             if plain {
                 let size = 1 << transform.shift;
                 for ((lba, to, _), from) in transform.encryption_units(piece).zip(host.chunks_exact(size)) {
@@ -138,13 +138,13 @@ impl Store {
         match &mut self.backing {
             Backing::None => Ok(()),
             Backing::Memory { memory, spares, .. } => {
-                let mut spare = [0; SPARE];
+                let mut spare = [0; SPARE_BYTES];
                 fill(memory.get_mut(slot).map_err(|_| StorageError::Failed)?, &mut spare)?;
                 Store::put_beside(spares, slot, uses_spare.then_some(&spare))
             }
             Backing::Image(image) => {
                 image.writable()?;
-                let (mut page, mut spare) = (ZEROS, [0; SPARE]);
+                let (mut page, mut spare) = (ZEROS, [0; SPARE_BYTES]);
                 fill(&mut page, &mut spare)?;
                 image.write(slot, &page, uses_spare.then_some(&mut spare))
             }

@@ -192,7 +192,7 @@ fn a_write_without_marks_leaves_none_of_an_earlier_page() {
     let mut store = Store::new(Backing::memory(8));
     let (slot, next) = (store.allocate().unwrap(), store.allocate().unwrap());
     let Backing::Memory { spares, .. } = &mut store.backing else { panic!("in memory") };
-    *spares.get_mut(slot).unwrap() = [9; SPARE];
+    *spares.get_mut(slot).unwrap() = [9; SPARE_BYTES];
     assert!(Store::beside(&store.backing, slot).unwrap().is_some());
     store.lend(Io(0), Buffer::from(vec![1; 512]).into());
     let part = Piece { host: 0, page: 512, len: 512 };

@@ -6,13 +6,14 @@ use svg::node::element::{Circle, Line, Polyline, Rectangle, Text};
 use super::labels::Labels;
 use crate::figure::thousands;
 
+/// Pixels of a chart.
 const WIDTH: f64 = 620.0;
 const HEIGHT: f64 = 340.0;
 /// Left of the plot: the y axis with its title.
-const LEFT: f64 = 70.0;
-const RIGHT: f64 = 14.0;
+const LEFT_MARGIN: f64 = 70.0;
+const RIGHT_MARGIN: f64 = 14.0;
 /// Between head and plot, so that the number of the highest tick has room.
-const ABOVE: f64 = 8.0;
+const TOP_MARGIN: f64 = 8.0;
 /// A line of text in the head and below the x axis.
 const LINE: f64 = 18.0;
 /// Width of a character of the small font; wide ones are wider, most are not.
@@ -20,12 +21,12 @@ const CHARACTER: f64 = 6.6;
 /// Width of a legend's mark with the blank behind it.
 const MARK: f64 = 26.0;
 /// Sizes of the font: of numbers above bars, of most texts, of the title.
-const TINY: u32 = 9;
-const SMALL: u32 = 10;
-const LARGE: u32 = 12;
+const TINY_FONT: u32 = 9;
+const SMALL_FONT: u32 = 10;
+const LARGE_FONT: u32 = 12;
 
 const INK: &str = "#1f2937";
-const FAINT: &str = "#e5e7eb";
+const GRID_COLOUR: &str = "#e5e7eb";
 const AXIS: &str = "#9ca3af";
 
 /// Pixels from the left and from the top.
@@ -48,7 +49,7 @@ pub fn fit<'a>(mut names: impl Iterator<Item = &'a str>, places: usize) -> bool 
 
 /// Pixels for each of so many categories.
 fn place(categories: usize) -> f64 {
-    (WIDTH - LEFT - RIGHT) / real(categories.max(1))
+    (WIDTH - LEFT_MARGIN - RIGHT_MARGIN) / real(categories.max(1))
 }
 
 /// A label in one line or, split at a blank, in two of so many pixels; `None` if it is too long for that.
@@ -101,7 +102,7 @@ impl<'a> Head<'a> {
     }
 
     fn draw(&self, canvas: &mut Canvas) {
-        canvas.add(text(self.title, (6.0, 20.0), LARGE, "start").set("font-weight", "bold"));
+        canvas.add(text(self.title, (6.0, 20.0), LARGE_FONT, "start").set("font-weight", "bold"));
         for (Key { name, colour, mark }, (x, y)) in &self.keys {
             let middle = y + LINE / 2.0 - 1.0;
             match mark {
@@ -113,7 +114,7 @@ impl<'a> Head<'a> {
                     );
                 }
             }
-            canvas.add(text(name, (x + MARK, middle + 3.5), SMALL, "start"));
+            canvas.add(text(name, (x + MARK, middle + 3.5), SMALL_FONT, "start"));
         }
     }
 }
@@ -257,14 +258,14 @@ impl<'a> Frame<'a> {
         let (names, two) = self.names();
         let lines = 1.0 + f64::from(u8::from(two)) + f64::from(u8::from(!self.labels.x.is_empty()));
         let ends = (self.scaled(self.ticks[0]), self.scaled(self.ticks[self.ticks.len() - 1]));
-        let (top, bottom) = (head.height + ABOVE, HEIGHT - 4.0 - LINE * lines);
+        let (top, bottom) = (head.height + TOP_MARGIN, HEIGHT - 4.0 - LINE * lines);
         let mut plot = Plot { canvas, frame: self, ends, top, bottom };
         self.draw_axes(&mut plot);
         data(&mut plot);
         for (at, lines) in names {
             for (number, line) in lines.iter().enumerate() {
                 let place = (plot.x(real(at)), bottom + 15.0 + 14.0 * real(number));
-                plot.canvas.add(text(line, place, SMALL, "middle"));
+                plot.canvas.add(text(line, place, SMALL_FONT, "middle"));
             }
         }
         plot.canvas.0.to_string()
@@ -272,26 +273,27 @@ impl<'a> Frame<'a> {
 
     /// The grid with its ticks, both axes, and their titles.
     fn draw_axes(&self, plot: &mut Plot<'_>) {
-        let (left, right, top, bottom) = (LEFT, WIDTH - RIGHT, plot.top, plot.bottom);
+        let (left, right, top, bottom) = (LEFT_MARGIN, WIDTH - RIGHT_MARGIN, plot.top, plot.bottom);
         let digits_of = |tick: f64| match self.labels.log {
             true => digits(10f64.powf((tick * (1.0 + 1e-9)).log10().floor())),
             false => digits(self.ticks[1] - self.ticks[0]),
         };
         for &tick in &self.ticks {
             let y = plot.height_of(self.scaled(tick));
-            plot.canvas.add(line((left, y), (right, y), FAINT, 1));
-            plot.canvas.add(text(&shown(tick, digits_of(tick)), (left - 8.0, y + 3.5), SMALL, "end"));
+            plot.canvas.add(line((left, y), (right, y), GRID_COLOUR, 1));
+            plot.canvas.add(text(&shown(tick, digits_of(tick)), (left - 8.0, y + 3.5), SMALL_FONT, "end"));
         }
         plot.canvas.add(line((left, top), (left, bottom), AXIS, 1));
         plot.canvas.add(line((left, bottom), (right, bottom), AXIS, 1));
         if !self.labels.y.is_empty() {
             let middle = f64::midpoint(top, bottom);
             let upwards = format!("rotate(-90 12 {})", round(middle));
-            plot.canvas.add(text(&self.labels.y, (12.0, middle), SMALL, "middle").set("transform", upwards));
+            plot.canvas
+                .add(text(&self.labels.y, (12.0, middle), SMALL_FONT, "middle").set("transform", upwards));
         }
         if !self.labels.x.is_empty() {
             let place = (f64::midpoint(left, right), HEIGHT - 6.0);
-            plot.canvas.add(text(&self.labels.x, place, SMALL, "middle"));
+            plot.canvas.add(text(&self.labels.x, place, SMALL_FONT, "middle"));
         }
     }
 
@@ -328,7 +330,7 @@ pub struct Plot<'a> {
 
 impl Plot<'_> {
     fn x(&self, category: f64) -> f64 {
-        LEFT + (category + 0.5) * place(self.frame.categories.len())
+        LEFT_MARGIN + (category + 0.5) * place(self.frame.categories.len())
     }
 
     /// Where a place on the y axis is.
@@ -364,7 +366,7 @@ impl Plot<'_> {
     pub fn number(&mut self, x: f64, wide: f64, value: f64, number: &str) {
         if pixels(number) * 0.9 <= place(self.frame.categories.len()) * wide {
             let above = (self.x(x), self.y(value.max(0.0)) - 4.0);
-            self.canvas.add(text(number, above, TINY, "middle"));
+            self.canvas.add(text(number, above, TINY_FONT, "middle"));
         }
     }
 

@@ -3,12 +3,12 @@
 use std::path::Path;
 
 use super::super::{published, report as common, settings::Settings};
-use lab_models::innodb::{SETTLED, WINDOWS, drive, figures::whole, fitted};
+use lab_models::innodb::{SETTLED_PERCENT, WINDOWS, drive, figures::whole, fitted};
 use lab_report::{
     counters::{NamespaceCounts, total, total_on_flash},
     figure::{show, show_size, show_some},
     report::{Section, Table, comparison_table, show_point},
-    results::{Point, QUICK, Results, Run, median, points},
+    results::{Point, QUICK_RUN_NOTE, Results, Run, median, points},
 };
 
 fn percent(ratio: f64) -> String {
@@ -189,7 +189,7 @@ fn inside(results: &Results) -> Table {
             row.push(format!("{}%", show(get("dirty_pages_percent"))));
             row.extend(["drift_tpmC_percent", "drift_write_amplification_percent"].map(|name| {
                 match get(name) {
-                    drift if drift.abs() > UNUSABLE => "-".to_owned(),
+                    drift if drift.abs() > UNUSABLE_DRIFT_PERCENT => "-".to_owned(),
                     drift => percent(drift / 100.0 + 1.0),
                 }
             }));
@@ -234,7 +234,7 @@ pub(super) fn modelled(options: &Settings) -> &'static str {
 /// The answer in a few sentences, with what it is worth.
 pub(super) fn answer(results: &Results, options: &Settings) -> String {
     let answer = found(results, options);
-    if options.quick { format!("{QUICK} {answer}") } else { answer }
+    if options.quick { format!("{QUICK_RUN_NOTE} {answer}") } else { answer }
 }
 
 fn found(results: &Results, options: &Settings) -> String {
@@ -326,7 +326,7 @@ pub(super) fn notes(results: &Results, options: &Settings) -> Vec<String> {
 }
 
 /// Percent of drift above which a third of a window held too little to be compared.
-const UNUSABLE: f64 = 1e4;
+const UNUSABLE_DRIFT_PERCENT: f64 = 1e4;
 
 /// Whether the windows were long enough.
 fn at_rest(results: &Results) -> Option<String> {
@@ -350,14 +350,14 @@ fn at_rest(results: &Results) -> Option<String> {
         0 => "Settled: all points".to_owned(),
         _ => format!("Not settled: {}", moving.join(", ")),
     };
-    if most > UNUSABLE {
+    if most > UNUSABLE_DRIFT_PERCENT {
         return Some(format!(
             "{verdict}. The windows are too short to say more: in a third of one next to nothing happened. Use longer ones (--seconds)."
         ));
     }
     Some(format!(
         "{verdict}. tpmC and write amplification of the last third of each window differ from those of the third before by {middle:.1}% (median), at most \
-         {most:.1}%; up to {SETTLED:.0}% counts as settled, and what is not is measured in up to {WINDOWS} windows."
+         {most:.1}%; up to {SETTLED_PERCENT:.0}% counts as settled, and what is not is measured in up to {WINDOWS} windows."
     ))
 }
 

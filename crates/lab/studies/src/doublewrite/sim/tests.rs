@@ -179,7 +179,7 @@ fn every_variant_runs_and_one_without_copies_writes_half() {
 }
 
 /// What a live study writes, of it what is read.
-const LIVE: &str = r#"{"study": "doublewrite", "engine": "live", "variants": [
+const LIVE_RESULTS: &str = r#"{"study": "doublewrite", "engine": "live", "variants": [
     {"name": "nand", "runs": [
         {"at": {"threads": 4}, "metrics": {"tpmC": 3000, "nand_bytes_per_new_order": 1000000}},
         {"at": {"threads": 4}, "metrics": {"tpmC": 3400, "nand_bytes_per_new_order": 900000}}]},
@@ -195,7 +195,7 @@ fn the_model_with_the_live_parameters_is_held_against_live() {
     };
     let small =
         Options { warmup: Some(1), warehouses: Some(2), buffer_pool: Some(16 << 20), ..short(out.path()) };
-    let settings = like(LIVE, small).unwrap();
+    let settings = like(LIVE_RESULTS, small).unwrap();
     assert_eq!(
         (&settings.connections[..], &settings.variants[..]),
         (&[4][..], &[Variant::Nand, Variant::Dram][..])
@@ -208,8 +208,8 @@ fn the_model_with_the_live_parameters_is_held_against_live() {
     }
     assert!(!outcome.text.contains("31,138"), "what is published is of another server");
     for (text, problem) in [
-        (LIVE.replace("live", "sim"), "--live is wanted"),
-        (LIVE.replace("nand", "x").replace("dram", "y"), "no runs"),
+        (LIVE_RESULTS.replace("live", "sim"), "--live is wanted"),
+        (LIVE_RESULTS.replace("nand", "x").replace("dram", "y"), "no runs"),
         ("{}".into(), "no results.json"),
     ] {
         let refused = format!("{:#}", like(&text, short(out.path())).err().unwrap());

@@ -198,7 +198,7 @@ mod tests {
     use super::*;
 
     /// A part of what fio 3.33 writes.
-    const SAID: &str = r#"{
+    const FIO_OUTPUT: &str = r#"{
         "fio version": "fio-3.33",
         "jobs": [{
             "jobname": "job",
@@ -213,10 +213,10 @@ mod tests {
 
     #[test]
     fn a_report_is_read() {
-        let said: Value = serde_json::from_str(SAID).unwrap();
+        let said: Value = serde_json::from_str(FIO_OUTPUT).unwrap();
         let found = parse(&said, Job::SequentialRead).unwrap();
         assert_eq!(found, Found { iops: 1250.5, mean_us: 800.0005, p99_us: Some(1500.0), job_us: 8000.0 });
-        let long: Value = serde_json::from_str(&SAID.replace(": 1500000}", ": 17112760320}")).unwrap();
+        let long: Value = serde_json::from_str(&FIO_OUTPUT.replace(": 1500000}", ": 17112760320}")).unwrap();
         assert_eq!(parse(&long, Job::SequentialRead).unwrap().p99_us, None);
         let missing = parse(&said, Job::RandomWrite).unwrap_err().to_string();
         assert!(missing.contains("clat_ns.percentile"), "{missing}");

@@ -38,7 +38,8 @@ use lab_report::{
 };
 
 /// Order of the buffered runs: the file is written before it is read, as IOzone does it.
-const BUFFERED: [Job; 4] = [Job::SequentialWrite, Job::SequentialRead, Job::RandomRead, Job::RandomWrite];
+const BUFFERED_JOBS: [Job; 4] =
+    [Job::SequentialWrite, Job::SequentialRead, Job::RandomRead, Job::RandomWrite];
 
 /// Why the study cannot run live here; `None` if it can, as far as can be seen without trying.
 fn obstacle() -> Option<String> {
@@ -263,7 +264,7 @@ impl Study<'_> {
         let fio = Fio::new(&self.scratch)?;
         let millis = if self.options.quick { 300 } else { 3000 };
         let mut metrics = BTreeMap::new();
-        for job in BUFFERED {
+        for job in BUFFERED_JOBS {
             let (file, seed) = (drives::file(self.live), seed_of(self.options.seed, place.repetition));
             let Found { iops, .. } = fio.buffered(&place.mount, (job, file), millis, seed)?;
             metrics.insert(format!("page_cache_{}_iops", job.name()), iops);

@@ -19,10 +19,10 @@ use serde_json::Value;
 
 use self::setup::{SETUPS, Setup, Sizes};
 use super::{
-    bed::{self, DriveTables},
     options::{Live, Options},
     published,
     setup::pieces,
+    testbed::{self, DriveTables},
 };
 use lab_databases::{
     database::Instance,
@@ -49,7 +49,7 @@ const DIRECTORY: &str = "db";
 const SCRIPT: &str = "oltp_read_write";
 const ROWS_DRAWN: &str = "special";
 /// How long a server may take to start on a disk in slow motion, with its recovery.
-const PATIENCE: Duration = Duration::from_secs(600);
+const START_TIMEOUT: Duration = Duration::from_secs(600);
 
 /// Why the study cannot run live here; `None` if it can, as far as can be seen without trying.
 fn obstacle() -> Option<String> {
@@ -207,7 +207,7 @@ impl Study<'_> {
     }
 
     fn start(&self, files: &Files, tuning: &Tuning) -> Result<Instance> {
-        mariadb::start(&self.scratch, &self.server, files, tuning, "db", PATIENCE)
+        mariadb::start(&self.scratch, &self.server, files, tuning, "db", START_TIMEOUT)
     }
 
     fn sysbench<'s>(&'s self, socket: &'s Path, repetition: u32) -> Sysbench<'s> {
@@ -323,7 +323,7 @@ impl Study<'_> {
         };
         let pieces: Vec<_> = pieces(options).into_iter().filter(is_wanted).collect();
         let done =
-            parallel::map(self.control, &pieces, |piece| bed::run(options, &tables, piece, self.control));
+            parallel::map(self.control, &pieces, |piece| testbed::run(options, &tables, piece, self.control));
         let variants = pieces.iter().zip(done).map(|(piece, run)| {
             Ok(Variant {
                 name: format!("virtual-{}", piece.setup.name),

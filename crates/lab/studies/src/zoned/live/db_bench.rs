@@ -355,7 +355,7 @@ mod tests {
     use super::*;
 
     /// What db_bench 7.8 prints.
-    const SAID: &str = "\
+    const DB_BENCH_OUTPUT: &str = "\
 DB path: [/db]
 overwrite    :       4.599 micros/op 217313 ops/sec 0.092 seconds 20000 operations;   24.0 MB/s
 Microseconds per write:
@@ -379,7 +379,7 @@ rocksdb.compact.write.bytes COUNT : 80000
 
     #[test]
     fn what_db_bench_says_is_read() {
-        let measured = parse(SAID, Load::Overwrite).expect("it is complete");
+        let measured = parse(DB_BENCH_OUTPUT, Load::Overwrite).expect("it is complete");
         assert_eq!((measured.operations, measured.seconds, measured.writes), (20_000, 0.092, 20_000));
         let Percentiles { count, p50, p95, p99, max, .. } = measured.latency;
         let nanoseconds = |milliseconds: f64| (milliseconds * 1e6).round();
@@ -391,9 +391,11 @@ rocksdb.compact.write.bytes COUNT : 80000
 
     #[test]
     fn what_lacks_a_figure_is_no_result() {
-        assert!(parse(SAID, Load::Fill).is_none(), "it is another load's");
-        for line in SAID.lines().filter(|line| !line.starts_with(['D', '-', '(', 'S']) && !line.is_empty()) {
-            let without = SAID.replace(line, "");
+        assert!(parse(DB_BENCH_OUTPUT, Load::Fill).is_none(), "it is another load's");
+        for line in
+            DB_BENCH_OUTPUT.lines().filter(|line| !line.starts_with(['D', '-', '(', 'S']) && !line.is_empty())
+        {
+            let without = DB_BENCH_OUTPUT.replace(line, "");
             assert!(parse(&without, Load::Overwrite).is_none(), "without {line}");
         }
     }

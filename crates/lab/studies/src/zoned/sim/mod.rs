@@ -57,7 +57,7 @@ const fn database(name: &'static str, about: &'static str, layout: Layout, files
 }
 
 /// Those without a file system.
-const PLAIN: [Setup; 3] = [
+const PLAIN_SETUPS: [Setup; 3] = [
     raw("cns-7", "A conventional namespace with 7 % of spare (1.92 of 2.2 TB).", Layout::Spare7),
     raw("cns-28", "The same with 28 % of spare (1.60 of 2.2 TB).", Layout::Spare28),
     raw("zns", "Zones over all dies, on the same chips (2.0 of 2.2 TB).", Layout::Zones(0)),
@@ -110,7 +110,7 @@ const PLACEMENTS: [Setup; 3] = [
 ];
 
 /// Smaller zones.
-const SMALL: [Setup; 2] = [
+const SMALL_ZONE_SETUPS: [Setup; 2] = [
     database(
         "zones-16-dies",
         "RocksDB on zones of 16 of 32 dies, half as large.",
@@ -149,23 +149,24 @@ struct Piece {
 }
 
 /// How full the database makes the zones, in percent of the published keys: 57 and 81 % of the drive, before garbage.
-const FILLS: [u32; 2] = [70, 100];
+const FILL_PERCENTS: [u32; 2] = [70, 100];
 
 /// What a part is done on. The most work comes first, so that no processor is idle at the end.
 fn setups(part: Part) -> Vec<(Setup, u32)> {
     let whole = |setups: &[Setup]| setups.iter().map(|setup| (*setup, 100)).collect();
     match part {
-        Part::Writes | Part::Reads => whole(&PLAIN),
+        Part::Writes | Part::Reads => whole(&PLAIN_SETUPS),
         // The published database does not fit 1.60 TB: it is as much smaller there as the drive is.
         Part::Rocksdb | Part::F2fs => {
             let setups = if part == Part::F2fs { F2FS } else { DATABASES };
             let filled = |setup: Setup| if setup.layout == Layout::Spare28 { 83 } else { 100 };
             setups.iter().map(|setup| (*setup, filled(*setup))).collect()
         }
-        Part::Placement => {
-            FILLS.iter().flat_map(|fill| PLACEMENTS.iter().map(move |setup| (*setup, *fill))).collect()
-        }
-        Part::Dies => whole(&SMALL),
+        Part::Placement => FILL_PERCENTS
+            .iter()
+            .flat_map(|fill| PLACEMENTS.iter().map(move |setup| (*setup, *fill)))
+            .collect(),
+        Part::Dies => whole(&SMALL_ZONE_SETUPS),
         Part::Durability => whole(&LOGS),
     }
 }

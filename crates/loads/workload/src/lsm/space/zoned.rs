@@ -61,7 +61,7 @@ struct Zone {
     table: Option<(u32, u64, u64)>,
 }
 
-const FRESH: Zone =
+const FRESH_ZONE: Zone =
     Zone { state: State::Empty, written: 0, live: 0, lifetime: Lifetime::Extreme, table: None };
 
 #[derive(Clone, Debug)]
@@ -92,7 +92,7 @@ impl Zoned {
     pub fn new(config: ZonedConfig) -> Self {
         Zoned {
             config,
-            zones: vec![FRESH; config.zones as usize],
+            zones: vec![FRESH_ZONE; config.zones as usize],
             files: Files::EMPTY,
             target: None,
             victim: None,
@@ -293,7 +293,7 @@ impl FileSpace for Zoned {
     fn ended(&mut self, io: &DeviceIo) -> bool {
         let number = self.zone_of(io.lba) as usize;
         match (io.verb, self.zones[number].state) {
-            (Verb::Zone(ZoneAction::Reset), _) => self.zones[number] = FRESH,
+            (Verb::Zone(ZoneAction::Reset), _) => self.zones[number] = FRESH_ZONE,
             (Verb::Zone(ZoneAction::Finish), State::Finishing) => {
                 let zone = &mut self.zones[number];
                 zone.written = self.config.capacity;

@@ -5,7 +5,7 @@ use std::collections::VecDeque;
 use super::{Event, Postgresql, Writer};
 use crate::{
     Nanos,
-    postgresql::checkpoint::{Checkpoint, NAP, RECORD, Stage},
+    postgresql::checkpoint::{Checkpoint, RECORD, Stage, WRITE_DELAY},
 };
 
 impl Postgresql {
@@ -37,7 +37,7 @@ impl Postgresql {
             self.begin_checkpoint(now);
         }
         self.go_on_with_checkpoint(now);
-        self.at(now + NAP, Event::Checkpointer);
+        self.at(now + WRITE_DELAY, Event::Checkpointer);
     }
 
     /// Writes pages until the checkpoint is ahead, or has as many under way as it may. After the last one files are synced.

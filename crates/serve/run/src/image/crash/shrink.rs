@@ -7,7 +7,7 @@ use std::panic::{catch_unwind, set_hook, take_hook};
 use std::time::{Duration, Instant};
 
 /// How long it is tried.
-const PATIENCE: Duration = Duration::from_secs(60);
+const SHRINK_TIME_LIMIT: Duration = Duration::from_secs(60);
 
 /// Numbers of acts of a world: no more than this.
 const ACTS: u64 = super::ROUNDS * 460;
@@ -30,7 +30,10 @@ pub(super) fn shrink(seed: u64) -> String {
         for first in (1..=ACTS).step_by(chunk as usize) {
             let mut more = without.clone();
             more.extend(first..(first + chunk).min(ACTS + 1));
-            if more.len() > without.len() && began.elapsed() < PATIENCE && played(seed, &more).is_err() {
+            if more.len() > without.len()
+                && began.elapsed() < SHRINK_TIME_LIMIT
+                && played(seed, &more).is_err()
+            {
                 without = more;
             }
         }

@@ -10,7 +10,7 @@ use lab_report::{counters::total_on_flash, figure::show_size};
 
 /// So many times their size must be written to namespaces that were not preconditioned to the steady state, before write amplification
 /// tells anything: once to fill them, and once to wear in what is collected.
-const SETTLES: u64 = 2;
+const SETTLING_OVERWRITES: u64 = 2;
 
 /// Bytes of a page of the write buffer.
 const PAGE_BYTES: u64 = 4096;
@@ -70,7 +70,8 @@ impl Case {
         let (written, read) = (flash.host_bytes_written, flash.host_bytes_read);
         let used: u64 = self.flash().map(|space| space.allocated).sum();
         // Spare counts where garbage was collected: not on zones, for reads, or before everything was written.
-        let settled = written > 0 && (self.precondition == Precondition::Steady || written >= SETTLES * used);
+        let settled = written > 0
+            && (self.precondition == Precondition::Steady || written >= SETTLING_OVERWRITES * used);
         for space in self.flash().filter(|space| settled && space.collects) {
             let unallocated = space.offered.saturating_sub(space.allocated);
             let ratio = |bytes| over_provisioning(space.raw, bytes).map(percent).unwrap_or_default();
@@ -93,22 +94,22 @@ impl Case {
                  (--precondition fill or steady)"
                     .to_owned(),
             ),
-            Precondition::Fill if written > 0 && written < SETTLES * used => doubts.push(format!(
+            Precondition::Fill if written > 0 && written < SETTLING_OVERWRITES * used => doubts.push(format!(
                 "the load wrote {} to namespaces of {}: write amplification has not settled before {} times as much (--precondition \
                  steady, or a longer load)",
                 show_size(written),
                 show_size(used),
-                SETTLES
+                SETTLING_OVERWRITES
             )),
             // Steady is steady under uniform writes.
             Precondition::Steady
                 if written > 0
-                    && written < SETTLES * used
+                    && written < SETTLING_OVERWRITES * used
                     && self.flash().all(|space| space.collects)
                     && !self.load.writes_everywhere_alike() =>
             {
                 doubts.push(format!(
-                    "the drive was preconditioned with uniform writes, and this load wrote less than {SETTLES} times the size of its \
+                    "the drive was preconditioned with uniform writes, and this load wrote less than {SETTLING_OVERWRITES} times the size of its \
                      namespaces: write amplification has not settled (a longer load)"
                 ));
             }
@@ -147,11 +148,11 @@ mod tests {
     use lab_report::counters::{Counters, NamespaceCounts};
     use run::{Config, sim::Contents};
 
-    const SET: &str = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"2GiB\"\nspare = \"12.5%\"\nchannels = 4\ndies = 8\n\
+    const SET_TOML: &str = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"2GiB\"\nspare = \"12.5%\"\nchannels = 4\ndies = 8\n\
                        planes = 1\nnand_page = \"16KiB\"\npages_per_block = 96\nrated_cycles = 3000\n";
 
     fn case(size: &str, precondition: Precondition) -> Case {
-        let toml = format!("{SET}[[namespace]]\nset = 1\nsize = \"{size}\"\n");
+        let toml = format!("{SET_TOML}[[namespace]]\nset = 1\nsize = \"{size}\"\n");
         Case {
             parameters: Vec::new(),
             config: Config::from_toml(&toml).unwrap(),
@@ -194,7 +195,7 @@ mod tests {
         assert!(told(&new, 2 << 30) && !told(&new, 1 << 30));
         let mut zoned = case("1GiB", Precondition::Steady);
         let zones = "zone = {}\n[[namespace]]\nset = 1\nzoned = true\nsize = \"64MiB\"\n";
-        zoned.config = Config::from_toml(&format!("{SET}{zones}")).unwrap();
+        zoned.config = Config::from_toml(&format!("{SET_TOML}{zones}")).unwrap();
         assert!(!told(&zoned, 4 << 30));
         assert!(all.space()[0].contains("effective over-provisioning"), "{:?}", all.space());
     }

@@ -12,11 +12,11 @@ pub struct Whole<T>(Result<T, String>);
 
 /// Kinds of whole numbers that begin with 0.
 pub trait Bounded: Display {
-    const MOST: Self;
+    const MAX_VALUE: Self;
 }
 
 macro_rules! bounded {
-    ($($kind:ident),*) => { $(impl Bounded for $kind { const MOST: Self = $kind::MAX; })* };
+    ($($kind:ident),*) => { $(impl Bounded for $kind { const MAX_VALUE: Self = $kind::MAX; })* };
 }
 bounded!(u16, u32, u64, usize);
 
@@ -48,7 +48,7 @@ impl<T: Bounded> Whole<T> {
     /// `ValueError`: it is negative, or too large.
     pub fn named(self, name: &str) -> PyResult<T> {
         self.0.map_err(|given| {
-            PyValueError::new_err(format!("{name} is {given}: a whole number from 0 to {}", T::MOST))
+            PyValueError::new_err(format!("{name} is {given}: a whole number from 0 to {}", T::MAX_VALUE))
         })
     }
 

@@ -10,9 +10,9 @@ use workload::{
 };
 
 use super::{
+    database_model::Database,
     disk::{Behind, Disk},
     drive::{Beside, Drive},
-    family::Database,
     layouts::{Place, Plan},
     load::Load,
     neighbour::Neighbour,
@@ -20,11 +20,11 @@ use super::{
 use lab_report::figure::show_size;
 
 /// Bytes that the shortened drive offers at least.
-const SHORT: u64 = 16 << 30;
+const MIN_DRIVE_BYTES: u64 = 16 << 30;
 /// Bytes of the drive that the database takes at least, if there is so much: otherwise its pages and logs would be overwritten in the write buffer.
-const LEAST: u64 = 8 << 30;
+const MIN_DATABASE_BYTES: u64 = 8 << 30;
 /// The database takes so many quarters of what holds data at most, if there is a neighbour.
-const QUARTERS: u64 = 3;
+const MAX_DATABASE_QUARTERS: u64 = 3;
 
 /// What places need that are not the drive alone.
 #[derive(Clone, Debug)]
@@ -42,7 +42,7 @@ const SHARE: u64 = 10;
 
 /// A simulated drive, and who has what of it.
 #[derive(Clone, Debug)]
-pub struct Ground {
+pub struct SimulatedDrive {
     /// The drive.
     pub config: Config,
     /// Namespaces of the server: of the data, and beside it.
@@ -68,7 +68,7 @@ pub struct Guest {
     pub quota: Option<u64>,
 }
 
-impl Ground {
+impl SimulatedDrive {
     /// The drive for a plan, with room for a database of so many bytes.
     ///
     /// # Errors
@@ -88,12 +88,12 @@ impl Ground {
         };
         let whole = drive.config(atomic, beside)?;
         let full = first(&whole)?;
-        let config = whole.shortened(SHORT).unwrap_or_else(|| whole.clone());
+        let config = whole.shortened(MIN_DRIVE_BYTES).unwrap_or_else(|| whole.clone());
         let room = first(&config)?;
         // As large beside the drive as it is beside the whole one, with a tenth more for logs.
         let share = u128::from(room) * (u128::from(load.dataset) * 11 / 10) / u128::from(full.max(1));
         let share = u64::try_from(share).unwrap_or(u64::MAX);
-        let data = share.max(LEAST).min(room);
+        let data = share.max(MIN_DATABASE_BYTES).min(room);
         let nsids: &[u32] = if beside == Beside::Nothing { &[1] } else { &[1, 2] };
         let mut ground = Self { config, nsids, data, zones: None, neighbour: None, behind: None };
         let dataset = load.dataset;
@@ -148,7 +148,7 @@ impl Ground {
         let has = first(&self.config)?;
         if has < wanted {
             // The namespace keeps its share of the drive.
-            let longer = u128::from(SHORT) * u128::from(wanted) * 11 / 10 / u128::from(has.max(1));
+            let longer = u128::from(MIN_DRIVE_BYTES) * u128::from(wanted) * 11 / 10 / u128::from(has.max(1));
             let longer = u64::try_from(longer).unwrap_or(u64::MAX);
             self.config = whole.shortened(longer).unwrap_or_else(|| whole.clone());
         }
@@ -164,7 +164,7 @@ impl Ground {
 
     /// Gives a neighbour what the database does not take.
     fn shared(mut self, room: u64, share: u64, quota: bool, extras: &Extras) -> Result<Self> {
-        let most = room / 4 * QUARTERS;
+        let most = room / 4 * MAX_DATABASE_QUARTERS;
         if share > most {
             bail!(
                 "it takes more than three quarters of what holds data: name a smaller --dataset, a larger --drive or more of --used"

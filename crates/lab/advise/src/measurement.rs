@@ -6,16 +6,16 @@ use anyhow::{Result, ensure};
 use run::sim::Nanos;
 
 use super::{
-    family::{Done, Model},
+    database_model::{Done, Model},
     load::Load,
 };
 use lab_report::control::Cancel;
 
 const SECOND: u64 = 1_000_000_000;
 /// A simulation of whole checkpoints looks in such steps whether another has begun.
-const STEP: u64 = SECOND / 10;
+const STEP_NANOS: u64 = SECOND / 10;
 /// It waits for the begin of a checkpoint for so many times the measured time at most.
-const LONGEST: u64 = 6;
+const MAX_WAIT_FACTOR: u64 = 6;
 
 /// A model with what it runs on.
 pub trait Stage {
@@ -30,7 +30,7 @@ pub trait Stage {
 }
 
 /// A simulation on its way.
-pub struct Course<'a> {
+pub struct Measurement<'a> {
     begin: Nanos,
     /// Nanoseconds since then.
     passed: u64,
@@ -52,10 +52,10 @@ pub struct Window {
     pub cycles: Option<u64>,
 }
 
-impl<'a> Course<'a> {
+impl<'a> Measurement<'a> {
     /// It begins at this time, which is now.
     pub fn new(stage: &'a mut dyn Stage, begin: Nanos, load: &Load, cancel: &'a Cancel) -> Self {
-        let longest = load.seconds * LONGEST * SECOND;
+        let longest = load.seconds * MAX_WAIT_FACTOR * SECOND;
         Self { begin, passed: 0, longest, stage, cancel }
     }
 
@@ -106,7 +106,7 @@ impl<'a> Course<'a> {
     fn next_cycle(&mut self) -> Result<Done> {
         let (first, end) = (self.step(0)?, self.passed + self.longest);
         loop {
-            let done = self.step(STEP)?;
+            let done = self.step(STEP_NANOS)?;
             if done.cycles != first.cycles || self.passed >= end {
                 return Ok(done);
             }

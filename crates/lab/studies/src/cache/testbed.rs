@@ -22,7 +22,7 @@ pub(super) struct DriveTables {
 }
 
 /// What the loads run on: the disk alone, or behind a cache.
-pub(super) struct Bed {
+pub(super) struct Testbed {
     drives: Drives,
     store: Store,
     /// The number of the SSD among the drives.
@@ -60,7 +60,7 @@ impl DriveTables {
     }
 }
 
-impl Bed {
+impl Testbed {
     /// The disk alone, or behind a cache.
     ///
     /// # Errors

@@ -10,14 +10,14 @@ use run::{
 use workload::innodb::Volume;
 
 use super::{
-    bed::{Measured, measured},
-    course::{Course, Stage},
+    database_model::{Database, Model},
     disk::{Behind, CHUNK},
-    family::{Database, Model},
-    figures::{Figure, SETTLED},
-    ground::Ground,
+    figures::{Figure, SETTLED_PERCENT},
     layouts::Arrangement,
     load::Load,
+    measurement::{Measurement, Stage},
+    simulated_drive::SimulatedDrive,
+    testbed::{Measured, measured},
 };
 use lab_engines::{
     machine::{Attachment, Drives, HostPath, Tier, cached, partition, whole},
@@ -26,14 +26,14 @@ use lab_engines::{
 use lab_report::{control::Cancel, counters::NamespaceCounts, results::Percentiles};
 
 /// A cache is warmed by the load in so many parts at most, each as long as the warm-up.
-const ROUNDS: u32 = 20;
+const MAX_CACHE_ROUNDS: u32 = 20;
 /// A part has so many seconds at least.
-const PART: u64 = 10;
+const MIN_PART_SECONDS: u64 = 10;
 /// The disk alone is warmed in so many.
-const ALONE: u32 = 4;
+const DISK_ROUNDS: u32 = 4;
 /// So many transactions are measured, if they end within so many times the measured time: a disk does few of them in a second.
-const ENOUGH: u64 = 5000;
-const LONGER: u64 = 12;
+const MIN_TRANSACTIONS: u64 = 5000;
+const MAX_WINDOW_FACTOR: u64 = 12;
 
 /// A server behind the host's block layer.
 struct Layer(BlockLayer<Box<dyn Model>>);
@@ -80,18 +80,24 @@ impl Seen {
 }
 
 /// Drives with what the database lies on.
-pub struct DiskBed {
+pub struct DiskTestbed {
     drives: Drives,
     device: MachineDevice,
     tier: Option<Shared<Tier>>,
 }
 
-impl DiskBed {
+impl DiskTestbed {
     /// A disk, and with a cache the drive, in the state of uniform random writes. The cache is empty.
     ///
     /// # Errors
     /// A drive cannot be so, or has no room; an interruption.
-    pub fn new(behind: &Behind, ground: &Ground, cache: &Cache, seed: u64, cancel: &Cancel) -> Result<Self> {
+    pub fn new(
+        behind: &Behind,
+        ground: &SimulatedDrive,
+        cache: &Cache,
+        seed: u64,
+        cancel: &Cancel,
+    ) -> Result<Self> {
         let path = HostPath::PUBLISHED;
         let on_disk = Attachment::Sas(behind.controller);
         let Some(sizes) = behind.cache else {
@@ -135,11 +141,11 @@ impl DiskBed {
         let begin = layer.now();
         let mut stage = Layer(layer);
         let tier = tier.as_ref();
-        let long = Load { seconds: load.seconds * LONGER, ..*load };
-        let mut course = Course::new(&mut stage, begin, &long, cancel);
-        let warmth = warm(&mut course, tier, load.warmup.max(PART))?;
+        let long = Load { seconds: load.seconds * MAX_WINDOW_FACTOR, ..*load };
+        let mut course = Measurement::new(&mut stage, begin, &long, cancel);
+        let warmth = warm(&mut course, tier, load.warmup.max(MIN_PART_SECONDS))?;
         let done = course.warm(0)?;
-        let seconds = (ENOUGH / warmth.rate.max(1)).clamp(load.seconds, long.seconds);
+        let seconds = (MIN_TRANSACTIONS / warmth.rate.max(1)).clamp(load.seconds, long.seconds);
         let before = (counters(&drives, tier)?, tier.map(Seen::of));
         let window = course.window(seconds, done)?;
         let after = (counters(&drives, tier)?, tier.map(Seen::of));
@@ -178,10 +184,10 @@ struct Warmth {
 }
 
 /// Warms what the database lies on by the load, in parts of so many seconds: a cache until what it gives changes no more.
-fn warm(course: &mut Course<'_>, tier: Option<&Shared<Tier>>, each: u64) -> Result<Warmth> {
+fn warm(course: &mut Measurement<'_>, tier: Option<&Shared<Tier>>, each: u64) -> Result<Warmth> {
     let mut warmth = Warmth { seconds: 0, moved: 100.0, rate: 0 };
     let (mut before, mut share, mut transactions) = (tier.map(Seen::of), None, 0);
-    for _ in 0..if tier.is_some() { ROUNDS } else { ALONE } {
+    for _ in 0..if tier.is_some() { MAX_CACHE_ROUNDS } else { DISK_ROUNDS } {
         let done = course.pass(each)?;
         warmth.seconds += each;
         warmth.rate = (done.transactions - transactions) / each.max(1);
@@ -193,7 +199,7 @@ fn warm(course: &mut Course<'_>, tier: Option<&Shared<Tier>>, each: u64) -> Resu
         share = Some(hits);
         let filled = now.filled - earlier.filled;
         before = Some(now);
-        if warmth.moved.abs() < SETTLED && filled < SETTLED {
+        if warmth.moved.abs() < SETTLED_PERCENT && filled < SETTLED_PERCENT {
             break;
         }
     }

@@ -8,8 +8,8 @@ use serde::Serialize;
 use workload::{Actor, innodb::Volume};
 
 use super::{
-    asked::clean,
     drive::Drive,
+    installed_server::clean,
     layouts::{Arrangement, Excluded, Layout, Plan},
     load::Load,
     server::Server,

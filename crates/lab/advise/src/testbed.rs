@@ -18,12 +18,12 @@ use workload::{
 };
 
 use super::{
-    course::{Course, Stage, Window},
-    family::{Database, Done, Model},
+    database_model::{Database, Done, Model},
     figures::Figure,
-    ground::{Ground, Guest},
     layouts::Arrangement,
     load::Load,
+    measurement::{Measurement, Stage, Window},
+    simulated_drive::{Guest, SimulatedDrive},
 };
 use lab_databases::drive::create_zoned_namespace;
 use lab_engines::sim::{Cache, play_text};
@@ -61,10 +61,10 @@ pub struct Measured {
 }
 
 /// A drive with the server's host connected to it.
-pub struct Bed {
+pub struct Testbed {
     sim: Sim,
     host: Host<SimTransport>,
-    ground: Ground,
+    ground: SimulatedDrive,
     volumes: [Volume; 2],
 }
 
@@ -133,12 +133,12 @@ impl Stage for Queues {
     }
 }
 
-impl Bed {
+impl Testbed {
     /// A drive that was written to at random until its garbage collection was steady, or one that was kept.
     ///
     /// # Errors
     /// The drive cannot be so; an interruption.
-    pub fn new(ground: Ground, cache: &Cache, cancel: &Cancel) -> Result<Self> {
+    pub fn new(ground: SimulatedDrive, cache: &Cache, cancel: &Cancel) -> Result<Self> {
         let config = ground.config.clone();
         let made =
             cache.drive(config, Contents::None, Precondition::Steady, 1, &mut |_| !cancel.is_cancelled());
@@ -216,7 +216,7 @@ impl Bed {
             }
         }
         let mut stage = Queues { actors };
-        let mut course = Course::new(&mut stage, self.sim.now(), load, cancel);
+        let mut course = Measurement::new(&mut stage, self.sim.now(), load, cancel);
         let done = course.warm(load.warmup)?;
         let before = (self.counters()?, self.moved()?);
         let window = course.window(load.seconds, done)?;

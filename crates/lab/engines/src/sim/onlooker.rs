@@ -15,15 +15,15 @@ use run::sim::{Inspector, Nanos, Sim};
 use lab_report::control::Cancel;
 
 /// How long a part of the run takes on this machine, about.
-const TURN: Duration = Duration::from_millis(20);
+const PART_TIME: Duration = Duration::from_millis(20);
 /// From one time that the drive is shown to the next.
-const SHOWN: Duration = Duration::from_millis(500);
+const SHOW_INTERVAL: Duration = Duration::from_millis(500);
 /// The longest sleep: then it is looked again whether the speed is another one, or the run is to end.
-const NAP: Duration = Duration::from_millis(20);
+const MAX_SLEEP: Duration = Duration::from_millis(20);
 /// A run that lags behind by more than this does not catch up.
-const LAG: Duration = Duration::from_millis(250);
+const MAX_LAG: Duration = Duration::from_millis(250);
 /// Virtual time of the first part.
-const FIRST: u64 = 1_000_000;
+const FIRST_PART_NANOS: u64 = 1_000_000;
 
 /// How fast a run goes that somebody looks at.
 #[derive(Clone, Copy, Debug, PartialEq)]
@@ -57,13 +57,13 @@ struct Pacer {
     pace: Pace,
     /// A moment of real time, and of virtual time that belongs to it.
     anchor: (Duration, Nanos),
-    /// Nanoseconds of virtual time that this machine simulates in a [`TURN`], about.
+    /// Nanoseconds of virtual time that this machine simulates in a [`PART_TIME`], about.
     step: u64,
 }
 
 impl Pacer {
     fn new(pace: Pace, now: Nanos) -> Self {
-        Self { pace, anchor: (Duration::ZERO, now), step: FIRST }
+        Self { pace, anchor: (Duration::ZERO, now), step: FIRST_PART_NANOS }
     }
 
     /// How long to wait before virtual time goes on from `now`; `None`: it goes on.
@@ -73,29 +73,29 @@ impl Pacer {
             (self.pace, self.anchor) = (pace, (real, now));
         }
         if pace.paused {
-            return Some(NAP);
+            return Some(MAX_SLEEP);
         }
         let speed = pace.speed?;
         let (began, from) = self.anchor;
         let due = began.saturating_add(seconds(now.since(from).0 as f64 / 1e9 / speed));
-        if real > due + LAG {
+        if real > due + MAX_LAG {
             self.anchor = (real, now);
         }
-        (due > real).then(|| (due - real).min(NAP))
+        (due > real).then(|| (due - real).min(MAX_SLEEP))
     }
 
     /// Where the next part ends that begins now.
     #[expect(clippy::cast_possible_truncation, clippy::cast_sign_loss, reason = "a step, which saturates")]
     fn next(&self, now: Nanos) -> Nanos {
-        let smooth = self.pace.speed.map_or(u64::MAX, |speed| (speed * TURN.as_nanos() as f64) as u64);
+        let smooth = self.pace.speed.map_or(u64::MAX, |speed| (speed * PART_TIME.as_nanos() as f64) as u64);
         Nanos(now.0.saturating_add(self.step.min(smooth).max(1)))
     }
 
     /// A part took this machine so long.
     fn took(&mut self, real: Duration) {
-        if real > TURN * 2 {
+        if real > PART_TIME * 2 {
             self.step = (self.step / 2).max(1);
-        } else if real < TURN / 2 {
+        } else if real < PART_TIME / 2 {
             self.step = self.step.saturating_mul(2);
         }
     }
@@ -154,7 +154,7 @@ impl<'a> Stage<'a> {
         self.pacer.took(took);
         loop {
             let (real, pace) = (self.began.elapsed(), self.onlooker.pace());
-            let is_time = self.shown.is_none_or(|(at, _)| real >= at + SHOWN);
+            let is_time = self.shown.is_none_or(|(at, _)| real >= at + SHOW_INTERVAL);
             if is_time || pace.paused {
                 self.show(sim, Some(done))?;
             }
@@ -208,7 +208,7 @@ mod tests {
         assert_eq!(pacer.wait(MS * 4, Nanos(20_000_000), at(2.0)), Some(MS * 6));
         assert_eq!(pacer.wait(MS * 10, Nanos(20_000_000), at(2.0)), None);
         // Naps are short, so that another speed holds soon.
-        assert_eq!(pacer.wait(MS * 10, Nanos(8_000_000_000), at(2.0)), Some(NAP));
+        assert_eq!(pacer.wait(MS * 10, Nanos(8_000_000_000), at(2.0)), Some(MAX_SLEEP));
         // Another speed holds from now on, and not for what was before.
         assert_eq!(pacer.wait(MS * 10, Nanos(20_000_000), at(0.5)), None);
         assert_eq!(pacer.wait(MS * 10, Nanos(21_000_000), at(0.5)), Some(MS * 2));
@@ -220,8 +220,8 @@ mod tests {
     fn a_pause_and_a_lag_are_not_made_up_for() {
         let mut pacer = Pacer::new(at(1.0), Nanos(0));
         let paused = Pace { paused: true, ..at(1.0) };
-        assert_eq!(pacer.wait(MS * 10, Nanos(10_000_000), paused), Some(NAP));
-        assert_eq!(pacer.wait(MS * 900, Nanos(10_000_000), paused), Some(NAP));
+        assert_eq!(pacer.wait(MS * 10, Nanos(10_000_000), paused), Some(MAX_SLEEP));
+        assert_eq!(pacer.wait(MS * 900, Nanos(10_000_000), paused), Some(MAX_SLEEP));
         assert_eq!(pacer.wait(MS * 900, Nanos(10_000_000), at(1.0)), None);
         assert_eq!(pacer.wait(MS * 900, Nanos(15_000_000), at(1.0)), Some(MS * 5));
         // A machine that is too slow by a little catches up; by much, it begins anew from there.
@@ -234,21 +234,21 @@ mod tests {
     #[test]
     fn parts_are_as_long_as_the_machine_and_the_speed_let_them_be() {
         let mut pacer = Pacer::new(at(1.0), Nanos(0));
-        assert_eq!(pacer.next(Nanos(5)), Nanos(5 + FIRST));
+        assert_eq!(pacer.next(Nanos(5)), Nanos(5 + FIRST_PART_NANOS));
         for _ in 0..100 {
             pacer.took(MS);
         }
-        assert_eq!(pacer.next(Nanos(0)), Nanos(TURN.as_nanos() as u64), "smooth at the speed");
+        assert_eq!(pacer.next(Nanos(0)), Nanos(PART_TIME.as_nanos() as u64), "smooth at the speed");
         pacer.pace.speed = None;
         assert_eq!(pacer.next(Nanos(7)), Nanos(u64::MAX));
         for _ in 0..100 {
-            pacer.took(TURN * 3);
+            pacer.took(PART_TIME * 3);
         }
         assert_eq!(pacer.next(Nanos(7)), Nanos(8), "time goes on");
         pacer.pace.speed = Some(1e-12);
         assert_eq!(pacer.next(Nanos(7)), Nanos(8));
         let step = pacer.step;
-        pacer.took(TURN);
+        pacer.took(PART_TIME);
         assert_eq!(pacer.step, step);
     }
 

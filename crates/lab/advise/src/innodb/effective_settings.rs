@@ -9,7 +9,7 @@ use anyhow::Result;
 
 use super::database::is_of_storage;
 use crate::{
-    asked::{clean, directory, is_plain, refuse},
+    installed_server::{clean, directory, is_plain, refuse},
     settings::{Setting, Settings},
 };
 use lab_databases::{
@@ -21,7 +21,7 @@ use lab_report::control::{Cancel, Interrupted};
 /// Messages of a server that are looked at: so many errors, and so many warnings.
 const LINES: usize = 1000;
 /// Names and warnings that are told.
-const TOLD: usize = 20;
+const MAX_REPORTED: usize = 20;
 /// What a setting without a value has in the list.
 const NO_VALUE: &str = "(No default value)";
 
@@ -124,8 +124,9 @@ fn first_error<'a, 'b>(messages: &'b str, settings: &[&'a Setting]) -> Option<(&
 fn warnings(messages: &str, settings: &[&Setting]) -> Vec<String> {
     let all = messages.lines().filter_map(|line| Some(line.split_once("[Warning] ")?.1)).take(LINES);
     let all: Vec<&str> = all.filter(|warning| subject(warning, settings).is_some()).collect();
-    let told = all.iter().take(TOLD).map(|warning| clean(warning.trim_end_matches('.')));
-    told.chain((all.len() > TOLD).then(|| format!("{} warnings more", all.len() - TOLD))).collect()
+    let told = all.iter().take(MAX_REPORTED).map(|warning| clean(warning.trim_end_matches('.')));
+    told.chain((all.len() > MAX_REPORTED).then(|| format!("{} warnings more", all.len() - MAX_REPORTED)))
+        .collect()
 }
 
 impl Known {
@@ -174,14 +175,14 @@ impl Known {
         }
         let all = settings.that_count();
         let unlisted = all.values().copied().filter(|setting| !setting.loose && !self.has(setting));
-        let names = unlisted.take(TOLD + 1).map(|setting| {
+        let names = unlisted.take(MAX_REPORTED + 1).map(|setting| {
             let near = units::nearest(&setting.name, self.values.keys().map(String::as_str));
             let near = near.map(|near| format!(" (did you mean {near}?)")).unwrap_or_default();
             format!("{}{near}, {}", setting.name, setting.place())
         });
         let mut names: Vec<String> = names.collect();
-        if names.len() > TOLD {
-            names[TOLD] = "…".to_owned();
+        if names.len() > MAX_REPORTED {
+            names[MAX_REPORTED] = "…".to_owned();
         }
         (!names.is_empty()).then(|| names.join("; "))
     }
@@ -275,7 +276,7 @@ mod tests {
             let names: Vec<String> = (0..1100).map(|number| format!("loose_innodb_x{number}")).collect();
             let mut many: Vec<_> = names.iter().map(|name| (name.as_str(), Some("1"))).collect();
             let told = ask(&server, &many).unwrap();
-            assert!(told.ignored.len() <= TOLD + 1, "{}", told.ignored.len());
+            assert!(told.ignored.len() <= MAX_REPORTED + 1, "{}", told.ignored.len());
             many.push(("innodb_nonsense", Some("1")));
             assert!(ask(&server, &many).unwrap_err().to_string().starts_with("my.cnf:1101: "));
             // What packages write is known.
@@ -313,7 +314,7 @@ mod tests {
     }
 
     /// What a server computes when it starts: its list has a mark in place of the value.
-    const COMPUTED: [&str; 4] = [
+    const COMPUTED_SETTINGS: [&str; 4] = [
         "innodb_io_capacity_max",
         "innodb_flush_method",
         "innodb_buffer_pool_instances",
@@ -330,7 +331,7 @@ mod tests {
                 .iter()
                 .filter(|(name, value)| {
                     name.starts_with("innodb_")
-                        && !COMPUTED.contains(&name.as_str())
+                        && !COMPUTED_SETTINGS.contains(&name.as_str())
                         && *value != NO_VALUE
                         && !value.is_empty()
                 })
@@ -361,7 +362,7 @@ mod tests {
             "0", "1", "2", "90", "200", "1000", "4k", "8M", "128M", "1G", "2g", "16Kx", "4MB", "1 ", "5 ; x",
         ];
         let words = ["on", "Off", "TRUE", "0", "1", "false", "yes", ""];
-        let rounds = crate::asked::rounds(40);
+        let rounds = crate::installed_server::rounds(40);
         for server in servers() {
             let mut agreed = 0;
             for seed in 0..rounds {

@@ -1,7 +1,7 @@
 //! "Did you mean".
 
 /// Letters of a word that are looked at.
-const LONGEST: usize = 40;
+const MAX_LETTERS: usize = 40;
 
 /// Which of the known words was meant: the one that differs in the fewest letters, if that is near enough.
 pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Option<&'a str> {
@@ -10,7 +10,7 @@ pub fn nearest<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Opti
 
 /// The three known words that are nearest to it, the nearest first, of those that are near enough to be meant.
 pub fn nearest_few<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> Vec<&'a str> {
-    let word: String = word.chars().take(LONGEST).collect();
+    let word: String = word.chars().take(MAX_LETTERS).collect();
     let most = 3.min(word.chars().count() / 2);
     let distances = known.into_iter().map(|known| (strsim::damerau_levenshtein(&word, known), known));
     let mut near: Vec<(usize, &str)> = distances.filter(|(distance, _)| *distance <= most).collect();

@@ -8,7 +8,7 @@ use std::fs;
 use anyhow::Result;
 
 use crate::{
-    asked::{directory, is_plain, refuse},
+    installed_server::{directory, is_plain, refuse},
     settings::{Setting, Settings},
 };
 use lab_databases::{postgresql::Server, process};
@@ -124,7 +124,7 @@ mod tests {
             ("wal_buffers", &["-1", "16MB", "64", "'4 kB'", "0"]),
             ("bgwriter_lru_multiplier", &["2", "2.5", "0", "11"]),
         ];
-        let (rounds, mut agreed) = (crate::asked::rounds(40), 0);
+        let (rounds, mut agreed) = (crate::installed_server::rounds(40), 0);
         for seed in 0..rounds {
             let mut rng = rng::Rng::new(seed);
             let mut text = String::new();

@@ -42,9 +42,9 @@ impl DriveTables {
 /// lvm2's default.
 const CHUNK: u64 = 64 << 10;
 /// Nanoseconds between looks at whether the user has interrupted.
-const LOOK: u64 = 1_000_000_000;
+const CHECK_INTERVAL_NANOS: u64 = 1_000_000_000;
 /// Added to the seed of a run that comes before the one that is measured.
-const EARLIER: u64 = 1 << 32;
+const PAST_SEED_OFFSET: u64 = 1 << 32;
 
 /// Makes the drives, and the device that the database lies on, with its cache if it has one.
 fn device(
@@ -113,7 +113,7 @@ fn measure(layer: &mut BlockLayer<Innodb>, seconds: u64, control: &Control) -> R
         if control.is_cancelled() {
             return Err(Interrupted.into());
         }
-        layer.run(Nanos(layer.now().0 + LOOK).min(end), |step| {
+        layer.run(Nanos(layer.now().0 + CHECK_INTERVAL_NANOS).min(end), |step| {
             if !step.status.is_success() {
                 failed = Some(step.status);
             }
@@ -183,7 +183,7 @@ pub(super) fn run(options: &Options, tables: &DriveTables, piece: &Piece, contro
     let mut layer = BlockLayer::new(drives.machine(), drives.path().host());
     let number = layer.add_device(device, false);
     if piece.setup.past == Past::Run {
-        begins(&mut layer, number, seed.wrapping_add(EARLIER))?;
+        begins(&mut layer, number, seed.wrapping_add(PAST_SEED_OFFSET))?;
         measure(&mut layer, piece.seconds, control)?;
         layer.load_mut(0).stop();
         layer.run(Nanos::MAX, |_| false);
