@@ -54,11 +54,14 @@ fn not_created<T: Transport>(host: &mut Host<T>, new: &NewNamespace, error: Erro
             if new.zoned {
                 let header = host.set_map_header(new.set).ok();
                 let (zone, left) = header.map_or((0, 0), |h| (h.zone_size.get(), h.zones_active_left.get()));
-                refusal.why = match (zone, left) {
-                    (0, _) => format!("{}, and cannot have zones", refusal.why),
-                    (_, 0) => format!("{}, and other namespaces take all of its active zones", refusal.why),
+                let active = match left {
+                    0 => "other namespaces take all of its active zones".to_owned(),
+                    _ => format!("{left} more may be active"),
+                };
+                refusal.why = match zone {
+                    0 => format!("{}, and cannot have zones", refusal.why),
                     _ => format!(
-                        "{}, its zones have {zone} bytes each (size must be a multiple), and {left} more may be active",
+                        "{}, its zones have {zone} bytes each (size must be a multiple), and {active}",
                         refusal.why
                     ),
                 };
