@@ -5,6 +5,7 @@ use crate::options::Output;
 use crate::tell::tell;
 use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
+use host::view::uuid;
 use run::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};
 use run::image::ImageError;
 use run::renew::{DriveIdentity, NewNames};
@@ -56,12 +57,6 @@ fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>, output: Output) ->
         }
     }
     Ok(ExitCode::SUCCESS)
-}
-
-/// A UUID as RFC 9562 writes it.
-fn uuid(id: &[u8; 16]) -> String {
-    let hex = |bytes: &[u8]| bytes.iter().map(|byte| format!("{byte:02x}")).collect::<String>();
-    [&id[..4], &id[4..6], &id[6..8], &id[8..10], &id[10..]].map(hex).join("-")
 }
 
 /// Whether an error says that the image is damaged, and not that it cannot be looked at.

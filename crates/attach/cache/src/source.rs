@@ -10,9 +10,8 @@ use crate::socket::SocketDevice;
 use blockdev::{BlockDevice, Operation, Verb};
 use host::{Addr, BlockFile, Host, SocketTransport};
 use run::Handle;
-use std::os::unix::fs::{FileTypeExt, MetadataExt};
+use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
-use std::time::UNIX_EPOCH;
 use tier::{DeviceId, OpenError, Recorded};
 
 /// Requests that a file takes at once. Each has a thread.
@@ -99,17 +98,15 @@ fn opened<T>(role: Role, place: &Place, result: Result<Option<T>, DeviceError>) 
     }
 }
 
-/// Inode number and time of birth of a regular file: a copy is another file. A block device has no identity that lives on.
+/// What tells a regular file from its copies. A block device has no identity that lives on.
 fn file_identity(path: &Path) -> std::io::Result<[u8; 16]> {
     let found = std::fs::metadata(path)?;
     let mut id = [0; 16];
-    if found.file_type().is_block_device() {
-        return Ok(id);
+    if !found.file_type().is_block_device() {
+        let [inode, born] = run::machine::file_identity(&found);
+        id[..8].copy_from_slice(&inode.to_le_bytes());
+        id[8..].copy_from_slice(&born.to_le_bytes());
     }
-    let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-    let born = born.map_or(0, |born| born.as_nanos() as u64);
-    id[..8].copy_from_slice(&found.ino().to_le_bytes());
-    id[8..].copy_from_slice(&born.to_le_bytes());
     Ok(id)
 }
 

@@ -624,7 +624,8 @@ fn hex(bytes: &[u8]) -> String {
     bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
-fn uuid(bytes: &[u8; 16]) -> String {
+/// A UUID as RFC 9562 writes it.
+pub fn uuid(bytes: &[u8; 16]) -> String {
     let hex = hex(bytes);
     [&hex[..8], &hex[8..12], &hex[12..16], &hex[16..20], &hex[20..]].join("-")
 }

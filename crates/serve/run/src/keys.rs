@@ -204,14 +204,6 @@ fn wrap(drive: &DriveKey, bound: &[u8], key: &[u8]) -> Result<Option<WrappedKey>
     Ok(WrappedKey::new([&nonce[..], &sealed, &tag].concat()))
 }
 
-/// The key that [`wrap`] has wrapped. The caller wipes it.
-fn unwrap(drive: &DriveKey, bound: &[u8], wrapped: &[u8]) -> Option<Vec<u8>> {
-    let (nonce, rest) = wrapped.split_first_chunk::<NONCE>()?;
-    let (sealed, tag) = rest.split_last_chunk::<TAG>()?;
-    let gcm = symm::Cipher::aes_256_gcm();
-    symm::decrypt_aead(gcm, &drive.0, Some(nonce), bound, sealed, tag).ok()
-}
-
 /// The drive key, and the keys of namespaces that are open.
 #[derive(Default)]
 pub(crate) struct Keyring {
@@ -275,9 +267,7 @@ impl Keyring {
         [from, to]: [&[u8; 16]; 2],
         wrapped: &WrappedKey,
     ) -> Result<Option<WrappedKey>, ErrorStack> {
-        let Some(drive) = &self.drive else { return Ok(None) };
-        let unwrap = |bound: &[u8]| unwrap(drive, bound, wrapped.as_bytes());
-        let Some(mut key) = unwrap(&bound_to(nsid, from)).or_else(|| unwrap(&nsid.to_le_bytes())) else {
+        let (Some(drive), Some(mut key)) = (&self.drive, self.unwrap(nsid, from, wrapped)) else {
             return Ok(None);
         };
         let again = wrap(drive, &bound_to(nsid, to), &key);
@@ -287,19 +277,26 @@ impl Keyring {
 
     /// Opens a wrapped key; false if it was not wrapped with this drive key, or is damaged.
     pub(crate) fn open(&mut self, nsid: u32, uuid: &[u8; 16], wrapped: &WrappedKey) -> bool {
-        let of_before = nsid.to_le_bytes();
-        let unwrap = |bound: &[u8]| self.unwrap(bound, wrapped.as_bytes());
-        let cipher = unwrap(&bound_to(nsid, uuid)).or_else(|| unwrap(&of_before));
+        let cipher = self.unwrap(nsid, uuid, wrapped).and_then(|mut plain| {
+            let key = plain.as_slice().try_into().ok();
+            let cipher = key.and_then(|key| BlockCipher::new(key, self.choice).ok());
+            wipe(&mut plain);
+            cipher
+        });
         let opened = cipher.is_some();
         self.keep(nsid, cipher);
         opened
     }
 
-    fn unwrap(&self, bound: &[u8], wrapped: &[u8]) -> Option<BlockCipher> {
-        let mut plain = unwrap(self.drive.as_ref()?, bound, wrapped)?;
-        let cipher = plain.as_slice().try_into().ok().and_then(|key| BlockCipher::new(key, self.choice).ok());
-        wipe(&mut plain);
-        cipher
+    /// The key that [`wrap`] has wrapped, for the caller to wipe. Keys from before there were UUIDs in it are bound to the NSID alone.
+    fn unwrap(&self, nsid: u32, uuid: &[u8; 16], wrapped: &WrappedKey) -> Option<Vec<u8>> {
+        let drive = self.drive.as_ref()?;
+        let (nonce, rest) = wrapped.as_bytes().split_first_chunk::<NONCE>()?;
+        let (sealed, tag) = rest.split_last_chunk::<TAG>()?;
+        let open = |bound: &[u8]| {
+            symm::decrypt_aead(symm::Cipher::aes_256_gcm(), &drive.0, Some(nonce), bound, sealed, tag).ok()
+        };
+        open(&bound_to(nsid, uuid)).or_else(|| open(&nsid.to_le_bytes()))
     }
 
     /// A namespace has gone, or lost its key.

@@ -1,7 +1,9 @@
 //! What this machine has left and what this process takes, as Linux tells it (proc(5), cgroups(7)).
 
-use std::fs;
+use std::fs::{self, Metadata};
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
+use std::time::UNIX_EPOCH;
 
 /// Memory that this program may still take, in bytes, if the machine tells: what is available on the machine, or what the control
 /// groups of this program leave of their limits (a container's, a systemd unit's), whichever is less.
@@ -9,6 +11,13 @@ pub fn available_memory() -> Option<u64> {
     let machine = kibibytes("/proc/meminfo", "MemAvailable:")?;
     let groups = fs::read_to_string("/proc/self/cgroup").unwrap_or_default();
     Some(machine.min(left_by_groups(Path::new("/sys/fs/cgroup"), &groups)))
+}
+
+/// The inode number of a file, and its time of birth in nanoseconds since 1970 (0 where the file system does not record it). A copy has
+/// others; a renamed file keeps them.
+pub fn file_identity(file: &Metadata) -> [u64; 2] {
+    let born = file.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
+    [file.ino(), born.map_or(0, |born| u64::try_from(born.as_nanos()).unwrap_or(u64::MAX))]
 }
 
 /// The most memory that this process has had, in bytes, if the machine tells.

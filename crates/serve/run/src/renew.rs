@@ -10,9 +10,30 @@ use crate::start::{Opened, Options, StartError, open_image};
 use device::{Config, Drive, Identity};
 use nvme::Nqn;
 use std::path::Path;
-use std::sync::Arc;
 use std::sync::mpsc::sync_channel;
 use toml_edit::DocumentMut;
+
+/// Why a drive has no new identity.
+#[derive(Debug, thiserror::Error)]
+pub enum RenewError {
+    /// The image cannot be opened, or a name cannot be.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// The key that was given is not the drive key.
+    #[error(
+        "the drive is LOCKED: renewing wraps the keys of namespaces for their new identifiers, which takes its drive key"
+    )]
+    Locked,
+    /// A namespace's key could not be wrapped for its new identifier.
+    #[error("the key of a namespace cannot be wrapped for its new identifier: nothing was changed")]
+    Rewrap,
+    /// New names cannot be put into the configuration.
+    #[error("{0}")]
+    Names(String),
+    /// The image does not have the new identity.
+    #[error("the new identity could not be recorded: see the warning before, and try again")]
+    NotRecorded,
+}
 
 /// What the copy is to be called. What is `None` stays as the image's `drive.toml` has it.
 #[derive(Clone, Default, Debug)]
@@ -41,41 +62,40 @@ pub struct DriveIdentity {
 ///
 /// # Errors
 /// The image is in use or cannot be opened; the drive is locked, because `key` is not its drive key; a name cannot be; the host's disk fails.
-pub fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>) -> Result<[DriveIdentity; 2], StartError> {
-    let locked = Locked::existing(dir)?;
-    let text = names.put_into(&locked.config()?)?;
-    let named = Config::from_toml(&text)?.identity;
+pub fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>) -> Result<[DriveIdentity; 2], RenewError> {
+    let locked = Locked::existing(dir).map_err(StartError::from)?;
+    let text = names.put_into(&locked.config().map_err(StartError::from)?)?;
+    let named = Config::from_toml(&text).map_err(StartError::from)?.identity;
     let options = Options { drive_key: key, ..Options::default() };
-    let background = BackgroundWork::Threads(Arc::new(|| ()));
-    let Opened { mut drive, mut store, time, .. } = open_image(locked, dir, None, &options, background)?;
+    let Opened { mut drive, mut store, time, .. } =
+        open_image(locked, dir, None, &options, BackgroundWork::unheard())?;
     if drive.is_locked() {
-        return Err(StartError::LockedDrive);
+        return Err(RenewError::Locked);
     }
     let before = DriveIdentity::of(&drive, &drive.config().identity);
     drive
         .renew_identity(u64::from_le_bytes(crate::image::random()), &mut store)
-        .map_err(|_| StartError::Rewrap)?;
+        .map_err(|_| RenewError::Rewrap)?;
     let now = DriveIdentity::of(&drive, &named);
     let mut engine = Engine::new(drive, store);
     let (_inbox, requests) = sync_channel(INBOX);
     engine.stop_now(time, &mut FrontEnds { hosts: Hosts::new(requests), server: None });
     drop(engine);
-    let locked = Locked::existing(dir)?;
-    locked.set_config(&text)?;
+    let locked = Locked::existing(dir).map_err(StartError::from)?;
+    locked.set_config(&text).map_err(StartError::from)?;
     // What was recorded may have failed, with no more than a warning.
-    let background = BackgroundWork::Threads(Arc::new(|| ()));
-    let Opened { drive, .. } = open_image(locked, dir, None, &options, background)?;
+    let Opened { drive, .. } = open_image(locked, dir, None, &options, BackgroundWork::unheard())?;
     match DriveIdentity::of(&drive, &drive.config().identity) == now {
         true => Ok([before, now]),
-        false => Err(StartError::NotRenewed),
+        false => Err(RenewError::NotRecorded),
     }
 }
 
 impl NewNames {
     /// The text of a configuration with these names; everything else stays as it is written.
-    fn put_into(&self, text: &str) -> Result<String, StartError> {
+    fn put_into(&self, text: &str) -> Result<String, RenewError> {
         let mut document: DocumentMut =
-            text.parse().map_err(|e| StartError::Names(format!("drive.toml: {e}")))?;
+            text.parse().map_err(|e| RenewError::Names(format!("drive.toml: {e}")))?;
         for (key, name) in [("serial", &self.serial), ("nqn", &self.nqn)] {
             if let Some(name) = name {
                 document["drive"][key] = toml_edit::value(name);

@@ -127,20 +127,6 @@ pub enum StartError {
     /// The caller that was told of its progress ended it.
     #[error("interrupted while the drive was preconditioned")]
     Interrupted,
-    /// Identities are renewed with the drive key only.
-    #[error(
-        "the drive is LOCKED: renewing wraps the keys of namespaces for their new identifiers, which takes its drive key"
-    )]
-    LockedDrive,
-    /// A namespace's key could not be wrapped for its new identifier.
-    #[error("the key of a namespace cannot be wrapped for its new identifier: nothing was changed")]
-    Rewrap,
-    /// New names cannot be put into the configuration.
-    #[error("{0}")]
-    Names(String),
-    /// The image does not have the new identity.
-    #[error("the new identity could not be recorded: see the warning before, and try again")]
-    NotRenewed,
     /// A drive in virtual time cannot go live while a host is connected to it.
     #[error("a host is still connected to the drive in virtual time")]
     StillInUse,
@@ -525,7 +511,7 @@ pub(crate) fn open_found(
     dir: &Path,
     options: &Options,
 ) -> Result<Opened, StartError> {
-    let background = BackgroundWork::Threads(Arc::new(|| ()));
+    let background = BackgroundWork::unheard();
     recovered(locked, found, dir, None, options, background).map(|(opened, _)| opened)
 }
 

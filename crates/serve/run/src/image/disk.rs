@@ -2,7 +2,7 @@
 //! synced, fails, and stops at any call.
 
 use super::error::ImageError;
-use crate::machine::available_memory;
+use crate::machine::{available_memory, file_identity};
 use crate::trust::{TrustError, TrustedDir};
 use rustix::fs::{Advice, FallocateFlags, FlockOperation, OFlags, fadvise};
 use rustix::io::{Errno, ReadWriteFlags, preadv2};
@@ -10,7 +10,7 @@ use std::fmt::Debug;
 use std::fs::File;
 use std::io::{self, ErrorKind, IoSliceMut, Read};
 use std::num::NonZeroU64;
-use std::os::unix::fs::{FileExt, MetadataExt};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -130,13 +130,6 @@ pub(crate) struct ImageLock {
     pub is_copy: bool,
 }
 
-/// The inode number and the time of birth of a file. A copy has others; a renamed file keeps them.
-fn identity(file: &File) -> String {
-    let Ok(found) = file.metadata() else { return String::new() };
-    let born = found.created().ok().and_then(|born| born.duration_since(UNIX_EPOCH).ok());
-    format!("{} {}", found.ino(), born.map_or(0, |born| born.as_nanos()))
-}
-
 impl HostDisk {
     /// Opens a directory that exists.
     pub(crate) fn open_dir(dir: &Path) -> Result<Self, TrustError> {
@@ -177,7 +170,8 @@ impl HostDisk {
         }
         let mut before = String::new();
         let _ = (&file).take(LOCK_TEXT_BYTES).read_to_string(&mut before);
-        let identity = identity(&file);
+        let [inode, born] = file.metadata().map_or([0; 2], |found| file_identity(&found));
+        let identity = format!("{inode} {born}");
         let is_copy = before.split_once(' ').is_some_and(|(_, recorded)| recorded.trim_end() != identity);
         // Only for messages; that it cannot be written is no reason to refuse the image.
         let text = format!("{} {identity}\n", std::process::id());

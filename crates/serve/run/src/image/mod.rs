@@ -191,6 +191,13 @@ pub(crate) enum BackgroundWork {
     Stepped,
 }
 
+impl BackgroundWork {
+    /// Threads whose news the caller does not wait for.
+    pub(crate) fn unheard() -> Self {
+        BackgroundWork::Threads(Arc::new(|| ()))
+    }
+}
+
 impl Locked {
     /// Locks the directory of an image that exists.
     pub(crate) fn existing(dir: &Path) -> Result<Self, ImageError> {

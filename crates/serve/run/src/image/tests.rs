@@ -703,7 +703,7 @@ fn later_openings_do_not_trust_a_journal_whose_sync_has_failed() {
             Locked { disk: Arc::new(fixture.disk(None)), lock: Some(fixture.disk(None).lock().unwrap()) };
         let found = locked.find().unwrap();
         assert!(found.lost, "a checkpoint must be written before anything is promised");
-        let background = BackgroundWork::Threads(Arc::new(|| ()));
+        let background = BackgroundWork::unheard();
         drop(locked.start(&found, 64, ImageOptions::default(), background).unwrap());
     }
     drop(fixture.open(ImageOptions::default()));
