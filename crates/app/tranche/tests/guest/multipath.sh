@@ -152,16 +152,17 @@ fault 0 $ana 1 $non_optimized
 await path_is 1 optimized
 await path_is 0 non-optimized
 load stall 128m
-written() { awk '{ print $7 }' /sys/block/nvme0c1n1/stat; }
-before=$(written)
+# Sectors written through the path of a controller.
+written() { awk '{ print $7 }' "/sys/block/nvme0c$1n1/stat"; }
+before=$(written 1)
 sleep 2
-[ "$(written)" -gt "$before" ] || fail "the load does not use the path that is to stall"
+[ "$(written 1)" -gt "$before" ] || fail "the load does not use the path that is to stall"
 for _ in 1 2; do
     kill -STOP $proxy
     await controller_is_not 1 live
     # The other path has the load, although it is not the better one.
-    before=$(awk '{ print $7 }' /sys/block/nvme0c0n1/stat)
-    passed() { [ "$(awk '{ print $7 }' /sys/block/nvme0c0n1/stat)" -gt $((before + 1000)) ]; }
+    before=$(written 0)
+    passed() { [ "$(written 0)" -gt $((before + 1000)) ]; }
     await passed
     kill -CONT $proxy
     await controller_is 1 live
