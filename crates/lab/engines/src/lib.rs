@@ -1,10 +1,13 @@
-//! Engines of the laboratory: what puts a load on a drive, and measures.
+//! Engines of the laboratory: they load a drive and measure it.
 //!
-//! - [`mod@bench`] is the load generator, for any drive and the wall's clock; [`sim`] is the same on a drive in virtual time.
-//! - [`stage`] has several hosts on one drive, by either clock; [`machine`] is a host with its drives and the way to them, in virtual time.
+//! - [`mod@bench`] loads any drive in wall-clock time.
+//! - [`sim`] loads a drive in virtual time.
+//! - [`stage`] has several hosts on one drive, by either clock.
+//! - [`machine`] is a host with its drives and the paths to them, in virtual time.
 //! - [`sweep`] repeats a run or a study with other values.
-//! - [`datasheet`] holds a drive against what its maker states, [`fit`] makes a profile of a device, and [`disksim`] holds the model of a disk against
-//!   measured requests of a real one.
+//! - [`datasheet`] compares a drive with its data sheet.
+//! - [`fit`] makes a profile of a device.
+//! - [`disksim`] compares the model of a disk with measured requests.
 
 pub mod bench;
 pub mod datasheet;

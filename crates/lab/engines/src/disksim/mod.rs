@@ -1,7 +1,9 @@
-//! `tranche profile check --disksim`: a model of a disk beside measured requests of a real one.
+//! `tranche profile check --disksim`: compares the model of a disk with measured requests of the real disk.
 //!
-//! [`params`] reads the grammar of DiskSim's parameter files, [`spec`] makes a model of them, [`trace`] reads what was measured, and
-//! [`check`] puts the trace to the model as the files state it.
+//! - [`params`] reads DiskSim's parameter files.
+//! - [`spec`] makes a model as the files state it.
+//! - [`trace`] reads measured requests.
+//! - [`check`] gives the requests to the model.
 
 pub mod check;
 mod figures;

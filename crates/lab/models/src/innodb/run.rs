@@ -1,8 +1,8 @@
 //! Runs a modelled server on its drive in virtual time.
 //!
-//! The drive is written once, overwritten at random, and loaded with the most connections for a while, so that garbage collection is in the
-//! state that this load makes. Then it is measured with each number of connections, the most first. A point whose figures still move at the
-//! end of its window is measured again, a few times at most.
+//! First the drive is written once and overwritten at random. The largest number of connections then loads it until garbage collection
+//! fits this load. Each number of connections is measured, the largest first. A point whose figures still change at the end of its window
+//! is measured again, up to a limit.
 
 use anyhow::{Context, Result, bail};
 use run::sim::{Actors, Nanos, Sim, SimTransport};

@@ -1,9 +1,7 @@
 //! `tranche study doublewrite --sim`: the published server and database as a model ([`workload::innodb`]), on the published drive in virtual
 //! time.
 //!
-//! Each variant has a drive of its own, on a processor of its own. The drive is written once, overwritten at random, and loaded with the
-//! most connections for a while, so that garbage collection is in the state that this load makes. Then it is measured with each number of
-//! connections, the most first. A point whose figures still move at the end of its window is measured again, a few times at most.
+//! Each variant has its own drive and its own processor. `lab_models::innodb::run` prepares and measures it.
 
 mod report;
 #[cfg(test)]
