@@ -174,8 +174,8 @@ pub struct Serve {
     /// The same as --drive
     #[arg(value_name = "DRIVE.toml", hide = true, conflicts_with = "drive")]
     pub old_drive: Option<String>,
-    /// Make the new drive without capacitors: a power cut loses writes that were not flushed, and only those (docs/howto/power-cuts.md). The
-    /// drive has no Zone Random Write Areas then, because they need capacitors
+    /// Make the new drive without capacitors: a power cut loses only writes that were not flushed (docs/howto/power-cuts.md). Zone Random
+    /// Write Areas need capacitors, so the drive has none.
     #[arg(long)]
     pub no_capacitors: bool,
     /// Keep the drive in this directory, made if need be; in memory without
@@ -584,8 +584,8 @@ pub enum Image {
         #[arg(long, value_name = "KEY|FILE", env = "TRANCHE_DRIVE_KEY", hide_env_values = true)]
         drive_key: Option<Secret>,
     },
-    /// Give the drive of a copied image an identity of its own, so that hosts can tell it from its original: new identifiers
-    /// of namespaces (NGUID, UUID), and the names that are given. Contents, keys and settings stay. No drive may use the image
+    /// Give the drive of a copied image its own identity. Hosts can then tell it from the original. Namespaces get new
+    /// identifiers (NGUID, UUID). Contents, keys and settings stay. The image must not be in use
     Renew {
         /// The image
         #[arg(value_name = "DIR")]
