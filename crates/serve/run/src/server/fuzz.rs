@@ -240,7 +240,7 @@ fn keys() -> ChapKeys {
 }
 
 impl World {
-    fn new(guarded: bool) -> Self {
+    fn new(guarded: bool, ports: Ports) -> Self {
         let mut config = Config::from_toml(DRIVE).expect("a drive");
         config.ftl.durable = true;
         let nqn = config.identity.nqn;
@@ -254,7 +254,7 @@ impl World {
         let access = guarded.then(|| Arc::new(Access::new(vec![rule])));
         let server = Server::new(
             sleeper.clone(),
-            Ports::new(Vec::new()),
+            ports,
             Guard { access, tls: None },
             Limits::default(),
             engine.limits(),
@@ -422,7 +422,7 @@ impl World {
 /// Plays a script of hosts that may do anything. The drive answers in the protocol, and nothing of the hosts is left in the end.
 pub fn fuzz_hosts(script: &[u8]) {
     let mut script = Script(script);
-    let mut world = World::new(script.byte() & 1 != 0);
+    let mut world = World::new(script.byte() & 1 != 0, Ports::new(Vec::new()));
     for _ in 0..STEPS {
         if script.0.is_empty() {
             break;
@@ -446,8 +446,26 @@ pub fn fuzz_hosts(script: &[u8]) {
 
 #[cfg(test)]
 mod tests {
+    use super::super::ROUND_ACCEPTS;
+    use super::super::socket::Listener;
     use super::*;
     use media::Rng;
+    use std::net::TcpStream;
+
+    /// A flood of connections that never ends would otherwise hold the drive's thread.
+    #[test]
+    fn a_round_accepts_few_connections() {
+        let listener = Listener::tcp("127.0.0.1:0").unwrap();
+        let address = listener.address().unwrap();
+        let mut world = World::new(false, Ports::new(vec![(listener, AnaState::OPTIMIZED)]));
+        let flood: Vec<_> = (0..5 * ROUND_ACCEPTS).map(|_| TcpStream::connect(address).unwrap()).collect();
+        for accepted in (0..=flood.len()).step_by(ROUND_ACCEPTS) {
+            assert_eq!(world.server.connections(), accepted);
+            world.sleeper.sleep(&mut world.ready, false);
+            world.engine.turn(&mut EngineTurn::new(&world.clock, Some(&world.ready)), &mut world.server);
+        }
+        assert_eq!(world.server.connections(), flood.len());
+    }
 
     /// `TRANCHE_HOSTS_ROUNDS` scripts instead of a few, `TRANCHE_HOSTS_SEED` for the first one's seed.
     #[test]

@@ -62,6 +62,8 @@ const IDLE_TIMEOUT: Nanos = Nanos(5_000_000_000);
 const MAX_SPARE_BOXES: usize = 128;
 /// Commands that are looked at before the first of them is executed.
 const LOOKAHEAD_COMMANDS: usize = 64;
+/// Connections that a port accepts before hosts that are connected have their turn. Others wait in the listener.
+const ROUND_ACCEPTS: usize = 4;
 
 /// Listeners and their connections.
 pub(crate) struct Server {
@@ -293,7 +295,8 @@ impl Server {
     }
 
     fn accept(&mut self, engine: &mut Engine, number: usize, now: Nanos) {
-        while let Some(port) = self.ports.by_number(number) {
+        for _ in 0..ROUND_ACCEPTS {
+            let Some(port) = self.ports.by_number(number) else { return };
             let (id, is_down) = (port.id, port.is_down());
             let (stream, source) = match port.listener.accept() {
                 // Its listener stays, so that nobody else takes the address meanwhile.
