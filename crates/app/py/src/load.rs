@@ -3,9 +3,9 @@
 use std::path::PathBuf;
 
 use lab_engines::sim::{Format, LoadFile, TraceForm, TraceOptions};
+use load_formats::trace::{self, Fold, Speed};
 use nvme::Nsid;
 use pyo3::{exceptions::PyValueError, prelude::*};
-use workload::trace::{self, Fold, Speed};
 
 use crate::{error::failed, integer::Whole, quantity::Size};
 

@@ -1,12 +1,12 @@
 //! Modelled databases on drives in virtual time.
 
+use database_models::lsm::Placement;
 use lab_models::{
     innodb::{Server, ServerTuning, Variant, run as run_server},
     rocksdb::{Overwrites, Reads, Space, Store, StoreTuning, run as run_store},
 };
 use lab_report::{control::Control, results::Variant as Runs, tables};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
-use workload::lsm::Placement;
 
 use crate::{
     error::failed,

@@ -22,7 +22,7 @@ from tranche import fleet
 from tranche.fleet import _directory, _parts, _scratch, _store, samples
 
 ROOT = Path(__file__).parents[4]
-TRACES = ROOT / "crates/loads/workload/tests/traces"
+TRACES = ROOT / "crates/loads/formats/tests/traces"
 
 SMALL = """
 [drive]

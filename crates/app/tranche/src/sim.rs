@@ -7,9 +7,9 @@ use anyhow::Result;
 use clap::{Args, ValueEnum};
 use lab_engines::sim::{LoadFile, Settings, TraceOptions, usual_cache};
 use lab_report::profile;
+use load_formats::trace::{Fold, Speed};
 use nvme::Nsid;
 use std::path::PathBuf;
-use workload::trace::{Fold, Speed};
 
 /// Where results of sweeps and time series go.
 const OUTPUT_DIRECTORY: &str = "out/sim";

@@ -1,7 +1,7 @@
 //! How commands that read traces understand them.
 
 use clap::Args;
-use workload::trace::{Action, Format};
+use load_formats::trace::{Action, Format};
 
 /// Options of all commands that read traces.
 #[derive(Args, Clone, Debug)]

@@ -3,9 +3,10 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use database_models::innodb::Volume;
 use hdrhistogram::Histogram;
 use serde::Serialize;
-use workload::{Actor, innodb::Volume};
+use workload::Actor;
 
 use super::{
     drive::Drive,

@@ -3,11 +3,11 @@
 use anyhow::{Context, Result};
 use blockdev::BlockDevice;
 use blockdev::stack::Shared;
+use database_models::innodb::Volume;
 use run::{
     Precondition,
     sim::{BlockLayer, Contents, MachineDevice, Nanos, Processors},
 };
-use workload::innodb::Volume;
 
 use super::{
     database_model::{Database, Model},

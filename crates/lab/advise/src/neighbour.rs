@@ -4,8 +4,8 @@ use std::path::Path;
 
 use anyhow::{Result, anyhow, ensure};
 use host::Host;
+use load_formats::fio::{JobFile, Jobs, Prompt, Space};
 use run::sim::SimTransport;
-use workload::fio::{JobFile, Jobs, Prompt, Space};
 
 use lab_engines::bench;
 use lab_report::input::read_text;

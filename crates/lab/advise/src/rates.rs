@@ -6,8 +6,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
+use load_formats::trace::TraceError;
 use serde::Serialize;
-use workload::{Verb, trace::TraceError};
+use workload::Verb;
 
 use lab_engines::sim::{TraceForm, open_trace};
 use lab_report::control::Control;
@@ -184,7 +185,7 @@ pub fn of_recording(path: &Path, form: TraceForm, control: &Control) -> Result<R
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::trace::{Action, Format};
+    use load_formats::trace::{Action, Format};
 
     const DISK_STATISTICS: &str = "  1000 0 8000 10 2000 5 64000 90 0 100 100 0 0 0 0 30 7\n";
 

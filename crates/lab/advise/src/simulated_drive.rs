@@ -3,11 +3,9 @@
 //! The drive has the profile's chips with shorter blocks ([`run::Config::shortened`]), so that its garbage collection is steady within seconds of virtual time.
 
 use anyhow::{Context, Result, bail};
+use database_models::innodb::Volume;
 use run::Config;
-use workload::{
-    innodb::Volume,
-    on_zones::{Zones, ring},
-};
+use workload::on_zones::{Zones, ring};
 
 use super::{
     database_model::Database,

@@ -3,8 +3,10 @@
 //! The server's buffer pool, its database and its log are made smaller together where they are large.
 
 use anyhow::{Context, Result, bail, ensure};
+use database_models::innodb::Volume;
 use hdrhistogram::Histogram;
 use host::Host;
+use load_formats::fio::Prompt;
 use nvme::quota::{Quota, QuotaKind};
 use run::{
     Precondition,
@@ -12,8 +14,6 @@ use run::{
 };
 use workload::{
     Actor, Next,
-    fio::Prompt,
-    innodb::Volume,
     on_zones::{OnZones, Stream},
 };
 

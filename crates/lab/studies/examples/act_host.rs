@@ -1,4 +1,4 @@
-//! What this machine takes for the system calls of Aerospike's certification tool: the source of `workload::act::HostTime::LINUX`.
+//! What this machine takes for the system calls of Aerospike's certification tool: the source of `load_formats::act::HostTime::LINUX`.
 //!
 //!     cargo run --release -p lab-studies --example act_host -- DIRECTORY
 //!

@@ -7,25 +7,15 @@
 //!
 //! An [`Executor`](executor::Executor) runs any actor on any block device.
 //!
-//! The actors:
+//! Actors of this crate:
 //! - [`Mix`]: uniform random or sequential reads and writes at a fixed queue depth,
-//! - [`fio`]: jobs of fio's job files,
-//! - [`act`]: the loads of Aerospike's certification tool,
-//! - [`trace`]: block traces,
-//! - [`innodb`] and [`postgresql`]: database servers,
-//! - [`lsm`]: a log-structured database,
-//! - [`on_zones`]: any of them whose logs lie on zones.
+//! - [`on_zones`]: any actor whose logs lie on zones.
+//!
+//! Crate `load_formats` has the actors of files that people write or record, and `database_models` those of database servers.
 
-pub mod act;
-mod database;
 pub mod executor;
-pub mod fio;
-pub mod innodb;
-pub mod lsm;
 mod mix;
 pub mod on_zones;
-pub mod postgresql;
-pub mod trace;
 
 pub use blockdev::{Nanos, Verb, ZoneAction};
 pub use mix::{Mix, MixConfig, Order};

@@ -2,9 +2,9 @@
 
 use blockdev::conformance::Memory;
 use blockdev::{BlockDevice, Limits, Namespace, Operation, Status};
+use load_formats::fio::{Job, JobFile, Prompt, Space};
 use std::collections::BTreeMap;
 use workload::executor::Executor;
-use workload::fio::{Job, JobFile, Prompt, Space};
 use workload::{Actor, Mix, MixConfig, Nanos, Next, Order, Request, Rng, Verb};
 
 fn namespace(limits: Limits, protection: u8) -> Namespace {

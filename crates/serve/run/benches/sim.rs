@@ -5,10 +5,10 @@
 //!
 //! Prints requests per second of CPU time, and the digest of the run.
 
+use load_formats::fio::{Job, JobFile, Prompt, Space};
 use run::Precondition;
 use run::precondition::preconditioned;
 use run::sim::{Contents, Sim};
-use workload::fio::{Job, JobFile, Prompt, Space};
 
 /// CPU time of this thread in seconds.
 fn cpu_seconds() -> f64 {

@@ -9,7 +9,7 @@
 //! - [`sim`] runs the same drive under a virtual clock, with an actor of crate `workload` as its host.
 //! - [`Handle::snapshot`] says what the drive counts, for monitors.
 //! - [`policies`] are those of flash, for drives that are to have their own.
-//! - What hosts do can be recorded ([`Options::record`]), to be replayed in virtual time (`workload::trace`).
+//! - What hosts do can be recorded ([`Options::record`]), to be replayed in virtual time (`load_formats::trace`).
 //! - [`trust`] opens directories that other users cannot change.
 //! - [`precondition`] brings a new drive into the state of a used one, in virtual time, before it goes live.
 //!

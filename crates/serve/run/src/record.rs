@@ -1,7 +1,7 @@
 //! Writing down what hosts do, while they do it.
 //!
 //! The drive's thread leaves each I/O command with the time that the drive was told in a bounded queue; a thread of its own
-//! writes them to the file ([`workload::trace::recording`]) and makes no noise: it looks now and then instead of being woken.
+//! writes them to the file ([`load_formats::trace::recording`]) and makes no noise: it looks now and then instead of being woken.
 //! When the drive ends, it leaves what its commands took by its own clock, and until their completions were handed over:
 //! what the machine adds. Nothing of this ever holds up the drive. If the file cannot be written, or not as fast as commands come, the recording
 //! ends, what was written stays, and the log says so.
@@ -9,6 +9,7 @@
 use crate::trust;
 use device::{ControllerId, Drive};
 use ftl::Io;
+use load_formats::trace::recording::{CommandClass, Entry, HEAD, Latencies};
 use media::Nanos;
 use nvme::command_table::{self, LatencyClass};
 use nvme::copy::{Copy, CopySource};
@@ -24,7 +25,6 @@ use std::sync::mpsc::{Receiver, SyncSender, TryRecvError, TrySendError, sync_cha
 use std::thread::JoinHandle;
 use std::time::Duration;
 use workload::Verb;
-use workload::trace::recording::{CommandClass, Entry, HEAD, Latencies};
 
 /// Commands that may wait to be written: 12 MiB.
 const QUEUE: usize = 1 << 18;

@@ -58,7 +58,7 @@ pub struct Options {
     pub tls: bool,
     /// How long hosts may take.
     pub limits: Limits,
-    /// Write down what hosts do in this file, which is made (`workload::trace::recording`).
+    /// Write down what hosts do in this file, which is made (`load_formats::trace::recording`).
     pub record: Option<PathBuf>,
     /// Whether the drive's thread never sleeps: shortest latency, one processor busy.
     pub poll: bool,

@@ -6,13 +6,13 @@ mod common;
 use blockdev::{BlockDevice, Operation, Status, Verb, conformance};
 use common::shape_with;
 use host::{Host, Identity, NamespaceDevice, SocketTransport};
+use load_formats::fio::{Job, JobFile, Prompt, Space};
 use media::Nanos;
 use nvme::Nsid;
 use run::sim::{Contents, Sim, SimDevice};
 use run::{LocalTransport, Options, Running, Shape};
 use std::time::Duration;
 use workload::executor::{Executor, Target};
-use workload::fio::{Job, JobFile, Prompt, Space};
 use workload::{Actor, Next, Request};
 
 const NQN: &str = "nqn.2026-11.org.example:host";

@@ -5,12 +5,12 @@ mod common;
 use blockdev::stack::{Hop, HopConfig, Shared};
 use blockdev::{BlockDevice, Geometry};
 use common::shape_with;
+use load_formats::fio::{Job, JobFile, Prompt, Space};
 use media::Nanos;
 use nvme::Nsid;
 use run::sim::{BlockLayer, Contents, Machine, Processors, Sim, SimDevice};
 use std::convert::Infallible;
 use tier::{Config, Start, TierDevice};
-use workload::fio::{Job, JobFile, Prompt, Space};
 use workload::{Mix, MixConfig, Order};
 
 const NQN: &str = "nqn.2026-11.org.example:host";

@@ -188,7 +188,7 @@ fn while_two_hosts_have_commands_waiting_each_has_its_turn() {
     drop((queues, large, greedy, other));
     running.stop();
     let recording = std::fs::read(&path).unwrap();
-    let mut reader = workload::trace::Reader::new(&recording[..], None).unwrap();
+    let mut reader = load_formats::trace::Reader::new(&recording[..], None).unwrap();
     let mut is_small = Vec::new();
     while let Some(event) = reader.next_event().unwrap() {
         is_small.push(event.offset == 0);

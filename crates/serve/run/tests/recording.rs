@@ -4,6 +4,7 @@ mod common;
 
 use common::{shape, shape_with};
 use host::{Data, Host, Identity, Queue, SocketTransport};
+use load_formats::trace::{self, Event, Fold, Pace, Reader, Replay, Space, Speed};
 use media::Nanos;
 use nvme::io::DsmRange;
 use nvme::log::NamespaceStatistics;
@@ -14,7 +15,6 @@ use run::{Options, Shape};
 use std::collections::BTreeSet;
 use std::path::Path;
 use std::time::Duration;
-use workload::trace::{self, Event, Fold, Pace, Reader, Replay, Space, Speed};
 use workload::{Rng, Verb};
 
 const NQN: &str = "nqn.2026-11.org.example:recorded";

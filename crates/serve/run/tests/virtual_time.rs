@@ -3,13 +3,13 @@
 mod common;
 
 use common::{shape, shape_with};
+use load_formats::fio::{Job, JobFile, Space};
 use media::Nanos;
 use nvme::log::LogId;
 use nvme::zerocopy::IntoBytes;
 use run::Precondition;
 use run::precondition::{Origin, preconditioned};
 use run::sim::{ActorTotals, Actors, Checkpoint, CheckpointError, Contents, Sim};
-use workload::fio::{Job, JobFile, Space};
 use workload::{Actor, Mix, MixConfig, Next, Order, Request, Verb};
 
 fn config(writes: u32, seed: u64) -> MixConfig {

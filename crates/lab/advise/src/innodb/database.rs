@@ -1,7 +1,7 @@
 //! What a configuration means for InnoDB, and so for the drive.
 
 use anyhow::Result;
-use workload::innodb::PAGE;
+use database_models::innodb::PAGE;
 
 use super::{
     names::unknown,

@@ -1,6 +1,6 @@
 //! Which layouts there are for a configuration, and how one gets there.
 
-use workload::innodb::PAGE;
+use database_models::innodb::PAGE;
 
 use super::database::Database;
 use crate::{

@@ -13,7 +13,7 @@ mod values;
 use std::path::Path;
 
 use anyhow::Result;
-use workload::innodb::{PAGE, Volume};
+use database_models::innodb::{PAGE, Volume};
 
 use self::database::Database;
 use super::{

@@ -1,8 +1,8 @@
-//! The modelled server: the settings in the model of [`workload::innodb`], with the fitted values of the study.
+//! The modelled server: the settings in the model of [`database_models::innodb`], with the fitted values of the study.
 
 use anyhow::{Context, Result};
+use database_models::innodb::{Config, Doublewrite, Innodb, PAGE, Volume};
 use hdrhistogram::Histogram;
-use workload::innodb::{Config, Doublewrite, Innodb, PAGE, Volume};
 
 use super::database::Database;
 use crate::{

@@ -1,7 +1,7 @@
 //! What a configuration means for PostgreSQL, and so for the drive.
 
 use anyhow::Result;
-use workload::postgresql::PAGE;
+use database_models::postgresql::PAGE;
 
 use super::{
     file::Files,

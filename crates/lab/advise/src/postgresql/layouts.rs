@@ -1,6 +1,6 @@
 //! Which layouts there are for a configuration, and how one gets there.
 
-use workload::postgresql::PAGE;
+use database_models::postgresql::PAGE;
 
 use super::database::Database;
 use crate::{

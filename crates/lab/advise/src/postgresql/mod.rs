@@ -11,7 +11,7 @@ mod values;
 use std::path::Path;
 
 use anyhow::{Context, Result, anyhow};
-use workload::{innodb::Volume, postgresql::PAGE};
+use database_models::{innodb::Volume, postgresql::PAGE};
 
 use self::{database::Database, file::Files};
 use super::{

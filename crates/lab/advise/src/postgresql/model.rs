@@ -1,11 +1,11 @@
-//! The modelled server: the settings in the model of [`workload::postgresql`].
+//! The modelled server: the settings in the model of [`database_models::postgresql`].
 
 use anyhow::{Context, Result};
-use hdrhistogram::Histogram;
-use workload::{
+use database_models::{
     innodb::Volume,
     postgresql::{Config, PAGE, Postgresql},
 };
+use hdrhistogram::Histogram;
 
 use super::database::Database;
 use crate::{

@@ -10,8 +10,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow};
+use database_models::innodb::TransactionKind;
 use hdrhistogram::Histogram;
-use workload::innodb::TransactionKind;
 
 use super::{
     connection::Error,

@@ -25,4 +25,4 @@ pub use self::{
     random::{Constants, Rng},
     transactions::{Deck, Terminal},
 };
-pub use workload::innodb::TransactionKind;
+pub use database_models::innodb::TransactionKind;

@@ -9,7 +9,7 @@ use std::{
     time::{Duration, Instant},
 };
 
-use workload::innodb::TransactionKind;
+use database_models::innodb::TransactionKind;
 
 use super::{
     connection::{Connection, Error, Result, Value},

@@ -1,6 +1,6 @@
 //! Figures of a series of samples.
 
-use workload::fio::Series;
+use load_formats::fio::Series;
 
 /// A series in the figures that are shown.
 pub(super) struct Figures {

@@ -2,8 +2,8 @@
 
 use std::time::{SystemTime, UNIX_EPOCH};
 
+use load_formats::fio::{CLASSES, Jobs, Latency, NamedOption, Options, Series, Traffic};
 use serde_json::{Map, Value, json};
-use workload::fio::{CLASSES, Jobs, Latency, NamedOption, Options, Series, Traffic};
 
 use super::{
     figures::Figures,

@@ -1,7 +1,7 @@
 //! How much memory jobs take, said before they start.
 
 use anyhow::{Result, bail};
-use workload::fio::{Direction, Jobs, Plan};
+use load_formats::fio::{Direction, Jobs, Plan};
 
 /// Most bytes that the jobs of a file may take, or half of the machine's memory if that is less.
 const MAX_JOB_BYTES: u64 = 4 << 30;
@@ -66,7 +66,7 @@ fn half_of_memory() -> Option<u64> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use workload::fio::{JobFile, Space};
+    use load_formats::fio::{JobFile, Space};
 
     fn check(text: &str, granted: usize, transfer: usize) -> Result<()> {
         let jobs = JobFile::parse(text, &|_| None).unwrap().jobs().unwrap();

@@ -1,7 +1,7 @@
 //! `tranche bench`: fio's job files against any NVMe/TCP target, a file or a block device.
 //!
 //! Each clone of a job is a thread with an I/O queue, or a file's device, of its own; what it issues is decided by
-//! [`workload::fio::Job`]. Jobs between two `stonewall`s run at the same time.
+//! [`load_formats::fio::Job`]. Jobs between two `stonewall`s run at the same time.
 
 mod device;
 mod figures;
@@ -21,10 +21,10 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use host::{BlockFile, Host, IoQueue, Namespace, NamespaceDevice, Queue, Transport};
+use load_formats::fio::{Job, JobFile, Jobs, Plan, Space};
 use nvme::feature::{FeatureId, NumberOfQueues};
 use nvme::{Nsid, U32};
 use serde_json::Value;
-use workload::fio::{Job, JobFile, Jobs, Plan, Space};
 
 use device::JobDevice;
 use lab_report::{
@@ -133,7 +133,7 @@ fn file_name(name: &str) -> &str {
 }
 
 fn parse(name: &str, text: &str) -> Result<Jobs> {
-    let at = |error: workload::fio::FileError| anyhow!("{name}:{}: {}", error.line, error.problem);
+    let at = |error: load_formats::fio::FileError| anyhow!("{name}:{}: {}", error.line, error.problem);
     let file = JobFile::parse(text, &|name| std::env::var(name).ok()).map_err(at)?;
     let jobs = file.jobs().map_err(at)?;
     for note in &jobs.notes {

@@ -2,7 +2,7 @@
 
 use std::{sync::atomic::Ordering, time::Duration};
 
-use workload::fio::Plan;
+use load_formats::fio::Plan;
 
 use super::{text, worker::Shared};
 use lab_report::control::{Control, Event, Parts, Work};

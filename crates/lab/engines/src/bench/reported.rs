@@ -1,14 +1,14 @@
 //! What the reports are made of.
 
 use super::worker::Usage;
+use load_formats::fio::JobSpec;
 use std::time::Duration;
-use workload::fio::JobSpec;
 
 /// What is reported as one: a clone, or with `group_reporting` all clones of a group.
 pub(crate) struct Reported<'a> {
     pub(super) spec: &'a JobSpec,
     pub(super) clones: u32,
-    pub(super) stats: workload::fio::Stats,
+    pub(super) stats: load_formats::fio::Stats,
     pub(super) error: i32,
     /// What its threads used; nothing in virtual time, where it has none.
     pub(super) usage: Option<Usage>,

@@ -5,7 +5,7 @@ use std::time::SystemTime;
 
 use jiff::Timestamp;
 
-use workload::fio::{CLASSES, Latency, Series, Sizes, Stats, Traffic};
+use load_formats::fio::{CLASSES, Latency, Series, Sizes, Stats, Traffic};
 
 use super::{
     figures::Figures,

@@ -9,11 +9,11 @@ use std::{
 
 use super::device::JobDevice;
 use blockdev::Completed;
+use load_formats::fio::{Job, Stats};
 use nvme::Status;
 use workload::{
     Actor, Nanos, Next, Request, Verb, ZoneAction,
     executor::{Executor, Finished},
-    fio::{Job, Stats},
 };
 
 /// How long a command may take until its job ends with an error.
@@ -490,9 +490,9 @@ mod tests {
     use super::*;
     use blockdev::Namespace;
     use host::{CompletedCommand, Data, NamespaceDevice, Queue, TransportError};
+    use load_formats::fio::{JobFile, Space};
     use nvme::{Command, Completion};
     use std::sync::atomic::AtomicU32;
-    use workload::fio::{JobFile, Space};
 
     /// Answers all commands but the one whose number in turn is `lost`, and from `silent` on none.
     struct Answers<'a> {

@@ -2,11 +2,11 @@
 
 use anyhow::{Result, anyhow};
 use host::{Host, IoQueue, Namespace, Queue, Transport, Zoned};
+use load_formats::fio::{Job, Jobs, Plan, Space, Zone, ZoneAccess, ZoneGeometry, begin_zones, check_zones};
 use nvme::{
     Csi,
     zone::{ZoneDescriptor, ZoneReportFilter, ZoneState},
 };
-use workload::fio::{Job, Jobs, Plan, Space, Zone, ZoneAccess, ZoneGeometry, begin_zones, check_zones};
 
 /// The namespace of a job.
 #[derive(Clone, Copy, Debug)]

@@ -1,8 +1,8 @@
 //! fio jobs on devices of a machine.
 
 use anyhow::{Context, Result, anyhow, bail};
+use load_formats::fio::{JobFile, Prompt, Space, Stats};
 use run::sim::{BlockLayer, MachineDevice};
-use workload::fio::{JobFile, Prompt, Space, Stats};
 
 use super::Drives;
 use crate::{

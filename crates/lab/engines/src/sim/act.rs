@@ -2,10 +2,10 @@
 
 use anyhow::{Result, anyhow, bail};
 use host::Host;
+use load_formats::act::{Act, Config, Space};
 use nvme::Nsid;
 use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::json;
-use workload::act::{Act, Config, Space};
 
 use super::{
     jobs::LoadResult,

@@ -2,13 +2,13 @@
 
 use anyhow::Result;
 use host::Host;
+use load_formats::trace::recording::{CommandClass, Latencies};
 use nvme::{Nsid, log::NamespaceStatistics};
 use run::{
     latencies_between,
     sim::{Nanos, SimTransport},
 };
 use serde_json::{Value, json};
-use workload::trace::recording::{CommandClass, Latencies};
 
 use lab_report::terminal::{self, Look};
 

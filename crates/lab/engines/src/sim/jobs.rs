@@ -5,10 +5,10 @@ use std::time::{Duration, SystemTime};
 
 use anyhow::{Context, Result, anyhow, bail};
 use host::Host;
+use load_formats::fio::{JobFile, Jobs, Plan, Prompt, Stats};
 use nvme::Nsid;
 use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::Value;
-use workload::fio::{JobFile, Jobs, Plan, Prompt, Stats};
 
 use super::watch::Watch;
 use crate::bench::{self, EndedJob, Place, json, memory, progress::Goal, text, worker};
@@ -254,7 +254,7 @@ pub(crate) fn play(
 /// All phases together.
 pub(crate) fn moved(phases: &[Stats]) -> [Moved; 3] {
     std::array::from_fn(|direction| {
-        let mut all = workload::fio::Latency::default();
+        let mut all = load_formats::fio::Latency::default();
         let mut moved = Moved::default();
         for traffic in phases.iter().map(|stats| &stats.traffic[direction]).filter(|t| t.ios > 0) {
             moved.ios += traffic.ios;

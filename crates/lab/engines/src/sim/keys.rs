@@ -1,9 +1,9 @@
 //! What the keys of `--set` mean: values of the drive's TOML, options of jobs, and what the run itself is.
 
 use anyhow::{Result, anyhow, bail};
+use load_formats::fio::{JobFile, Setting};
 use run::{Precondition, sim::Contents};
 use toml::Table;
-use workload::fio::{JobFile, Setting};
 
 use super::load::{LoadFile, LoadForm};
 use crate::sweep::{keys, seed};

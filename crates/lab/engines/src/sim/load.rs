@@ -3,8 +3,8 @@
 use std::path::Path;
 
 use anyhow::{Result, anyhow, bail};
-use workload::act::{self, Config};
-use workload::fio::{Distribution, FileError, JobFile, Jobs, Options};
+use load_formats::act::{self, Config};
+use load_formats::fio::{Distribution, FileError, JobFile, Jobs, Options};
 
 use super::replay::{Trace, TraceOptions};
 use super::trace_file::{begins_as_trace, is_of_blktrace};
@@ -19,7 +19,7 @@ pub enum Format {
     Act,
     /// A configuration of Aerospike's act_index.
     ActIndex,
-    /// A trace ([`workload::trace::Format`]).
+    /// A trace ([`load_formats::trace::Format`]).
     Trace,
 }
 

@@ -4,10 +4,10 @@ use std::{io::BufRead, path::PathBuf};
 
 use anyhow::{Result, anyhow};
 use host::Host;
+use load_formats::trace::{Fold, Options, Pace, Reader, Replay, Space, Speed};
 use nvme::Nsid;
 use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::json;
-use workload::trace::{Fold, Options, Pace, Reader, Replay, Space, Speed};
 
 use super::{
     agreement::Agreement,

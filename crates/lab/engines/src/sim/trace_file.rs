@@ -8,11 +8,11 @@ use std::{
 
 use anyhow::{Context, Result, anyhow};
 use flate2::bufread::MultiGzDecoder;
+use load_formats::trace::{Action, Format, Reader, begins_as_blktrace};
 use ruzstd::decoding::{
     BlockDecodingStrategy, FrameDecoder,
     errors::{FrameDecoderError, ReadFrameHeaderError::SkipFrame},
 };
-use workload::trace::{Action, Format, Reader, begins_as_blktrace};
 
 use lab_report::{control::Cancel, input::Input};
 

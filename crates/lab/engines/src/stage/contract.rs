@@ -2,8 +2,8 @@
 
 use anyhow::{Result, anyhow};
 use host::{Host, Namespace, Transport};
+use load_formats::fio::{Job, JobFile, Response, Space, Stats};
 use nvme::Nsid;
-use workload::fio::{Job, JobFile, Response, Space, Stats};
 
 use lab_report::results::Cpu;
 

@@ -2,11 +2,12 @@
 
 use anyhow::{Context, Result, bail};
 use host::Host;
+use load_formats::fio::Prompt;
 use run::{
     Config,
     sim::{self, Checkpoint, Contents, Sim, SimTransport},
 };
-use workload::{Verb, fio::Prompt};
+use workload::Verb;
 
 use super::{
     contract::{HostJob, JobResult, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn},

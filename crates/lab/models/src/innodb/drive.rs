@@ -1,13 +1,14 @@
 //! The drive of a variant.
 
 use anyhow::{Context, Result, bail};
+use database_models::innodb::Volume;
 use host::Host;
 use run::{
     Config,
     sim::{Sim, SimTransport},
 };
 use toml::{Table, Value};
-use workload::{Mix, MixConfig, Order, innodb::Volume};
+use workload::{Mix, MixConfig, Order};
 
 use super::{
     fitted,

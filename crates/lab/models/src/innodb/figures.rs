@@ -2,8 +2,8 @@
 
 use std::collections::BTreeMap;
 
+use database_models::innodb::TransactionKind;
 use hdrhistogram::Histogram;
-use workload::innodb::TransactionKind;
 
 use lab_report::{
     counters::{NamespaceCounts, total, total_on_flash},

@@ -4,7 +4,7 @@
 //! from it. The write buffer, and the reads that may postpone a program, were changed when its results were known. [`ROLES`] says so in
 //! every report.
 
-use workload::innodb::{Config, Volume};
+use database_models::innodb::{Config, Volume};
 
 use super::published::THROUGHPUT;
 

@@ -1,6 +1,6 @@
 //! The parameters of MariaDB as the live study of the doublewrite buffer sets it up.
 
-use workload::innodb::{Config, Doublewrite, Schema, Volume};
+use database_models::innodb::{Config, Doublewrite, Schema, Volume};
 
 /// Bytes of the redo log in MiB: so large that checkpoints do not set the pace of page writes.
 pub const REDO_MIB: u64 = 192;

@@ -1,4 +1,4 @@
-//! An InnoDB server ([`workload::innodb`]) on a drive in virtual time, as the published one was.
+//! An InnoDB server ([`database_models::innodb`]) on a drive in virtual time, as the published one was.
 //!
 //! - [`Server`] and [`ServerTuning`] are its settings, and [`run()`] runs one.
 //! - [`Variant`] is where its doublewrite buffer is, and [`drive`] makes the drive for that.

@@ -5,8 +5,8 @@
 //! is measured again, up to a limit.
 
 use anyhow::{Context, Result, bail};
+use database_models::innodb::{Config, Counts, Innodb, PAGE};
 use run::sim::{Actors, Nanos, Sim, SimTransport};
-use workload::innodb::{Config, Counts, Innodb, PAGE};
 
 use super::{
     drive::{self, StudyVolumes},

@@ -1,7 +1,7 @@
 //! Settings of a modelled server, and how long it runs on its drive.
 
 use anyhow::Result;
-use workload::innodb::Config;
+use database_models::innodb::Config;
 
 use super::variant::Variant;
 use lab_report::limits::range;

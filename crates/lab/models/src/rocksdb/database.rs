@@ -1,12 +1,12 @@
-//! RocksDB on the drives ([`workload::lsm`]): the published benchmark of fills, overwrites, and reads beside writes (figures 6 and 7 of the paper).
+//! RocksDB on the drives ([`database_models::lsm`]): the published benchmark of fills, overwrites, and reads beside writes (figures 6 and 7 of the paper).
 
 use anyhow::{Context, Result, bail};
-use hdrhistogram::Histogram;
-use run::sim::{Actors, Contents, Nanos, Sim, SimTransport};
-use workload::lsm::{
+use database_models::lsm::{
     Config, Conventional, ConventionalConfig, Counts, Engine, F2fs, F2fsConfig, FileSpace, Placement, Usage,
     Zoned, ZonedConfig,
 };
+use hdrhistogram::Histogram;
+use run::sim::{Actors, Contents, Nanos, Sim, SimTransport};
 
 use super::{
     chips::{Chips, Layout},

@@ -1,4 +1,4 @@
-//! A log-structured store ([`workload::lsm`]) on zones, or on a conventional namespace of the same chips, in virtual time, as the published RocksDB was.
+//! A log-structured store ([`database_models::lsm`]) on zones, or on a conventional namespace of the same chips, in virtual time, as the published RocksDB was.
 //!
 //! - [`Store`] and [`StoreTuning`] are its settings, and [`run()`] runs one.
 //! - [`chips`] makes the drives, and [`database`] is a database on one.

@@ -1,7 +1,7 @@
 //! Settings of a modelled store, and what is done with it.
 
 use anyhow::Result;
-use workload::lsm::{Config, Placement};
+use database_models::lsm::{Config, Placement};
 
 use super::published::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SCALE, KEYS};
 use lab_report::limits::range;

@@ -2,12 +2,13 @@
 
 use anyhow::{Context, Result, bail};
 use host::Host;
+use load_formats::act;
 use nvme::Nsid;
 use run::{
     Config,
     sim::{Checkpoint, Contents, Nanos, Sim, SimTransport},
 };
-use workload::{Actor, Mix, MixConfig, Next, Order, act};
+use workload::{Actor, Mix, MixConfig, Next, Order};
 
 use super::{
     live::LiveActDrive,

@@ -5,11 +5,11 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use blockdev::{Geometry, Namespace, Nanos, Operation, Parts};
 use host::{Host, Identity, OperationQueue, TransportError};
+use load_formats::act::{self, Act};
 use nvme::Nsid;
 use run::{LocalQueue, LocalTransport, Running};
 use workload::{
     Actor, Next,
-    act::{self, Act},
     executor::{Executor, Finished, Target},
 };
 

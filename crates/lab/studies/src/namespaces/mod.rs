@@ -1,7 +1,7 @@
 //! `tranche study namespaces`: what an application gains that scales with the number of devices, when one drive is cut into several
 //! namespaces.
 //!
-//! The application is Aerospike's certification tool ([`workload::act`]). Over a thousand threads do small reads. For each device one thread
+//! The application is Aerospike's certification tool ([`load_formats::act`]). Over a thousand threads do small reads. For each device one thread
 //! reads large blocks and one writes them, each with one request at a time. The drive is prepared as the tool's act_prep does. Then
 //! the study looks for the highest multiple of the standard load that passes, for several numbers of equal namespaces.
 

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use load_formats::act::HostTime;
 use run::Config;
-use workload::act::HostTime;
 
 use super::{
     act_drive, published,

@@ -3,7 +3,7 @@
 use std::path::Path;
 
 use anyhow::Result;
-use workload::act::HostTime;
+use load_formats::act::HostTime;
 
 use super::{Options, Trials, agreement, published, search::HighestLoad, trial::Limit};
 use lab_report::{

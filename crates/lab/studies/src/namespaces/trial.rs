@@ -3,11 +3,9 @@
 use anyhow::{Result, anyhow, bail};
 use hdrhistogram::Histogram;
 use host::{Host, Transport};
+use load_formats::act::{self, Act, ActProgram, HostTime, LIMITS, Stop, Window};
 use nvme::{NSID_ALL, Nsid};
-use workload::{
-    Request, Verb,
-    act::{self, Act, ActProgram, HostTime, LIMITS, Stop, Window},
-};
+use workload::{Request, Verb};
 
 use super::published::THREADS;
 use lab_report::{

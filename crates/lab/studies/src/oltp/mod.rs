@@ -1,6 +1,6 @@
 //! `tranche study oltp`: what a database does on a hard disk, on an NVMe drive, and on the disk with the drive as its cache.
 //!
-//! In virtual time: the model of InnoDB (`workload::innodb`) runs sysbench's OLTP test on 100 million rows, on the drives of the published set-up. `--live` runs MariaDB
+//! In virtual time: the model of InnoDB (`database_models::innodb`) runs sysbench's OLTP test on 100 million rows, on the drives of the published set-up. `--live` runs MariaDB
 //! under sysbench on scaled drives.
 
 mod live;

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
+use load_formats::fio::{Latency, Response, Stats};
 use nvme::Nsid;
 use run::Config;
-use workload::fio::{Latency, Response, Stats};
 
 use super::{
     scale::{NoiseKind, Scale},
@@ -172,7 +172,7 @@ fn percentiles(latency: &Latency) -> Percentiles {
 #[expect(clippy::cast_precision_loss, reason = "for reading")]
 fn rates(stats: &Stats) -> (f64, f64) {
     let seconds = (stats.runtime as f64 / 1e9).max(1e-9);
-    let sum = |of: fn(&workload::fio::Traffic) -> u64| stats.traffic.iter().map(of).sum::<u64>() as f64;
+    let sum = |of: fn(&load_formats::fio::Traffic) -> u64| stats.traffic.iter().map(of).sum::<u64>() as f64;
     (sum(|t| t.ios) / seconds, sum(|t| t.bytes) / seconds / 1e6)
 }
 

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use host::{Host, Transport};
+use load_formats::fio::Response;
 use nvme::plm::WindowSelect;
-use workload::fio::Response;
 
 use lab_engines::stage::Nanos;
 

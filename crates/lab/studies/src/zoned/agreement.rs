@@ -9,9 +9,9 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use database_models::lsm::{Config, Conventional, ConventionalConfig, Engine};
 use run::sim::{Contents, Nanos, Sim};
 use serde_json::Value;
-use workload::lsm::{Config, Conventional, ConventionalConfig, Engine};
 
 use super::{Options, sim, tickers};
 use lab_engines::sweep;

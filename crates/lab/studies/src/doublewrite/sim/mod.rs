@@ -1,4 +1,4 @@
-//! `tranche study doublewrite --sim`: the published server and database as a model ([`workload::innodb`]), on the published drive in virtual
+//! `tranche study doublewrite --sim`: the published server and database as a model ([`database_models::innodb`]), on the published drive in virtual
 //! time.
 //!
 //! Each variant has its own drive and its own processor. `lab_models::innodb::run` prepares and measures it.

@@ -4,8 +4,8 @@ mod durability;
 mod raw;
 
 use anyhow::Result;
+use database_models::lsm::Placement;
 use run::Config;
-use workload::lsm::Placement;
 
 use self::raw::Raw;
 use super::{Options, Part, published, report};

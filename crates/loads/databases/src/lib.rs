@@ -1,0 +1,9 @@
+//! Database servers as loads: actors of crate `workload`, without I/O and without a clock.
+//!
+//! - [`innodb`] and [`postgresql`]: servers with a buffer pool, a log and checkpoints,
+//! - [`lsm`]: a log-structured database.
+
+mod database;
+pub mod innodb;
+pub mod lsm;
+pub mod postgresql;
