@@ -118,7 +118,7 @@ fn children(code: &str) -> Vec<String> {
 }
 
 /// The paths that a module's code names, from the root of the crate; and those that it passes on.
-fn paths(module: &str, code: &str) -> (Vec<String>, Vec<String>) {
+fn paths(module: &str, code: &str, is_module: &dyn Fn(&str) -> bool) -> (Vec<String>, Vec<String>) {
     let (mut imported, mut passed_on) = (Vec::new(), Vec::new());
     let mut begins = vec![
         ("crate".to_owned(), String::new()),
@@ -139,6 +139,17 @@ fn paths(module: &str, code: &str) -> (Vec<String>, Vec<String>) {
             expand(&mut tree, &base, if passes_on { &mut passed_on } else { &mut imported });
         }
     }
+    // What is named through a module that was imported, as in `use crate::a; a::b()`.
+    let modules: BTreeSet<String> =
+        imported.iter().map(|path| path.trim_end_matches("::self").to_owned()).collect();
+    for path in modules.iter().filter(|path| is_module(path)) {
+        let name = path.rsplit("::").next().unwrap();
+        for (before, rest) in after_word(code, name) {
+            if let Some(mut tree) = rest.strip_prefix("::").filter(|_| !before.trim_end().ends_with("use")) {
+                expand(&mut tree, path, &mut imported);
+            }
+        }
+    }
     (imported, passed_on)
 }
 
@@ -154,8 +165,10 @@ fn graph(sources: &Sources) -> Graph {
     };
     let counting = sources.iter().filter(|(module, _)| !of_tests(module));
     let code: Sources = counting.map(|(module, text)| (module.clone(), code(text))).collect();
-    let paths: BTreeMap<&str, _> =
-        code.iter().map(|(module, code)| (&**module, paths(module, code))).collect();
+    let paths: BTreeMap<&str, _> = code
+        .iter()
+        .map(|(module, text)| (&**module, paths(module, text, &|path| code.contains_key(path))))
+        .collect();
     // The module that a path leads to. Names that a module passes on lead further.
     let home = |path: &str| {
         let mut path = path.to_owned();
@@ -316,6 +329,15 @@ fn a_circle_is_found() {
     assert_eq!(graph["a"], BTreeSet::from(["b".to_owned(), "d".to_owned()]));
     assert_eq!(circles(&graph), ["a -> b -> c -> a", "b -> c -> a -> b", "c -> a -> b -> c"]);
     assert!(circles(&made_up(&[a, b, ("c", "// use crate::a::A;"), ("d", "")])).is_empty());
+}
+
+#[test]
+fn what_is_called_through_an_imported_module_leads_to_its_file() {
+    let passed_on = [("m", "mod x;\npub use x::f;"), ("m::x", "pub fn f() {}")];
+    for text in ["use crate::m;\nfn g() { m::f() }", "use crate::m::{self, T};\nfn g() { m::f() }"] {
+        let graph = made_up(&[passed_on[0], passed_on[1], ("user", text)]);
+        assert!(graph["user"].contains("m::x"), "{text}: {graph:?}");
+    }
 }
 
 #[test]
