@@ -1,6 +1,6 @@
 //! `tranche serve --metrics`: a drive that is scraped from outside.
 
-#[path = "../../../attach/metrics/tests/support/mod.rs"]
+#[path = "../../../attach/metrics/tests/suite/support/mod.rs"]
 mod metrics_support;
 
 mod common;

@@ -1,6 +1,6 @@
 //! `tranche serve --ui`, and `tranche ui`: the live view of a drive that is served.
 
-#[path = "../../../attach/ui/tests/support/mod.rs"]
+#[path = "../../../attach/ui/tests/suite/support/mod.rs"]
 mod ui_support;
 
 mod common;

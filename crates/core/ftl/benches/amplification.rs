@@ -4,7 +4,7 @@
 //!
 //! Prints the rows of a table like that in docs/benchmarks.md.
 
-#[path = "../tests/support/load.rs"]
+#[path = "../tests/suite/support/load.rs"]
 mod load;
 
 use ftl::GcPolicy;

@@ -1,0 +1,8 @@
+//! Metrics, from outside: one program, which compiles faster than one for each file.
+
+mod documented;
+mod endpoint;
+mod scrape;
+#[path = "../../../../../tests/skipped.rs"]
+mod skip;
+mod support;

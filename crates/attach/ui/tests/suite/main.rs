@@ -1,0 +1,7 @@
+//! The live view, from outside: one program, which compiles faster than one for each file.
+
+mod changes;
+mod clients;
+mod run;
+mod support;
+mod view;

@@ -1,0 +1,7 @@
+//! Studies, from outside: one program, which compiles faster than one for each file.
+
+mod common;
+mod machine;
+mod namespaces;
+mod quota;
+mod zoned;
