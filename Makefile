@@ -81,7 +81,7 @@ bench: build ## Benchmarks with their peers, one after the other (half an hour)
 	$(CARGO) bench --locked -p ftl --bench throughput
 
 campaign: build ## Long random campaigns: the model, kill -9 and power cuts under stamped blocks, file systems and databases
-	TRANCHE_MODEL_ROUNDS=5000 $(CARGO) test --release --locked -p ftl --test model -- --nocapture
+	TRANCHE_MODEL_ROUNDS=5000 $(CARGO) test --release --locked -p ftl --test suite model:: -- --nocapture
 	$(CARGO) test --release --locked -p tranche --test crashes -- --rounds 50
 	$(TRANCHE) study powercut --force --rounds 25 --variants nand,dram,atomic,off,myrocks-zones,postgres-fpw,postgres-atomic,postgres-torn
 

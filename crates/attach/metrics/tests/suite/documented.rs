@@ -10,7 +10,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
-const BEGIN: &str = "<!-- The table is made by UPDATE=1 cargo test -p metrics --test documented -->\n";
+const BEGIN: &str = "<!-- The table is made by UPDATE=1 cargo test -p metrics --test suite documented:: -->\n";
 const END: &str = "<!-- end of the table -->\n";
 
 fn at_root(path: &str) -> PathBuf {
@@ -39,7 +39,7 @@ fn the_page_has_the_table() {
     } else {
         assert!(
             page == wanted,
-            "docs/howto/metrics.md is out of date; run: UPDATE=1 cargo test -p metrics --test documented"
+            "docs/howto/metrics.md is out of date; run: UPDATE=1 cargo test -p metrics --test suite documented::"
         );
     }
 }

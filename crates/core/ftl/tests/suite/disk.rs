@@ -1,8 +1,8 @@
 //! A set on a hard disk against a model: random writes, reads, deallocations, flushes, power cuts with and without capacitors, kills with
 //! journal replay, several of them in a row, on disks of random shapes.
 //!
-//!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test disk      (a campaign)
-//!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test disk                     (repeats one seed)
+//!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test suite disk::      (a campaign)
+//!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test suite disk::                     (repeats one seed)
 //!
 //! What is promised: what was complete and flushed, or forced, or is saved by capacitors. What may be there after a power cut: that, or
 //! anything newer. A sector that was being written when power went may be unreadable, and no other: those of one page at most. All of

@@ -1,7 +1,7 @@
 //! Writes that are lost or go elsewhere though the medium reports them good. What they should have replaced may be read again, or
 //! cannot be read, but never is another page's data returned.
 //!
-//!     TRANCHE_LOST_ROUNDS=2000 cargo test -p ftl --release --test lost      (a campaign)
+//!     TRANCHE_LOST_ROUNDS=2000 cargo test -p ftl --release --test suite lost::      (a campaign)
 
 use crate::support::Store;
 use ftl::{Answer, Config, Extent, Fault, Ftl, Io, PageState, SetId, Source, VolumeId};

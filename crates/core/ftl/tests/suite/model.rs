@@ -1,8 +1,8 @@
 //! The translation layer against a model: random writes, reads, deallocations, flushes, power cuts,
 //! kills with journal replay, program and erase failures, on small drives of random shapes.
 //!
-//!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test model      (a campaign)
-//!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test model                     (repeats one seed)
+//!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test suite model::      (a campaign)
+//!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test suite model::                     (repeats one seed)
 
 use crate::support::{SECTOR, Store, pick};
 use ftl::{

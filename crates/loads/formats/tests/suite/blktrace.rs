@@ -1,6 +1,6 @@
 //! Beside blkparse itself: it turns random files of blktrace into text. The text and the files have the same I/O.
 //!
-//!     TRANCHE_BLKTRACE_ROUNDS=2000 cargo test -p workload --test blktrace   (a campaign)
+//!     TRANCHE_BLKTRACE_ROUNDS=2000 cargo test -p load-formats --test suite blktrace::   (a campaign)
 
 #![expect(clippy::disallowed_methods, reason = "blkparse reads files")]
 use crate::skip;

@@ -1,7 +1,7 @@
 //! Random job files beside fio itself, I/O by I/O: fio runs them on its null engine and logs what it does.
 //!
-//!     TRANCHE_OFFSET_ROUNDS=10000 cargo test -p workload --test fio_offsets   (a campaign)
-//!     TRANCHE_OFFSET_SEED=42 cargo test -p workload --test fio_offsets        (one job)
+//!     TRANCHE_OFFSET_ROUNDS=10000 cargo test -p load-formats --test suite fio_offsets::   (a campaign)
+//!     TRANCHE_OFFSET_SEED=42 cargo test -p load-formats --test suite fio_offsets::        (one job)
 //!
 //! A job in order does the same I/Os in the same order. Of one with anything random what `docs/bench.md` promises is the same: how much, in
 //! which directions, in which sizes, where, and how often each place. Shares of random choices may differ by chance: by five standard

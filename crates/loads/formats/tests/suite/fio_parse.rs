@@ -1,6 +1,6 @@
 //! Beside fio itself: a value that it refuses is refused here, too. It takes more than we do: `64q`, `7x` or `0,,4k` as a size.
 //!
-//!     TRANCHE_PARSE_ROUNDS=10000 cargo test -p workload --test fio_parse   (a campaign)
+//!     TRANCHE_PARSE_ROUNDS=10000 cargo test -p load-formats --test suite fio_parse::   (a campaign)
 
 #![expect(clippy::disallowed_methods, reason = "fio reads files")]
 use crate::skip;

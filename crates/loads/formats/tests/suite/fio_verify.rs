@@ -1,7 +1,7 @@
 //! A job that verifies finds nothing wrong on a correct drive. Random jobs end by bytes, by I/Os, by loops and by time.
 //!
-//!     TRANCHE_VERIFY_ROUNDS=100000 cargo test -p workload --test fio_verify   (a campaign)
-//!     TRANCHE_VERIFY_SEED=42 cargo test -p workload --test fio_verify      (repeats one seed)
+//!     TRANCHE_VERIFY_ROUNDS=100000 cargo test -p load-formats --test suite fio_verify::   (a campaign)
+//!     TRANCHE_VERIFY_SEED=42 cargo test -p load-formats --test suite fio_verify::      (repeats one seed)
 
 use crate::common::{SPACE, job};
 use load_formats::fio::Job;

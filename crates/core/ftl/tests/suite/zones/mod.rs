@@ -1,8 +1,8 @@
 //! Zones against a model, with a page-mapped volume beside them on the same flash. Hosts write, append, read, flush and manage zones at random. Idle
 //! time ages zones. Power is cut, the process is killed and its journal replayed, and programs and erases fail.
 //!
-//!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test zones      (a campaign)
-//!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test zones                     (repeats one seed)
+//!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test suite zones::      (a campaign)
+//!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test suite zones::                     (repeats one seed)
 
 mod aging;
 mod areas;
