@@ -69,7 +69,8 @@ lint: ## Formatting and lints, as errors
 # Optimised: the model, the databases and the tests through FUSE move a lot of data.
 check: setup ## All tests: of the crates, through FUSE and loop devices, with MariaDB
 	scripts/elsewhere.sh $(CARGO) test --profile suite --locked --workspace
-	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p run --lib --test old_images --test image --test power --test erase
+	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p image -p live --lib --test engine
+	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p image -p live --test suite -- old_images:: image:: power:: erase::
 	scripts/other-boot.sh $(CARGO) test --profile suite --locked -p export --lib record
 	TRANCHE=$(TARGET_DIR)/suite/tranche scripts/elsewhere.sh scripts/python.sh
 

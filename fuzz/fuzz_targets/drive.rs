@@ -1,7 +1,7 @@
 //! Any commands, properties, connections and power cuts on a small drive.
 #![no_main]
 
-#[path = "../../crates/core/device/tests/common/mod.rs"]
+#[path = "../../crates/core/device/tests/suite/common/mod.rs"]
 mod common;
 
 use common::play::{Step, play};

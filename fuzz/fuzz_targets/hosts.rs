@@ -10,5 +10,5 @@ libfuzzer_sys::fuzz_target!(
         // Whose socket has gone is a result of a write. Rust's own start of a program sees to that, which is not used here.
         let _ = signal_hook::flag::register(SIGPIPE, Arc::new(AtomicBool::new(false)));
     },
-    |script: &[u8]| run::fuzz_hosts(script)
+    |script: &[u8]| live::fuzz_hosts(script)
 );

@@ -1,5 +1,5 @@
 //! Any bytes as the checkpoint or journal of an image.
 #![no_main]
 libfuzzer_sys::fuzz_target!(|bytes: &[u8]| {
-    run::image::fuzz_open(bytes);
+    image::fuzz_open(bytes);
 });

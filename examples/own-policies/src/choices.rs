@@ -1,8 +1,8 @@
 //! The fewest valid pages of a few superblocks that are drawn at random (Y. Li, P. P. C. Lee, J. C. S. Lui, "Stochastic Modeling of Large-Scale
 //! Solid-State Storage Systems", SIGMETRICS 2013). With one it is random collection, with all of them it is greedy.
 
+use live::policies::{Candidate, VictimPolicy};
 use rng::Rng;
-use run::policies::{Candidate, VictimPolicy};
 
 /// Draws so many superblocks, and takes the best one.
 #[derive(Clone)]

@@ -3,7 +3,7 @@
 //! Invalidation Time Inference for Write Amplification Reduction in Log-Structured Storage", FAST 2022). What SepBIT does with each moved
 //! page by its age is not done here: a drive moves all pages of a superblock to one stream.
 
-use run::policies::{Candidate, HostWrite, PlacementPolicy, Writer};
+use live::policies::{Candidate, HostWrite, PlacementPolicy, Writer};
 
 /// Streams of what hosts write.
 const SHORT_LIVED_STREAM: usize = 0;

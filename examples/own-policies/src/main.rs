@@ -14,8 +14,8 @@ use lab_engines::sim::{Contents, Figure, LoadFile, Precondition, Settings, Sheet
 use lab_report::control::Control;
 use lab_report::results::Overwrite;
 use lifetime::ByLifetime;
+use live::policies::Policies;
 use rng::Rng;
-use run::policies::Policies;
 
 /// Small superblocks, of 1 MiB, so that there are some 300 to choose from.
 const DRIVE: &str = r#"

@@ -7,12 +7,12 @@ use std::{
 };
 
 use host::{Addr, Endpoint, Host, Identity, IoQueue, local_nqn, namespace_create, retry};
+use live::{LocalQueue, LocalTransport, Options, Running, Shape};
 use nvme::{
     NSID_ALL, Nqn, Nsid,
     admin::{FaultInjection, PowerCut},
 };
 use pyo3::{buffer::PyBuffer, exceptions::PyValueError, prelude::*, types::PyBytes};
-use run::{LocalQueue, LocalTransport, Options, Running, Shape};
 
 use crate::{
     error::{ArgumentError, Error, command_failed, failed},
@@ -152,8 +152,8 @@ impl LiveDrive {
         let shape = Shape { config, toml: profile.toml.clone() };
         let tcp = tcp.iter().map(|address| address.as_str().into()).collect();
         let options = Options { image, tcp, ..Options::default() };
-        let running = py.detach(|| run::start(Some(shape), &options, &mut |_| ())).map_err(failed)?;
-        let url = |port: &run::PortInfo| {
+        let running = py.detach(|| live::start(Some(shape), &options, &mut |_| ())).map_err(failed)?;
+        let url = |port: &live::PortInfo| {
             let (host, port) = (port.address.ip().to_string(), port.address.port());
             Addr { endpoint: Endpoint::Tcp { host, port }, subnqn: None }.to_string()
         };

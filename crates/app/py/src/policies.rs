@@ -3,12 +3,12 @@
 use std::sync::{Arc, Mutex, OnceLock, PoisonError};
 
 use lab_report::control::Cancel;
+use live::policies::{self, HostWrite, PlacementPolicy, VictimPolicy, Writer};
 use pyo3::{
     exceptions::{PyIndexError, PyTypeError, PyValueError},
     prelude::*,
     types::{PyIterator, PyList},
 };
-use run::policies::{self, HostWrite, PlacementPolicy, VictimPolicy, Writer};
 
 use crate::integer::Whole;
 

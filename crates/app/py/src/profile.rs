@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use lab_report::profile;
+use live::Config;
 use pyo3::{exceptions::PyValueError, prelude::*};
-use run::Config;
 
 use crate::error::failed;
 

@@ -90,7 +90,7 @@ pub fn settings(
         overwrite: lab_report::results::Overwrite::default(),
         resume: false,
         cache: None,
-        policies: run::policies::Policies::default(),
+        policies: live::policies::Policies::default(),
         parallel: Some(1),
     })
 }

@@ -13,7 +13,7 @@ use crate::zone_shape::NewZones;
 use clap::{Args, ColorChoice, Parser, Subcommand, ValueEnum};
 use device::LbaFormat;
 use host::Addr;
-use run::TcpPort;
+use live::TcpPort;
 use std::path::PathBuf;
 
 /// The version, with the commit where it is known.

@@ -6,11 +6,11 @@ use crate::tell::tell;
 use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
 use host::view::uuid;
-use run::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};
-use run::image::ImageError;
-use run::renew::{DriveIdentity, NewNames};
-use run::trust::TrustedDir;
-use run::{DriveKey, StartError};
+use image::ImageError;
+use image::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};
+use image::trust::TrustedDir;
+use live::DriveKey;
+use live::renew::{DriveIdentity, NewNames};
 use rustix::fs::OFlags;
 use serde_json::{Value, json};
 use std::fmt::Write as _;
@@ -38,7 +38,7 @@ pub fn image(command: &Image, output: Output) -> Result<ExitCode> {
 }
 
 fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>, output: Output) -> Result<ExitCode> {
-    let [before, now] = run::renew::renew(dir, names, key)?;
+    let [before, now] = live::renew::renew(dir, names, key)?;
     match output {
         Output::Json => {
             let identity = |of: &DriveIdentity| {
@@ -60,17 +60,15 @@ fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>, output: Output) ->
 }
 
 /// Whether an error says that the image is damaged, and not that it cannot be looked at.
-fn is_damage(error: &StartError) -> bool {
-    use run::image::FormatError::Newer;
+fn is_damage(error: &ImageError) -> bool {
+    use image::FormatError::Newer;
     match error {
-        StartError::Image(ImageError::Format { source, .. }) => !matches!(source, Newer(_)),
-        StartError::Image(
-            ImageError::Damaged { .. }
-            | ImageError::DamagedJournal { .. }
-            | ImageError::Gap { .. }
-            | ImageError::State { .. }
-            | ImageError::Unfinished { .. },
-        ) => true,
+        ImageError::Format { source, .. } => !matches!(source, Newer(_)),
+        ImageError::Damaged { .. }
+        | ImageError::DamagedJournal { .. }
+        | ImageError::Gap { .. }
+        | ImageError::State { .. }
+        | ImageError::Unfinished { .. } => true,
         _ => false,
     }
 }

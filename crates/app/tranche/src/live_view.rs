@@ -71,7 +71,7 @@ impl LiveView {
     }
 
     /// Serves the view of a drive of this process, which hosts find at `address`.
-    pub fn start(self, drive: run::Handle, address: String) -> Result<ui::Ui> {
+    pub fn start(self, drive: live::Handle, address: String) -> Result<ui::Ui> {
         let options = Options { address, ..self.options };
         ui::Ui::of_handle(self.listener, options, drive).context(FAILED)
     }

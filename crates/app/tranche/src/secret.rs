@@ -1,7 +1,7 @@
 //! Keys on the command line.
 
 use anyhow::{Context, Result};
-use run::DriveKey;
+use live::DriveKey;
 use std::convert::Infallible;
 use std::fmt;
 use std::fs::File;

@@ -14,10 +14,10 @@ use export::nbd::{Listener as NbdListener, Place, Server as NbdServer};
 use export::ublk::{Devices, Exported};
 use export::{Backend, DEFAULT_MODE, Export};
 use host::{Addr, Endpoint};
+use image::{Presence, check_unused, presence};
+use live::access::Rule;
+use live::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use metrics::{Endpoint as MetricsEndpoint, Listener as MetricsListener};
-use run::access::Rule;
-use run::image::{Presence, check_unused, presence};
-use run::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use sd_notify::NotifyState;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -47,7 +47,7 @@ pub fn serve(options: &Serve, output: Output) -> Result<()> {
     let ends = if options.hosts.is_some() { &[SIGINT, SIGTERM][..] } else { &[SIGINT, SIGTERM, SIGHUP] };
     let asked = asked_by(ends)?;
     let signals = Signals::new([SIGINT, SIGTERM, SIGHUP]).context("cannot watch for signals")?;
-    let running = run::start(shape, &run_options, &mut show_progress(&asked))?;
+    let running = live::start(shape, &run_options, &mut show_progress(&asked))?;
     for note in running.notes() {
         tracing::warn!("{note}");
     }
@@ -132,7 +132,7 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
         Some(drive) => lab_report::profile::read(drive)?,
         None if exists => {
             // Only `--timing` may say something else than what the image was created with.
-            run::image::config(options.image.as_deref().unwrap_or(Path::new("")))?
+            image::config(options.image.as_deref().unwrap_or(Path::new("")))?
         }
         None => lab_report::profile::Profile::default_drive().toml.to_owned(),
     };
@@ -153,7 +153,7 @@ fn shape(options: &Serve) -> Result<Option<Shape>> {
 /// # Errors
 /// That is a drive with capacitors.
 fn refuse_capacitors(image: &Path) -> Result<()> {
-    if device::Config::from_toml(&run::image::config(image)?)?.has_volatile_write_cache() {
+    if device::Config::from_toml(&image::config(image)?)?.has_volatile_write_cache() {
         return Ok(());
     }
     bail!(
@@ -236,12 +236,12 @@ fn run_options(options: &Serve) -> Result<Options> {
             period: Duration::from_secs(u64::from(options.scrub_period) * 3600),
         }),
         drive_key: drive_key(options.drive_key.as_ref())?,
-        precondition: match options.precondition {
-            Precondition::None => run::Precondition::None,
-            Precondition::Fill => run::Precondition::Fill,
-            Precondition::Steady => run::Precondition::Steady,
-        },
-        seed: options.seed,
+        preparation: match options.precondition {
+            Precondition::None => sim::Precondition::None,
+            Precondition::Fill => sim::Precondition::Fill,
+            Precondition::Steady => sim::Precondition::Steady,
+        }
+        .preparation(options.seed),
         unix,
         tcp,
         access,
@@ -431,7 +431,7 @@ fn say_ready(
     let line = match output {
         Output::Json => {
             let first = running.tcp().map(|address| address.to_string());
-            let each = |p: &run::PortInfo| serde_json::json!({ "portid": p.id.0, "tcp": p.address.to_string(), "ana": p.ana.name() });
+            let each = |p: &live::PortInfo| serde_json::json!({ "portid": p.id.0, "tcp": p.address.to_string(), "ana": p.ana.name() });
             let ports: Vec<_> = ports.iter().map(each).collect();
             let mut line =
                 serde_json::json!({ "ready": true, "tcp": first, "unix": unix, "nqn": nqn, "ports": ports });

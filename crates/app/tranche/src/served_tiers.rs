@@ -9,7 +9,7 @@ use cache::{BlockFiles, Devices, LiveTier, Place, Role, Source};
 use export::Attached;
 use export::drive::{Drive, DriveNotice, Reports};
 use host::Addr;
-use run::Handle;
+use live::Handle;
 use std::collections::BTreeSet;
 use std::sync::{Arc, OnceLock, mpsc};
 use tier::{Config, Start};

@@ -2,8 +2,8 @@
 
 mod common;
 
+use live::{BlockingQueue, Buffer, DriveKey, HostIdentity, NoEvents, Options, Running, Shape};
 use nvme::{Command, IoOpcode, Status};
-use run::{BlockingQueue, Buffer, DriveKey, HostIdentity, NoEvents, Options, Running, Shape};
 use serde_json::{Value, json};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -44,7 +44,7 @@ fn open(dir: &Path, key: Option<&str>) -> (Running, BlockingQueue) {
     let shape = Shape { config: device::Config::from_toml(TOML).unwrap(), toml: TOML.to_owned() };
     let drive_key = key.map(|key| key.parse::<DriveKey>().unwrap());
     let options = Options { image: Some(dir.to_owned()), drive_key, ..Options::default() };
-    let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
+    let running = live::start(Some(shape), &options, &mut |_| ()).unwrap();
     let host = HostIdentity::new("nqn.2026-11.test:host").unwrap();
     let controller = running.handle().connect(host, Arc::new(NoEvents)).unwrap();
     let queue = controller.blocking_queue(32).unwrap();
@@ -525,7 +525,7 @@ fn encrypted_namespaces_are_saved_with_their_key() {
 fn notes(dir: &Path, key: &str) -> Vec<String> {
     let options =
         Options { image: Some(dir.to_owned()), drive_key: Some(key.parse().unwrap()), ..Options::default() };
-    let running = run::start(None, &options, &mut |_| ()).unwrap();
+    let running = live::start(None, &options, &mut |_| ()).unwrap();
     let notes = running.notes().to_vec();
     running.stop();
     notes

@@ -492,7 +492,7 @@ fn the_script_of_the_page_about_zones_runs() {
     let job = page.split_once("```ini\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
     assert!(include_str!("../../../../jobs/zones.fio").ends_with(job), "{job}");
     let toml = page.split_once("```toml\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;
-    let drive = run::Config::from_toml(toml).unwrap();
+    let drive = live::Config::from_toml(toml).unwrap();
     assert!(drive.namespaces[0].zones.is_some());
     // The table that the page shows is what the script printed.
     let shown = page.split_once("```text\n").and_then(|(_, rest)| rest.split_once("```\n")).unwrap().0;

@@ -227,7 +227,7 @@ fn listen(path: &Path) -> io::Result<UnixListener> {
     if let Some(directory) = path.parent().filter(|directory| !directory.as_os_str().is_empty()) {
         std::fs::DirBuilder::new().recursive(true).mode(0o700).create(directory)?;
     }
-    run::trust::check_directory_of(path)?;
+    image::trust::check_directory_of(path)?;
     let is_socket = std::fs::symlink_metadata(path).is_ok_and(|found| found.file_type().is_socket());
     match UnixStream::connect(path) {
         Ok(_) => {

@@ -1,6 +1,6 @@
 //! The tier that runs.
 //!
-//! **Who runs it.** One thread at a time, as with the drive itself (`run::handle`). The thread of a request tries to become the one that runs
+//! **Who runs it.** One thread at a time, as with the drive itself (`live::handle`). The thread of a request tries to become the one that runs
 //! the state machine. If it succeeds, a hit on a namespace of this process is read, answered and delivered before `submit` returns, without
 //! a switch of threads. If another thread is at it, the request goes into the inbox, and that one takes it along. The thread of
 //! a device that has news does the same. The tier's own thread does what nobody brings: ticks, and the sockets of drives elsewhere.

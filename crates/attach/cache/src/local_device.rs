@@ -3,13 +3,13 @@
 use crate::bell::Bell;
 use blockdev::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload, Status};
 use host::{Host, Identity, TransportError};
-use nvme::identify::{Cns, IdentifyNamespace, NamespaceIdDescriptor};
-use nvme::zerocopy::FromBytes;
-use nvme::{Command, Completion, IDENTIFY_SIZE, Nqn, Nsid};
-use run::{
+use live::{
     Buffer, ConnectError, Controller, Handle, HostIdentity, LocalTransport, NoEvents, Queue, Refused,
     RefusedReason, Sink,
 };
+use nvme::identify::{Cns, IdentifyNamespace, NamespaceIdDescriptor};
+use nvme::zerocopy::FromBytes;
+use nvme::{Command, Completion, IDENTIFY_SIZE, Nqn, Nsid};
 use std::collections::VecDeque;
 use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};

@@ -9,7 +9,7 @@ use crate::place::{Place, Role};
 use crate::socket::SocketDevice;
 use blockdev::{BlockDevice, Operation, Verb};
 use host::{Addr, BlockFile, Host, SocketTransport};
-use run::Handle;
+use live::Handle;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
 use tier::{DeviceId, OpenError, Recorded};
@@ -103,7 +103,7 @@ fn file_identity(path: &Path) -> std::io::Result<[u8; 16]> {
     let found = std::fs::metadata(path)?;
     let mut id = [0; 16];
     if !found.file_type().is_block_device() {
-        let [inode, born] = run::machine::file_identity(&found);
+        let [inode, born] = image::machine::file_identity(&found);
         id[..8].copy_from_slice(&inode.to_le_bytes());
         id[8..].copy_from_slice(&born.to_le_bytes());
     }

@@ -251,12 +251,12 @@ lba = 4096
 size = "1MiB"
 "#;
 
-fn drive() -> run::Running {
-    let shape = run::Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
-    run::start(Some(shape), &run::Options::default(), &mut |_| ()).unwrap()
+fn drive() -> live::Running {
+    let shape = live::Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+    live::start(Some(shape), &live::Options::default(), &mut |_| ()).unwrap()
 }
 
-fn own(handle: &run::Handle) -> Devices {
+fn own(handle: &live::Handle) -> Devices {
     let source = |role, nsid| Source::own(role, handle, nsid, &[]).unwrap();
     Devices {
         origin: source(Role::Origin, 1),
@@ -291,13 +291,13 @@ fn many_threads_and_changes_on_namespaces_of_this_process() {
 /// Another namespace with the same NSID is not written, nor is one that was formatted: neither here nor over a socket.
 #[test]
 fn a_device_ends_with_the_namespace_that_it_was_opened_on() {
-    type Admin = Host<run::LocalTransport>;
+    type Admin = Host<live::LocalTransport>;
     let dir = tempfile::tempdir().unwrap();
-    let shape = run::Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
-    let options = run::Options { unix: Some(dir.path().join("socket")), ..run::Options::default() };
-    let drive = run::start(Some(shape), &options, &mut |_| ()).unwrap();
+    let shape = live::Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+    let options = live::Options { unix: Some(dir.path().join("socket")), ..live::Options::default() };
+    let drive = live::start(Some(shape), &options, &mut |_| ()).unwrap();
     let identity = |name: &str| Identity::new(name.parse().unwrap());
-    let transport = run::LocalTransport::new(drive.handle());
+    let transport = live::LocalTransport::new(drive.handle());
     let mut admin: Admin = Host::connect(transport, &identity("nqn.2026-11.test:admin")).unwrap();
     let addr: Addr = format!("unix://{}", dir.path().join("socket").display()).parse().unwrap();
     let own = || Source::own(Role::Origin, &drive.handle(), 1, &[]).unwrap().device;

@@ -6,6 +6,7 @@ use crate::drive::{
 use crate::errno::errno;
 use blockdev::{ControllerLimits, Operation, Verb};
 use fuser::Errno;
+use live::{BlockingQueue, Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
 use nvme::admin::{
     AdminCommand, GetLbaStatus, Identify, LbaStatusAction, LbaStatusDescriptor, LbaStatusHeader,
 };
@@ -19,7 +20,6 @@ use nvme::zone::{
     ZoneReportFilter, ZoneReportHeader,
 };
 use nvme::{Command, Completion, Csi, IDENTIFY_SIZE, Nsid};
-use run::{BlockingQueue, Buffer, Controller, Events, Handle, HostIdentity, Queue, Sink};
 use std::cell::Cell;
 use std::collections::BTreeSet;
 use std::num::NonZeroU64;

@@ -39,7 +39,7 @@ impl Backend {
     ///
     /// # Errors
     /// If the drive does not answer, or there is no thread.
-    pub fn start(handle: &run::Handle) -> Result<Arc<Self>, ExportError> {
+    pub fn start(handle: &live::Handle) -> Result<Arc<Self>, ExportError> {
         let connect = |reports| Ok(Attached::connect(handle, reports)? as Arc<dyn Drive>);
         Self::over(connect, DEFAULT_MODE)
     }

@@ -117,7 +117,7 @@ impl Export {
     /// # Errors
     /// If the directory cannot be used, there is no FUSE, the privilege is missing, or the drive does not
     /// answer. Nothing stays mounted or attached then.
-    pub fn start(handle: &run::Handle, dir: &Path, options: Options) -> Result<Self, ExportError> {
+    pub fn start(handle: &live::Handle, dir: &Path, options: Options) -> Result<Self, ExportError> {
         let dir = mount::prepare(dir)?;
         Self::begin(Backend::start(handle)?, dir, options)
     }

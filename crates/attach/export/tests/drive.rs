@@ -4,8 +4,8 @@ mod support;
 
 use export::{Device, Export, FuseTransport, Options};
 use host::{Addr, Host, Identity, SocketTransport, namespace_create};
+use live::{Running, Shape};
 use nvme::admin::{FaultInjection, FaultKind, FormatNvm, SecureErase};
-use run::{Running, Shape};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -55,8 +55,8 @@ impl Bench {
         let dir = tempfile::tempdir().unwrap();
         std::fs::create_dir(dir.path().join("files")).unwrap();
         let shape = Shape { config: device::Config::from_toml(drive).unwrap(), toml: drive.to_owned() };
-        let options = run::Options { unix: Some(dir.path().join("socket")), ..run::Options::default() };
-        let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
+        let options = live::Options { unix: Some(dir.path().join("socket")), ..live::Options::default() };
+        let running = live::start(Some(shape), &options, &mut |_| ()).unwrap();
         let transport = if rings { FuseTransport::Uring } else { FuseTransport::Device };
         let options = Options { loops, transport, ..Options::default() };
         let export = Export::start(&running.handle(), &dir.path().join("files"), options).unwrap();

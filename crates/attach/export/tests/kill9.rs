@@ -11,8 +11,8 @@
 mod support;
 
 use export::{Export, FuseTransport, Options};
+use live::{ImageOptions, Shape};
 use rng::Rng;
-use run::{ImageOptions, Shape};
 use std::collections::HashMap;
 use std::fs::{File, OpenOptions};
 use std::io::{BufRead, BufReader, Write};
@@ -84,8 +84,8 @@ fn serve(dir: &Path) {
     // A process that dies takes nothing of the host's page cache along.
     let image_options = ImageOptions { host_sync: false, ..ImageOptions::default() };
     let image = Some(dir.join("image"));
-    let options = run::Options { image, image_options, ..run::Options::default() };
-    let running = run::start(Some(shape), &options, &mut |_| ()).unwrap();
+    let options = live::Options { image, image_options, ..live::Options::default() };
+    let running = live::start(Some(shape), &options, &mut |_| ()).unwrap();
     let transport =
         if std::env::var_os(RINGS).is_some() { FuseTransport::Uring } else { FuseTransport::Device };
     let options = Options { loops: true, transport, ..Options::default() };

@@ -4,10 +4,10 @@ mod support;
 
 use export::{Export, FuseTransport, Options};
 use host::{Addr, Host, Identity, SocketTransport, Zones, namespace_create};
+use live::{Running, Shape};
 use nvme::Csi;
 use nvme::identify::ZonedCreate;
 use nvme::zone::{ZoneReportFilter, ZoneSendAction, ZoneState};
-use run::{Running, Shape};
 use rustix::fs::{FallocateFlags, OFlags};
 use rustix::io::Errno;
 use std::fs::{File, OpenOptions};
@@ -88,11 +88,11 @@ impl Bench {
     fn start(&mut self, drive: &str) {
         let shape = Shape { config: device::Config::from_toml(drive).unwrap(), toml: drive.to_owned() };
         let (unix, image) = (self.dir.path().join("socket"), self.dir.path().join("image"));
-        let options = run::Options { unix: Some(unix), image: Some(image), ..run::Options::default() };
+        let options = live::Options { unix: Some(unix), image: Some(image), ..live::Options::default() };
         let mut running = None;
         // A program that another test starts has the lock of the image until it runs.
         wait_for("the image", || {
-            running = run::start(Some(shape.clone()), &options, &mut |_| ()).ok();
+            running = live::start(Some(shape.clone()), &options, &mut |_| ()).ok();
             running.is_some()
         });
         let transport = if self.rings { FuseTransport::Uring } else { FuseTransport::Device };

@@ -1,7 +1,7 @@
 //! The HTTP endpoint that answers scrapes: one page, which can only be read.
 
 use crate::exposition::{self, Format};
-use run::Handle;
+use live::Handle;
 use std::io;
 use std::net::SocketAddr;
 use web::header::{ACCEPT, ALLOW, HeaderValue};

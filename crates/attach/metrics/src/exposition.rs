@@ -1,13 +1,13 @@
 //! A snapshot as text.
 
 use crate::families::{self, Family, Kind, PREFIX, Sample, Value};
+use live::Snapshot;
 use prometheus_client::collector::Collector;
 use prometheus_client::encoding::{DescriptorEncoder, EncodeMetric, prometheus_text, text};
 use prometheus_client::metrics::MetricType;
 use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::Registry;
-use run::Snapshot;
 use std::fmt;
 
 /// How a snapshot is written.

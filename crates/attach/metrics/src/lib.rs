@@ -1,6 +1,6 @@
 //! What a running drive counts, for Prometheus and other programs that read its formats.
 //!
-//! - [`families`] is the table of all metrics: name, unit, help, labels, and where each is in a [`run::Snapshot`].
+//! - [`families`] is the table of all metrics: name, unit, help, labels, and where each is in a [`live::Snapshot`].
 //! - [`exposition`] writes a snapshot in the OpenMetrics text format, or in Prometheus's own of version 0.0.4.
 //! - [`Endpoint`] answers scrapes over HTTP, on a thread of its own.
 //!

@@ -37,7 +37,7 @@ pub use web::Listener;
 use drive::Drive;
 use guard::Guard;
 use host::{Host, Identity, Transport};
-use run::{Handle, LocalTransport};
+use live::{Handle, LocalTransport};
 use service::Service;
 use source::Source;
 use std::io;

@@ -1,7 +1,7 @@
 //! A database that is not on the drive: on a hard disk or SAS SSD, alone or with a part of the drive as a cache before it.
 
 use anyhow::{Context, Result, bail, ensure};
-use run::Config;
+use live::Config;
 use toml::{Table, Value};
 
 use super::{

@@ -4,10 +4,7 @@ use anyhow::{Context, Result};
 use blockdev::BlockDevice;
 use blockdev::stack::Shared;
 use database_models::innodb::Volume;
-use run::{
-    Precondition,
-    sim::{BlockLayer, Contents, MachineDevice, Nanos, Processors},
-};
+use sim::{BlockLayer, Contents, MachineDevice, Nanos, Precondition, Processors};
 
 use super::{
     database_model::{Database, Model},

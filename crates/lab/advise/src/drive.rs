@@ -1,7 +1,7 @@
 //! The drive that is modelled.
 
 use anyhow::{Context, Result};
-use run::Config;
+use live::Config;
 use toml::{Table, Value};
 
 use lab_models::innodb::{Variant, drive as study_drive};

@@ -217,7 +217,7 @@ mod tests {
     #[test]
     fn lines_for_a_drive_are_read_by_it() {
         let text = format!("{}\n{}", profile::read("pblaze5-910-short").unwrap(), memory("48MiB"));
-        assert_eq!(run::Config::from_toml(&text).unwrap().ftl.sets.len(), 2);
+        assert_eq!(live::Config::from_toml(&text).unwrap().ftl.sets.len(), 2);
         assert_eq!(size(48 << 20), "48MiB");
     }
 }

@@ -3,7 +3,7 @@
 //! A load that depends on how long ago the last checkpoint began is measured over whole checkpoints, from the begin of one to the begin of another.
 
 use anyhow::{Result, ensure};
-use run::sim::Nanos;
+use sim::Nanos;
 
 use super::{
     database_model::{Done, Model},

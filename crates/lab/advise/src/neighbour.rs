@@ -5,7 +5,7 @@ use std::path::Path;
 use anyhow::{Result, anyhow, ensure};
 use host::Host;
 use load_formats::fio::{JobFile, Jobs, Prompt, Space};
-use run::sim::SimTransport;
+use sim::SimTransport;
 
 use lab_engines::bench;
 use lab_report::input::read_text;

@@ -1,10 +1,10 @@
 //! The simulated drive of a plan: its namespaces, and how much of them the database may take.
 //!
-//! The drive has the profile's chips with shorter blocks ([`run::Config::shortened`]), so that its garbage collection is steady within seconds of virtual time.
+//! The drive has the profile's chips with shorter blocks ([`live::Config::shortened`]), so that its garbage collection is steady within seconds of virtual time.
 
 use anyhow::{Context, Result, bail};
 use database_models::innodb::Volume;
-use run::Config;
+use live::Config;
 use workload::on_zones::{Zones, ring};
 
 use super::{

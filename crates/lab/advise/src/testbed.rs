@@ -8,10 +8,7 @@ use hdrhistogram::Histogram;
 use host::Host;
 use load_formats::fio::Prompt;
 use nvme::quota::{Quota, QuotaKind};
-use run::{
-    Precondition,
-    sim::{Actors, Contents, Nanos, Sim, SimTransport},
-};
+use sim::{Actors, Contents, Nanos, Precondition, Sim, SimTransport};
 use workload::{
     Actor, Next,
     on_zones::{OnZones, Stream},

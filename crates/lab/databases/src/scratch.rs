@@ -16,7 +16,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
-use run::trust::{TrustedDir, check_directory_of};
+use image::trust::{TrustedDir, check_directory_of};
 use rustix::fs::OFlags;
 use rustix::process::{Pid, Signal, kill_process, test_kill_process};
 

@@ -107,7 +107,7 @@ pub fn table(drive: &str) -> Result<Table> {
 /// # Errors
 /// It is no TOML of a drive.
 pub fn without_capacitors(toml: &str) -> Result<String> {
-    let config = run::Config::from_toml(toml)?;
+    let config = live::Config::from_toml(toml)?;
     let mut table: Table = toml::from_str(toml)?;
     let mut has_disk = false;
     for (set, config) in tables(&mut table, "set").zip(&config.ftl.sets) {
@@ -142,7 +142,7 @@ fn tables<'a>(table: &'a mut Table, name: &str) -> impl Iterator<Item = &'a mut 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use run::Config;
+    use live::Config;
 
     #[test]
     fn profiles_are_drives_and_say_what_they_are() {

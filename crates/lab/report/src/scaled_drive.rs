@@ -157,8 +157,8 @@ mod tests {
     use super::*;
     use crate::profile;
 
-    fn config(drive: &Table) -> run::Config {
-        run::Config::from_toml(&toml::to_string(drive).unwrap()).unwrap()
+    fn config(drive: &Table) -> live::Config {
+        live::Config::from_toml(&toml::to_string(drive).unwrap()).unwrap()
     }
 
     #[test]

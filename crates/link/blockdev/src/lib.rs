@@ -26,6 +26,7 @@ mod flushes;
 mod limits;
 mod namespace;
 mod operation;
+pub mod recording;
 pub mod stack;
 mod verb;
 

@@ -10,8 +10,8 @@ use host::{Addr, Endpoint, Host, Identity};
 use lab_engines::bench;
 use lab_report::control::Control;
 use lab_report::terminal::{self, Look};
+use live::{Handle, LocalTransport, NamespaceSnapshot, Options, Shape};
 use nvme::{Nqn, Nsid};
-use run::{Handle, LocalTransport, NamespaceSnapshot, Options, Shape};
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -70,7 +70,7 @@ pub fn demo(options: &Demo, output: Output) -> Result<()> {
         .context("choose another port with --port, or any that is free with --port 0")?;
     let shape = Shape { config: Config::from_toml(DRIVE)?, toml: DRIVE.to_owned() };
     let run_options = Options { tcp: vec!["127.0.0.1:0".into()], ..Options::default() };
-    let running = run::start(Some(shape), &run_options, &mut |_| ())?;
+    let running = live::start(Some(shape), &run_options, &mut |_| ())?;
     let at = running.tcp().map(|at| {
         let endpoint = Endpoint::Tcp { host: at.ip().to_string(), port: at.port() };
         Addr { endpoint, subnqn: None }.to_string()

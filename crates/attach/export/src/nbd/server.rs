@@ -66,7 +66,7 @@ impl Listener {
                 Ok(Listener { socket: Listening::Tcp(socket), place })
             }
             Place::Unix(path) => {
-                let socket = Listening::Unix(run::listen_privately(&path)?);
+                let socket = Listening::Unix(live::listen_privately(&path)?);
                 Ok(Listener { socket, place: Place::Unix(path) })
             }
         }
@@ -79,7 +79,7 @@ impl Listener {
 
     fn accept(&self) -> io::Result<Socket> {
         match &self.socket {
-            Listening::Tcp(listener) => Ok(Socket::Tcp(run::accept_tcp(listener)?.0)),
+            Listening::Tcp(listener) => Ok(Socket::Tcp(live::accept_tcp(listener)?.0)),
             Listening::Unix(listener) => {
                 let (socket, _) = listener.accept()?;
                 socket.set_nonblocking(true)?;

@@ -14,12 +14,12 @@ use crate::nbd::{Listener, Place, Server};
 use crate::uring;
 use fuser::Errno;
 use host::{Host, Identity, IoQueue, namespace_create};
+use live::{LocalQueue, LocalTransport, Running, Shape};
 use nvme::Csi;
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::identify::ZonedCreate;
 use nvme::zone::ZoneSendAction;
 use rng::Rng;
-use run::{LocalQueue, LocalTransport, Running, Shape};
 use std::collections::BTreeMap;
 use std::fs::OpenOptions;
 use std::os::unix::fs::{FileExt, MetadataExt};
@@ -154,7 +154,7 @@ impl World {
     fn new(seed: u64, mounts: &[FuseTransport]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let shape = Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
-        let running = run::start(Some(shape), &run::Options::default(), &mut |_| ()).unwrap();
+        let running = live::start(Some(shape), &live::Options::default(), &mut |_| ()).unwrap();
         let admin = connect(&running, "admin");
         let backend = Backend::start(&running.handle()).unwrap();
         let hold = Arc::new(Hold::default());

@@ -3,7 +3,7 @@
 use super::BaseUnit::{Celsius, None, Ratio, Seconds};
 use super::Kind::{Counter, Gauge, Info};
 use super::{Family, Samples, Value};
-use run::Snapshot;
+use live::Snapshot;
 
 /// Critical warnings of SMART, by their bits.
 const WARNINGS: [&str; 6] =
@@ -141,7 +141,7 @@ pub(super) const FAMILIES: &[Family] = &[
     }),
 ];
 
-fn by_origin(s: &Snapshot, out: &mut Samples, count: fn(&run::ControllerSnapshot) -> u64) {
+fn by_origin(s: &Snapshot, out: &mut Samples, count: fn(&live::ControllerSnapshot) -> u64) {
     for origin in ORIGINS {
         let those = s.drive.controllers.iter().filter(|controller| controller.origin == origin);
         out.gauge(&[&origin], those.map(count).sum());

@@ -8,8 +8,8 @@ mod namespaces;
 mod sets;
 mod transport;
 
+use live::Snapshot;
 use prometheus_client::registry::Unit;
-use run::Snapshot;
 
 /// What all names begin with.
 pub const PREFIX: &str = "tranche";

@@ -3,9 +3,9 @@
 use super::BaseUnit::{Bytes, BytesPerSecond, None, Ratio, Seconds};
 use super::Kind::{Counter, Gauge, Histogram, Info};
 use super::{Family, Samples, Value, seconds};
+use live::{CommandLatency, Held, NamespaceSnapshot, Snapshot};
 use nvme::IoOpcode;
 use nvme::log::{LATENCY_BUCKETS, latency_bucket_low};
-use run::{CommandLatency, Held, NamespaceSnapshot, Snapshot};
 
 const NSID: &[&str] = &["nsid"];
 const DIRECTION: &[&str] = &["nsid", "direction"];

@@ -3,7 +3,7 @@
 use super::BaseUnit::{Bytes, None, Ratio, Seconds};
 use super::Kind::{Counter, Gauge, Info};
 use super::{Family, Samples, Value};
-use run::{SetSnapshot, Snapshot};
+use live::{SetSnapshot, Snapshot};
 
 const SET: &[&str] = &["set"];
 

@@ -4,7 +4,7 @@ use super::BaseUnit::{Bytes, None};
 use super::Family;
 use super::Kind::{Counter, Gauge};
 use super::Samples;
-use run::{Snapshot, TransportSnapshot};
+use live::{Snapshot, TransportSnapshot};
 
 const TRANSPORT: &[&str] = &["transport"];
 

@@ -10,7 +10,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
 
-const BEGIN: &str = "<!-- The table is made by UPDATE=1 cargo test -p metrics --test suite documented:: -->\n";
+const BEGIN: &str =
+    "<!-- The table is made by UPDATE=1 cargo test -p metrics --test suite documented:: -->\n";
 const END: &str = "<!-- end of the table -->\n";
 
 fn at_root(path: &str) -> PathBuf {

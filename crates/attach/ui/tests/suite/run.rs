@@ -3,9 +3,9 @@
 use crate::support::http;
 
 use http::Answer;
-use run::Config;
-use run::sim::{Contents, Nanos, Sim};
+use live::Config;
 use serde_json::{Value, json};
+use sim::{Contents, Nanos, Sim};
 use std::io::{BufRead, BufReader, Write};
 use std::net::SocketAddr;
 use ui::{Listener, Options, Pace, RunEnd, RunView, Speed, Token, Ui};

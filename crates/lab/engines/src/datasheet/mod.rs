@@ -7,12 +7,9 @@ mod report;
 
 use anyhow::{Context, Result, bail};
 use host::Host;
-use run::{
-    Config, DataSheet, Precondition,
-    precondition::preconditioned,
-    sim::{Contents, Sim, SimTransport},
-};
+use live::{Config, DataSheet};
 use serde::Serialize;
+use sim::{Contents, Precondition, Sim, SimTransport, precondition::preconditioned};
 
 use crate::{
     bench::per_second,
@@ -142,7 +139,7 @@ impl Test {
             };
             Some(Self::new(figure, unit, stated?, &format!("rw={rw}\nbs=4k\nnorandommap=1"), depth, ios))
         };
-        let latency = |time: Option<run::sim::Nanos>| time.map(|time| time.0);
+        let latency = |time: Option<sim::Nanos>| time.map(|time| time.0);
         let writes = ((capacity / 16) >> 12).max(MEASURED_SUPERBLOCKS * superblock);
         let random_writes =
             test("random_write_iops", Unit::PerSecond, sheet.random_write_iops, sheet.random_depth, writes);

@@ -15,14 +15,11 @@ use lab_report::{
     figure,
     terminal::{self, Look},
 };
+use live::Config;
 pub use measure::{Done, How, Load, Measured, Point, Run, Writes};
 use model::Model;
-use run::{
-    Config, Precondition,
-    precondition::preconditioned,
-    sim::{Contents, Sim},
-};
 use serde::Serialize;
+use sim::{Contents, Precondition, Sim, precondition::preconditioned};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 

@@ -2,7 +2,7 @@
 
 use anyhow::{Context, Result, anyhow, bail};
 use load_formats::fio::{JobFile, Prompt, Space, Stats};
-use run::sim::{BlockLayer, MachineDevice};
+use sim::{BlockLayer, MachineDevice};
 
 use super::Drives;
 use crate::{
@@ -70,7 +70,7 @@ pub fn play(
             .context("the device takes less than a request of the job")?;
     }
     let (began, mut steps, mut failed) = (layer.now(), 0_u64, None);
-    layer.run(run::sim::Nanos::MAX, |step| {
+    layer.run(sim::Nanos::MAX, |step| {
         steps += 1;
         if !step.status.is_success() {
             failed = Some((*step.request, step.status));

@@ -10,10 +10,8 @@ mod path;
 use anyhow::{Context, Result};
 use blockdev::BlockDevice;
 use blockdev::stack::{Partition, Shared};
-use run::{
-    Config,
-    sim::{Contents, Machine, MachineDevice, Sim, SimDevice},
-};
+use live::Config;
+use sim::{Contents, Machine, MachineDevice, Sim, SimDevice};
 use tier::{Start, TierDevice};
 
 pub use self::load::{Played, play};
@@ -123,7 +121,7 @@ impl Drives {
         if time < u64::MAX
             && let Some(sim) = self.drives.first()
         {
-            sim.run_until(now.max(run::sim::Nanos(time)));
+            sim.run_until(now.max(sim::Nanos(time)));
         }
         self.machine.now().0
     }

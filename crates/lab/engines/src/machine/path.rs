@@ -4,7 +4,7 @@ use std::num::NonZeroU64;
 
 use blockdev::BlockDevice;
 use blockdev::stack::{Hop, HopConfig, WriteCache, WriteCacheConfig};
-use run::sim::{MachineDevice, Processors, SimDevice};
+use sim::{MachineDevice, Processors, SimDevice};
 
 /// What the host takes for a request, in nanoseconds. Sweep these: only the number of processors is known of the published machine.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]

@@ -4,8 +4,8 @@ use anyhow::{Result, anyhow, bail};
 use host::Host;
 use load_formats::act::{Act, Config, Space};
 use nvme::Nsid;
-use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::json;
+use sim::{Nanos, Sim, SimTransport};
 
 use super::{
     jobs::LoadResult,

@@ -2,13 +2,11 @@
 
 use anyhow::Result;
 use host::Host;
+use live::latencies_between;
 use load_formats::trace::recording::{CommandClass, Latencies};
 use nvme::{Nsid, log::NamespaceStatistics};
-use run::{
-    latencies_between,
-    sim::{Nanos, SimTransport},
-};
 use serde_json::{Value, json};
+use sim::{Nanos, SimTransport};
 
 use lab_report::terminal::{self, Look};
 

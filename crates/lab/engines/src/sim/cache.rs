@@ -10,10 +10,10 @@ use std::{
 };
 
 use anyhow::Result;
-use run::{
-    Config, Precondition,
+use live::Config;
+use sim::{
+    CheckpointError, Contents, Precondition, Sim,
     precondition::{Origin, preconditioned},
-    sim::{CheckpointError, Contents, Sim},
 };
 
 /// Bytes that the files of a cache may take together.

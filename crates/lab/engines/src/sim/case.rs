@@ -7,12 +7,10 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use host::Host;
+use live::Config;
 use nvme::Nsid;
-use run::{
-    Config, Precondition,
-    sim::{Contents, Sim, SimTransport},
-};
 use rustix::time::{ClockId, clock_gettime};
+use sim::{Contents, Precondition, Sim, SimTransport};
 
 use super::{
     act,

@@ -5,7 +5,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result};
-use run::sim::{Contents, Sim};
+use sim::{Contents, Sim};
 
 use super::case::{Case, NQN};
 use lab_report::control::Cancel;

@@ -7,8 +7,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use host::Host;
 use load_formats::fio::{JobFile, Jobs, Plan, Prompt, Stats};
 use nvme::Nsid;
-use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::Value;
+use sim::{Nanos, Sim, SimTransport};
 
 use super::watch::Watch;
 use crate::bench::{self, EndedJob, Place, json, memory, progress::Goal, text, worker};

@@ -2,7 +2,7 @@
 
 use anyhow::{Result, anyhow, bail};
 use load_formats::fio::{JobFile, Setting};
-use run::{Precondition, sim::Contents};
+use sim::{Contents, Precondition};
 use toml::Table;
 
 use super::load::{LoadFile, LoadForm};

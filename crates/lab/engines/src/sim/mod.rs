@@ -63,10 +63,7 @@ use lab_report::{
     results::{Host, JOURNAL},
     sheet::Row,
 };
-pub use run::{
-    Precondition,
-    sim::{Contents, Inspector, Nanos},
-};
+pub use sim::{Contents, Inspector, Nanos, Precondition};
 
 /// Nanoseconds of an interval, at least.
 const MIN_INTERVAL_NANOS: u64 = 1000;

@@ -10,7 +10,7 @@ use std::{
 
 use anyhow::{Context, Result};
 use host::Host;
-use run::sim::{Inspector, Nanos, Sim};
+use sim::{Inspector, Nanos, Sim};
 
 use lab_report::control::Cancel;
 

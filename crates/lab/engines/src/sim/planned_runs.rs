@@ -2,7 +2,7 @@
 //! preconditioned drives.
 
 use anyhow::Result;
-use run::precondition::kept_as;
+use sim::precondition::kept_as;
 
 use super::{
     cache::Cache,

@@ -6,8 +6,8 @@ use anyhow::{Result, anyhow};
 use host::Host;
 use load_formats::trace::{Fold, Options, Pace, Reader, Replay, Space, Speed};
 use nvme::Nsid;
-use run::sim::{Nanos, Sim, SimTransport};
 use serde_json::json;
+use sim::{Nanos, Sim, SimTransport};
 
 use super::{
     agreement::Agreement,

@@ -36,7 +36,7 @@ fn drive(out: &mut String, case: &Case, ran: &RunResult) -> fmt::Result {
         Some(rate) => writeln!(out, ": {} requests per processor-second", figure::show(rate))?,
         None => writeln!(out)?,
     }
-    if case.precondition != run::Precondition::None {
+    if case.precondition != sim::Precondition::None {
         writeln!(
             out,
             "  before       : preconditioned ({}) in {} s{}",

@@ -2,10 +2,8 @@
 
 use anyhow::{Result, bail};
 use hdrhistogram::Histogram;
-use run::{
-    SetSnapshot,
-    sim::{Nanos, Sim, Step},
-};
+use live::SetSnapshot;
+use sim::{Nanos, Sim, Step};
 use workload::Verb;
 
 use crate::bench::per_second;

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
+use live::{Config, policies::Policies};
 use nvme::Nsid;
-use run::{Config, Precondition, policies::Policies, sim::Contents};
+use sim::{Contents, Precondition};
 
 use super::{case::Case, keys::Variable, load::LoadFile};
 use crate::sweep::{axes, misuse, no_place, settings};

@@ -3,7 +3,7 @@
 //! A drive that was preconditioned with one load needs time to settle on another: what lies where, and how full the blocks are that garbage
 //! collection finds, changes with the load. Figures from before that time depend on how long the run was.
 
-use run::sim::{Nanos, Sim};
+use sim::{Nanos, Sim};
 
 use lab_report::counters::write_amplification;
 

@@ -2,8 +2,8 @@
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
-use run::sim::{Nanos, Step};
 use serde_json::{Value, json};
+use sim::{Nanos, Step};
 use std::fmt::Write as _;
 use workload::Verb;
 

@@ -1,6 +1,7 @@
 //! What a reader of a run should know before it believes the figures.
 
-use run::{FlashSpace, Precondition};
+use live::FlashSpace;
+use sim::Precondition;
 
 use super::{
     case::{Case, RunResult, Settled},
@@ -146,7 +147,8 @@ mod tests {
     use super::*;
     use crate::sim::load::LoadFile;
     use lab_report::counters::{Counters, NamespaceCounts};
-    use run::{Config, sim::Contents};
+    use live::Config;
+    use sim::Contents;
 
     const SET_TOML: &str = "[[set]]\nmedia = \"nand\"\ncell = \"tlc\"\ncapacity = \"2GiB\"\nspare = \"12.5%\"\nchannels = 4\ndies = 8\n\
                        planes = 1\nnand_page = \"16KiB\"\npages_per_block = 96\nrated_cycles = 3000\n";

@@ -7,7 +7,7 @@ use std::{
 
 use anyhow::{Result, bail};
 use nvme::Status;
-use run::sim::{Actors, Nanos, Sim, Step};
+use sim::{Actors, Nanos, Sim, Step};
 use workload::{Actor, Request, Verb};
 
 use super::{

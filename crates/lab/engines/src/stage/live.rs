@@ -8,7 +8,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use host::{Host, Identity, NamespaceDevice};
-use run::{LocalTransport, Running};
+use live::{LocalTransport, Running};
 
 use super::contract::{
     HostJob, INTERVAL, JobResult, MANAGER, Nanos, Script, Stage, StageResult, count, job, nqn,

@@ -2,11 +2,9 @@
 
 use anyhow::{Context, Result, bail};
 use host::Host;
+use live::Config;
 use load_formats::fio::Prompt;
-use run::{
-    Config,
-    sim::{self, Checkpoint, Contents, Sim, SimTransport},
-};
+use sim::{self, Checkpoint, Contents, Sim, SimTransport};
 use workload::Verb;
 
 use super::{

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use run::Config;
+use live::Config;
 use serde_json::{Value, json};
 use toml::Table;
 

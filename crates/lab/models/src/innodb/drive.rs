@@ -3,10 +3,8 @@
 use anyhow::{Context, Result, bail};
 use database_models::innodb::Volume;
 use host::Host;
-use run::{
-    Config,
-    sim::{Sim, SimTransport},
-};
+use live::Config;
+use sim::{Sim, SimTransport};
 use toml::{Table, Value};
 use workload::{Mix, MixConfig, Order};
 

@@ -6,7 +6,7 @@
 
 use anyhow::{Context, Result, bail};
 use database_models::innodb::{Config, Counts, Innodb, PAGE};
-use run::sim::{Actors, Nanos, Sim, SimTransport};
+use sim::{Actors, Nanos, Sim, SimTransport};
 
 use super::{
     drive::{self, StudyVolumes},

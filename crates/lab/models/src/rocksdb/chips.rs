@@ -1,7 +1,7 @@
 //! The drives: one kind of chips, as zones or as a conventional namespace with more or less spare.
 
 use anyhow::{Context, Result, bail};
-use run::Config;
+use live::Config;
 use toml::{Table, Value};
 
 use super::fitted;

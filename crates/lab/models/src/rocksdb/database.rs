@@ -6,7 +6,7 @@ use database_models::lsm::{
     Zoned, ZonedConfig,
 };
 use hdrhistogram::Histogram;
-use run::sim::{Actors, Contents, Nanos, Sim, SimTransport};
+use sim::{Actors, Contents, Nanos, Sim, SimTransport};
 
 use super::{
     chips::{Chips, Layout},

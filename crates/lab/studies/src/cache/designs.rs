@@ -3,7 +3,7 @@
 use std::collections::BTreeMap;
 
 use anyhow::Result;
-use run::Config;
+use live::Config;
 
 use super::{
     options::Options,

@@ -2,7 +2,8 @@
 
 use anyhow::{Context, Result};
 use blockdev::stack::Shared;
-use run::{Config, sim::MachineDevice};
+use live::Config;
+use sim::MachineDevice;
 use toml::Table;
 
 use super::{

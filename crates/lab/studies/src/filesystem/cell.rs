@@ -3,7 +3,8 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Context, Result, bail};
-use run::{Config, Precondition, sim::Contents};
+use live::Config;
+use sim::{Contents, Precondition};
 use toml::Table;
 
 use super::{

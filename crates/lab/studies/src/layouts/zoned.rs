@@ -147,7 +147,7 @@ mod tests {
             let layout = variant.layout(DEFAULT_PROFILE, &drive).unwrap();
             layout.check().unwrap();
             let toml = toml::to_string(&layout.drive_toml().unwrap()).unwrap();
-            run::Config::from_toml(&toml).unwrap_or_else(|error| panic!("{variant}: {error}"));
+            live::Config::from_toml(&toml).unwrap_or_else(|error| panic!("{variant}: {error}"));
         }
         let conventional = lab_report::profile::table("pblaze5-910-lab").unwrap();
         let refused = Variant::Zones.layout("pblaze5-910-lab", &conventional).unwrap_err().to_string();

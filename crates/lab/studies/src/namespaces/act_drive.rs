@@ -2,12 +2,10 @@
 
 use anyhow::{Context, Result, bail};
 use host::Host;
+use live::Config;
 use load_formats::act;
 use nvme::Nsid;
-use run::{
-    Config,
-    sim::{Checkpoint, Contents, Nanos, Sim, SimTransport},
-};
+use sim::{Checkpoint, Contents, Nanos, Sim, SimTransport};
 use workload::{Actor, Mix, MixConfig, Next, Order};
 
 use super::{

@@ -5,9 +5,9 @@ use std::time::{Duration, Instant};
 use anyhow::{Context, Result, anyhow, bail};
 use blockdev::{Geometry, Namespace, Nanos, Operation, Parts};
 use host::{Host, Identity, OperationQueue, TransportError};
+use live::{LocalQueue, LocalTransport, Running};
 use load_formats::act::{self, Act};
 use nvme::Nsid;
-use run::{LocalQueue, LocalTransport, Running};
 use workload::{
     Actor, Next,
     executor::{Executor, Finished, Target},

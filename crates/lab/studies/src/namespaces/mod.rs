@@ -15,8 +15,8 @@ mod search;
 mod trial;
 
 use anyhow::{Result, bail};
-use run::sim::Contents;
 use serde_json::Value;
+use sim::Contents;
 
 pub use self::options::{COUNT_MAX, DEFAULT_PROFILE, HostTimes, Options};
 use self::{

@@ -3,8 +3,8 @@
 use std::path::PathBuf;
 
 use anyhow::Result;
+use live::Config;
 use load_formats::act::HostTime;
-use run::Config;
 
 use super::{
     act_drive, published,

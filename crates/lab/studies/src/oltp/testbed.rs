@@ -6,7 +6,7 @@ use std::collections::BTreeMap;
 use anyhow::{Context, Result, bail, ensure};
 use blockdev::stack::Shared;
 use database_models::innodb::{Config, Counts, Doublewrite, Innodb, PAGE, Schema, Volume};
-use run::sim::{BlockLayer, MachineDevice, Nanos};
+use sim::{BlockLayer, MachineDevice, Nanos};
 use tier::{Counters, PolicyKind};
 use toml::Table;
 

@@ -13,7 +13,7 @@ mod windows;
 use std::path::PathBuf;
 
 use anyhow::{Context, Result};
-use run::Config;
+use live::Config;
 use serde_json::Value;
 
 pub use self::variants::Variant;

@@ -3,9 +3,9 @@
 use std::fmt;
 
 use anyhow::{Context, Result};
+use live::Config;
 use load_formats::fio::{Latency, Response, Stats};
 use nvme::Nsid;
-use run::Config;
 
 use super::{
     scale::{NoiseKind, Scale},

@@ -1,8 +1,8 @@
 //! Part 1, the published example: eight namespaces of the same size read sequentially; four have a large quota, four a small one.
 
 use anyhow::{Context, Result};
+use live::Config;
 use nvme::quota::{Quota, QuotaKind};
-use run::Config;
 
 use super::{scale::Scale, variants::set_quota};
 use lab_databases::drive::create_namespace;

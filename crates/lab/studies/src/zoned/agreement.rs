@@ -8,9 +8,9 @@ use std::{
     time::Duration,
 };
 
+use ::sim::{Contents, Nanos, Sim};
 use anyhow::{Context, Result, bail};
 use database_models::lsm::{Config, Conventional, ConventionalConfig, Engine};
-use run::sim::{Contents, Nanos, Sim};
 use serde_json::Value;
 
 use super::{Options, sim, tickers};

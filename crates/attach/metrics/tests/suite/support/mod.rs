@@ -6,9 +6,9 @@ mod http;
 
 use host::{Host, Identity};
 pub use http::Answer;
+use live::{LocalTransport, Options, Running, Shape};
 use metrics::{Endpoint, Listener};
 use nvme::Nqn;
-use run::{LocalTransport, Options, Running, Shape};
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
 
@@ -72,8 +72,8 @@ impl Drive {
     }
 
     pub fn with(options: &Options) -> Drive {
-        let shape = Shape { config: run::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
-        let running = run::start(Some(shape), options, &mut |_| ()).unwrap();
+        let shape = Shape { config: live::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+        let running = live::start(Some(shape), options, &mut |_| ()).unwrap();
         let endpoint = Endpoint::start(Listener::bind("127.0.0.1:0").unwrap(), running.handle()).unwrap();
         Drive { endpoint, running }
     }

@@ -6,8 +6,8 @@ pub mod http;
 
 use host::{Host, Identity};
 pub use http::Answer;
+use live::{LocalTransport, Options, Running, Shape};
 use nvme::Nqn;
-use run::{LocalTransport, Options, Running, Shape};
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
@@ -75,8 +75,8 @@ impl Drive {
 
     pub fn of(toml: &str, mut options: ui::Options) -> Drive {
         options.token.get_or_insert(Token::new(TOKEN).unwrap());
-        let shape = Shape { config: run::Config::from_toml(toml).unwrap(), toml: toml.to_owned() };
-        let running = run::start(Some(shape), &Options::default(), &mut |_| ()).unwrap();
+        let shape = Shape { config: live::Config::from_toml(toml).unwrap(), toml: toml.to_owned() };
+        let running = live::start(Some(shape), &Options::default(), &mut |_| ()).unwrap();
         let listener = Listener::bind("127.0.0.1:0").unwrap();
         let ui = Ui::of_handle(listener, options, running.handle()).unwrap();
         Drive { ui, running }

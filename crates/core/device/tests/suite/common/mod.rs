@@ -1,4 +1,5 @@
 //! A host and a runner for tests: contents in memory, virtual time, one command at a time or many.
+#![allow(dead_code, reason = "a fuzz target uses a part of it")]
 
 pub mod load;
 pub mod plausible;

@@ -13,7 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result};
-use run::sim::Sim;
+use sim::Sim;
 
 use super::{report as common, settings::Settings};
 use lab_engines::{
@@ -61,7 +61,7 @@ pub(super) fn run_on(
     let each = options
         .variants
         .iter()
-        .map(|&v| drive::config(&toml, v, &options.drive).map(|c| Sim::memory(&c, run::sim::Contents::None)));
+        .map(|&v| drive::config(&toml, v, &options.drive).map(|c| Sim::memory(&c, sim::Contents::None)));
     let each = each.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0) + SERVER;
     let together = parallel::width(pieces.len());
     let room = memory::available().map(memory::spendable);

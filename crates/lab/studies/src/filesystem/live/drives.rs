@@ -53,7 +53,7 @@ pub(super) fn table(options: &Options, live: &Live, kind: Kind) -> Result<Table>
     };
     let scaled = || -> Result<Table> {
         let table = scale(live).of(&profile::table(drive)?)?;
-        run::Config::from_toml(&toml::to_string(&table)?)?;
+        live::Config::from_toml(&toml::to_string(&table)?)?;
         Ok(table)
     };
     scaled().with_context(|| {
@@ -99,7 +99,7 @@ mod tests {
             let table = table(&options, &live, kind).unwrap();
             let layout = layout(&live, false, kind, &table, &scratch).unwrap();
             layout.check().unwrap();
-            run::Config::from_toml(&toml::to_string(&layout.drive_toml().unwrap()).unwrap()).unwrap();
+            live::Config::from_toml(&toml::to_string(&layout.drive_toml().unwrap()).unwrap()).unwrap();
             let Size::Bytes(bytes) = layout.namespaces[0].size else { panic!() };
             // 16 files, that of the buffered run, and what mkfs.xfs asks for.
             assert!(bytes > 18 * file(&live) && bytes > 300 << 20, "{bytes}");

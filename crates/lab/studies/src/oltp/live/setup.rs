@@ -141,7 +141,7 @@ pub(super) fn drive(options: &Options, live: &Live) -> Result<Table> {
     let set = |table: &Table| table.get("set").and_then(|sets| sets.get(0)).cloned();
     let sets = [set(&disk), set(&drive)].into_iter().flatten().collect();
     drive.insert("set".into(), Value::Array(sets));
-    run::Config::from_toml(&toml::to_string(&drive)?).context("a drive of the disk and the NVMe drive")?;
+    live::Config::from_toml(&toml::to_string(&drive)?).context("a drive of the disk and the NVMe drive")?;
     Ok(drive)
 }
 
@@ -211,7 +211,7 @@ mod tests {
             let drive = drive(&options, &live).unwrap();
             let layout = layout(&live, &drive, &scratch).unwrap();
             layout.check().unwrap();
-            let config = run::Config::from_toml(&toml::to_string(&drive).unwrap()).unwrap();
+            let config = live::Config::from_toml(&toml::to_string(&drive).unwrap()).unwrap();
             for (set, number) in config.ftl.sets.iter().zip(1..) {
                 let of_it = layout.namespaces.iter().filter(|namespace| namespace.set == number);
                 let bytes = of_it.map(|namespace| match namespace.size {

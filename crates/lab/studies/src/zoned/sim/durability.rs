@@ -3,12 +3,10 @@
 
 use anyhow::{Context, Result};
 use host::Host;
+use live::Config;
 use nvme::{admin::PowerCut, zone::ZoneReportFilter};
 use rng::Rng;
-use run::{
-    Config,
-    sim::{Contents, Nanos, Sim, SimTransport},
-};
+use sim::{Contents, Nanos, Sim, SimTransport};
 use toml::Value;
 use tracing::subscriber::NoSubscriber;
 

@@ -5,7 +5,7 @@ mod raw;
 
 use anyhow::Result;
 use database_models::lsm::Placement;
-use run::Config;
+use live::Config;
 
 use self::raw::Raw;
 use super::{Options, Part, published, report};

@@ -1,10 +1,7 @@
 //! The drives without a file system: steady writes, and reads beside writes (figures 1 and 5b of the paper).
 
 use anyhow::{Context, Result};
-use run::{
-    Precondition,
-    sim::{Contents, Sim},
-};
+use sim::{Contents, Precondition, Sim};
 
 use lab_engines::{
     bench::per_second,
@@ -26,7 +23,7 @@ const WRITERS: u64 = 14;
 /// A drive and what fio does on it.
 pub(super) struct Raw {
     sim: Sim,
-    host: host::Host<run::sim::SimTransport>,
+    host: host::Host<sim::SimTransport>,
     layout: Layout,
     /// Bytes that can be written, and of a job's part of the address space.
     capacity: u64,

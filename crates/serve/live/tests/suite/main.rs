@@ -1,0 +1,11 @@
+//! A drive under the wall clock, from outside: one program, which compiles faster than one for each file.
+
+mod access;
+mod common;
+mod greedy_hosts;
+mod live;
+mod ports;
+mod power;
+mod recording;
+mod sockets;
+mod tls;
