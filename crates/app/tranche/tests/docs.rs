@@ -433,6 +433,32 @@ fn sources(dir: &Path, found: &mut Vec<String>) {
     }
 }
 
+/// Paths below `crates` that a text names.
+fn named_paths(text: &str) -> impl Iterator<Item = &str> {
+    let is_of_path = |c: char| c.is_alphanumeric() || "_-./".contains(c);
+    text.match_indices("crates/").filter(move |(at, _)| !text[..*at].ends_with(is_of_path)).map(
+        move |(at, _)| {
+            let path = &text[at..];
+            path[..path.find(|c| !is_of_path(c)).unwrap_or(path.len())].trim_end_matches(['.', '/'])
+        },
+    )
+}
+
+/// The sources, documents and TOML files below a directory, with what they say.
+fn texts(dir: &Path, found: &mut Vec<(PathBuf, String)>) {
+    for entry in std::fs::read_dir(dir).unwrap() {
+        let path = entry.unwrap().path();
+        if path.is_dir() {
+            if !["node_modules", "target", "dist"].iter().any(|name| path.ends_with(name)) {
+                texts(&path, found);
+            }
+        } else if path.extension().is_some_and(|e| ["rs", "md", "toml"].iter().any(|kind| e == *kind)) {
+            let text = std::fs::read_to_string(&path).unwrap();
+            found.push((path, text));
+        }
+    }
+}
+
 fn root() -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..")
 }
@@ -541,6 +567,24 @@ fn messages_that_nobody_says_are_found() {
 #[test]
 fn every_link_leads_somewhere() {
     nothing(&Library::of(root()).broken_links());
+}
+
+#[test]
+fn every_path_that_is_named_exists() {
+    let named: Vec<_> = named_paths("see `crates/a/b.rs`, crates/c. Not x/crates/d").collect();
+    assert_eq!(named, ["crates/a/b.rs", "crates/c"]);
+    let mut all = Vec::new();
+    for dir in ["crates", "docs", "fuzz", "examples"] {
+        texts(&root().join(dir), &mut all);
+    }
+    all.extend(AT_ROOT.map(|name| (root().join(name), std::fs::read_to_string(root().join(name)).unwrap())));
+    // The test's own examples.
+    all.retain(|(path, _)| !path.ends_with("tests/docs.rs"));
+    let gone = all.iter().flat_map(|(file, text)| {
+        let gone = named_paths(text).filter(|path| !root().join(path).exists());
+        gone.map(|path| format!("{}: there is no {path}", file.display()))
+    });
+    nothing(&gone.collect::<Vec<_>>());
 }
 
 #[test]

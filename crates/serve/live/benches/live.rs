@@ -9,7 +9,7 @@
 //!   over what was set.
 //! - `open`: an image of 64 GiB, closed cleanly and left by a crash: seconds to open it.
 //!
-//! `cargo bench -p run --bench live -- [copy|memory|latency|quota|open|all]`
+//! `cargo bench -p live --bench live -- [copy|memory|latency|quota|open|all]`
 
 use live::{Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape};
 use media::Rng;

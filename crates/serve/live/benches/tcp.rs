@@ -7,7 +7,7 @@
 //!
 //! `idle` instead: what 64 connections with nothing to do cost the drive's thread, over 20 seconds.
 //!
-//! `cargo bench -p run --bench tcp -- [--rounds N] [--seconds S] [--only TEXT] [poll] [sleep] [keys] | idle`: `keys` polls, with
+//! `cargo bench -p live --bench tcp -- [--rounds N] [--seconds S] [--only TEXT] [poll] [sleep] [keys] | idle`: `keys` polls, with
 //! an encrypted namespace.
 
 use host::{Data, Host, Identity, IoQueue, Queue, SocketQueue, SocketTransport};

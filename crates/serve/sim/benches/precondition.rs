@@ -1,7 +1,7 @@
 //! What it takes to bring a simulated drive without contents into the state of a used one, to keep that, and to go on with it: real time and
 //! memory.
 //!
-//! `cargo bench -p run --bench precondition -- PROFILE.toml [fill|steady] [SUPERBLOCKS]`
+//! `cargo bench -p sim --bench precondition -- PROFILE.toml [fill|steady] [SUPERBLOCKS]`
 //!
 //! With a number of superblocks the drive has so many, and its first namespace all of their capacity that 28 % spare leaves.
 

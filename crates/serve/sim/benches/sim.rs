@@ -1,7 +1,7 @@
 //! What a command costs in virtual time, with a fio job as load and the whole drive below it, on `profiles/bench-16g.toml`: what `tranche sim`
 //! does, without the program around it.
 //!
-//! `cargo bench -p run --bench sim -- [randwrite|randread] [SPARE%] [GIB] [ROUNDS]`
+//! `cargo bench -p sim --bench sim -- [randwrite|randread] [SPARE%] [GIB] [ROUNDS]`
 //!
 //! Prints requests per second of CPU time, and the digest of the run.
 

@@ -1,7 +1,7 @@
 //! What a drive does in steady state, in virtual time: write amplification, throughput and latency of 4 KiB
 //! random writes and reads.
 //!
-//! `cargo bench -p run --bench steady -- PROFILE.toml [WRITES]`
+//! `cargo bench -p sim --bench steady -- PROFILE.toml [WRITES]`
 
 use sim::{Contents, Sim};
 use workload::{Mix, MixConfig, Order};
