@@ -4,7 +4,7 @@
 //! none of them. The owner of the engine holds the front ends beside it, and passes them to [`Engine::settle`].
 //!
 //! - **Commands in.** In [`FrontEnd::poll`] a front end takes what its hosts have sent. It hands each command to
-//!   [`Engine::submit`] with its [`Owner`] and its [`DataBuffer`](image::DataBuffer).
+//!   [`Engine::submit`] with its [`Owner`] and its [`DataBuffer`].
 //! - **Completions out.** Each command comes back once, by [`FrontEnd::complete`], with the buffer. A front end gathers what it has to
 //!   tell its hosts, and does so in [`FrontEnd::flush`], once for a batch.
 //! - **Time.** [`FrontEnd::deadline`] says when the front end wants to be polled next, if nothing comes before.
