@@ -5,12 +5,9 @@
 
 use crate::drive::{Completions, Drive, Limits, NamespaceKey, Op};
 use crate::files::File;
-use crate::nbd;
 use crate::pool;
 use crate::split::{CommandStep, SplitKind, Steps, split};
-use crate::ublk;
-use crate::uring::{self, Reply};
-use fuser::{Errno, ReplyData, ReplyEmpty, ReplyWrite};
+use fuser::Errno;
 use nvme::zone::{ZoneDescriptor, ZoneReportHeader, ZoneSendAction};
 use std::collections::VecDeque;
 use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
@@ -19,51 +16,51 @@ use std::sync::{Arc, Mutex, MutexGuard, OnceLock, PoisonError};
 /// other requests.
 const STEPS_IN_FLIGHT: u32 = 16;
 
-/// Where the result of a request goes.
-pub enum Answer {
-    /// Data of a read.
-    Data(ReplyData),
-    /// Number of bytes written.
-    Written(ReplyWrite),
-    /// Nothing but success.
-    Done(ReplyEmpty),
-    /// Any of them, through io_uring.
-    Ring(Reply),
-    /// Any of them, to a client of NBD.
-    Nbd(nbd::Reply),
-    /// Any of them, to a block device of the kernel.
-    Ublk(ublk::Reply),
-    /// What the directory asks the drive before it answers a request: it gets the command's buffer.
-    Call(Then<Vec<u8>>),
+/// A front end's side of a request: whoever asked is told how it ended, once.
+pub trait Responder: Send + 'static {
+    /// It is done. A read has this data; `len` bytes were read or written.
+    fn succeed(self: Box<Self>, data: &[u8], len: u32);
+    /// It failed.
+    fn fail(self: Box<Self>, errno: Errno);
 }
 
-/// What goes on with a result, on the thread that delivers it.
+/// Where the result of a request goes.
+pub struct Answer(Box<dyn Responder>);
+
+/// What goes on with a result, on the thread that delivers it. It gets the command's buffer.
 pub type Then<T> = Box<dyn FnOnce(Result<T, Errno>) + Send>;
 
+/// What this program itself asks the drive.
+struct Call<F>(F);
+
+impl<F: FnOnce(Result<Vec<u8>, Errno>) + Send + 'static> Responder for Call<F> {
+    fn succeed(self: Box<Self>, data: &[u8], _: u32) {
+        (self.0)(Ok(data.to_vec()));
+    }
+
+    fn fail(self: Box<Self>, errno: Errno) {
+        (self.0)(Err(errno));
+    }
+}
+
 impl Answer {
+    /// The result goes to a front end.
+    pub fn to(responder: impl Responder) -> Self {
+        Answer(Box::new(responder))
+    }
+
+    /// The result goes to a function.
+    pub fn call(then: impl FnOnce(Result<Vec<u8>, Errno>) + Send + 'static) -> Self {
+        Answer::to(Call(then))
+    }
+
     /// Answers with an error.
     pub fn fail(self, errno: Errno) {
-        match self {
-            Answer::Data(reply) => reply.error(errno),
-            Answer::Written(reply) => reply.error(errno),
-            Answer::Done(reply) => reply.error(errno),
-            Answer::Ring(reply) => reply.error(errno),
-            Answer::Nbd(reply) => reply.fail(errno),
-            Answer::Ublk(reply) => reply.fail(errno),
-            Answer::Call(call) => call(Err(errno)),
-        }
+        self.0.fail(errno);
     }
 
     fn succeed(self, data: &[u8], len: u32) {
-        match self {
-            Answer::Data(reply) => reply.data(data),
-            Answer::Written(reply) => reply.written(len),
-            Answer::Done(reply) => reply.ok(),
-            Answer::Ring(reply) => uring::succeed(reply, data, len),
-            Answer::Nbd(reply) => reply.succeed(data),
-            Answer::Ublk(reply) => reply.succeed(data),
-            Answer::Call(call) => call(Ok(data.to_vec())),
-        }
+        self.0.succeed(data, len);
     }
 }
 
@@ -205,7 +202,7 @@ impl Engine {
             Ok(_) => then.flush(of, answer),
             Err(errno) => answer.fail(errno),
         };
-        self.zero(file, offset, len, deallocate, Answer::Call(Box::new(flush)));
+        self.zero(file, offset, len, deallocate, Answer::call(flush));
     }
 
     /// Makes all writes that have been answered durable.
@@ -246,12 +243,12 @@ impl Engine {
     /// Asks for a report of so many zones from this one on: 1 to [`zones_of_report`](Engine::zones_of_report).
     pub fn report(&self, file: Arc<File>, zone: u32, zones: u32, then: Then<Vec<u8>>) {
         let bytes = size_of::<ZoneReportHeader>() + zones as usize * size_of::<ZoneDescriptor>();
-        self.begin(file, Work::Report, Place::of_zone(zone), vec![0; bytes], Answer::Call(then));
+        self.begin(file, Work::Report, Place::of_zone(zone), vec![0; bytes], Answer::call(then));
     }
 
     /// Changes the state of a zone.
     pub fn manage(&self, file: Arc<File>, zone: u32, action: ZoneSendAction, then: Then<Vec<u8>>) {
-        self.begin(file, Work::Zone(action), Place::of_zone(zone), Vec::new(), Answer::Call(then));
+        self.begin(file, Work::Zone(action), Place::of_zone(zone), Vec::new(), Answer::call(then));
     }
 
     fn begin(&self, file: Arc<File>, work: Work, place: Place, mut data: Vec<u8>, answer: Answer) {

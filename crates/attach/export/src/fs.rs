@@ -3,7 +3,7 @@
 use crate::access::AccessChange;
 use crate::attributes::{ATTRIBUTE_TIMEOUT, Shown};
 use crate::drive::MAX_TRANSFER_BYTES;
-use crate::engine::{Answer, Engine};
+use crate::engine::{Answer, Engine, Responder};
 use crate::files::{File, Files, Node, ROOT};
 use crate::zonefs::{Room, WriteMode, ZoneFs};
 use crate::{pool, task};
@@ -308,6 +308,36 @@ fn shown(shown: Result<Shown, Errno>, reply: ReplyAttr) {
     }
 }
 
+impl Responder for ReplyData {
+    fn succeed(self: Box<Self>, data: &[u8], _: u32) {
+        self.data(data);
+    }
+
+    fn fail(self: Box<Self>, errno: Errno) {
+        self.error(errno);
+    }
+}
+
+impl Responder for ReplyWrite {
+    fn succeed(self: Box<Self>, _: &[u8], len: u32) {
+        self.written(len);
+    }
+
+    fn fail(self: Box<Self>, errno: Errno) {
+        self.error(errno);
+    }
+}
+
+impl Responder for ReplyEmpty {
+    fn succeed(self: Box<Self>, _: &[u8], _: u32) {
+        self.ok();
+    }
+
+    fn fail(self: Box<Self>, errno: Errno) {
+        self.error(errno);
+    }
+}
+
 impl Filesystem for Directory {
     fn init(&mut self, _: &Request, config: &mut KernelConfig) -> io::Result<()> {
         // Without this the kernel answers asynchronous direct I/O, which loop devices do, one by one.
@@ -407,7 +437,7 @@ impl Filesystem for Directory {
         _: Option<LockOwner>,
         reply: ReplyData,
     ) {
-        Directory::read(self, ino.0, offset, size, Answer::Data(reply));
+        Directory::read(self, ino.0, offset, size, Answer::to(reply));
     }
 
     fn write(
@@ -424,7 +454,7 @@ impl Filesystem for Directory {
     ) {
         // `data` lies in the buffer for the next request.
         let (data, flags) = (pool::copy(data), flags.0.cast_unsigned());
-        Directory::write(self, ino.0, offset, data, flags, Answer::Written(reply));
+        Directory::write(self, ino.0, offset, data, flags, Answer::to(reply));
     }
 
     fn flush(&self, _: &Request, _: INodeNo, _: FileHandle, _: LockOwner, reply: ReplyEmpty) {
@@ -433,7 +463,7 @@ impl Filesystem for Directory {
     }
 
     fn fsync(&self, _: &Request, ino: INodeNo, _: FileHandle, _datasync: bool, reply: ReplyEmpty) {
-        self.sync(ino.0, Answer::Done(reply));
+        self.sync(ino.0, Answer::to(reply));
     }
 
     fn fallocate(
@@ -446,7 +476,7 @@ impl Filesystem for Directory {
         mode: i32,
         reply: ReplyEmpty,
     ) {
-        self.allocate(ino.0, offset, length, mode.cast_unsigned(), Answer::Done(reply));
+        self.allocate(ino.0, offset, length, mode.cast_unsigned(), Answer::to(reply));
     }
 
     fn readdir(&self, _: &Request, ino: INodeNo, _: FileHandle, offset: u64, mut reply: ReplyDirectory) {

@@ -335,15 +335,15 @@ impl Transmission {
         let reply = self.outbox.begin(cookie, asked, action.bytes());
         let (engine, file) = (self.namespaces.engine(), self.file.clone());
         match action {
-            Action::Read { offset, len } => engine.read(file, offset, len, Answer::Nbd(reply)),
-            Action::Write { offset, data, fua } => engine.write(file, offset, data, fua, Answer::Nbd(reply)),
+            Action::Read { offset, len } => engine.read(file, offset, len, Answer::to(reply)),
+            Action::Write { offset, data, fua } => engine.write(file, offset, data, fua, Answer::to(reply)),
             Action::Zero { offset, len, deallocate, fua: false } => {
-                engine.zero(file, offset, len.into(), deallocate, Answer::Nbd(reply));
+                engine.zero(file, offset, len.into(), deallocate, Answer::to(reply));
             }
             Action::Zero { offset, len, deallocate, fua: true } => {
-                engine.zero_durably(file, offset, len.into(), deallocate, Answer::Nbd(reply));
+                engine.zero_durably(file, offset, len.into(), deallocate, Answer::to(reply));
             }
-            Action::Flush => engine.flush(file, Answer::Nbd(reply)),
+            Action::Flush => engine.flush(file, Answer::to(reply)),
             Action::Status { offset, len, one } => {
                 self.namespaces.status(&file, offset, len, one, reply);
             }

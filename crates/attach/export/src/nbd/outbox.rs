@@ -6,6 +6,7 @@
 use super::replies;
 use super::wire::NbdError;
 use crate::drive::Extent;
+use crate::engine::Responder;
 use fuser::Errno;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -332,6 +333,16 @@ impl Reply {
     fn send(&mut self, head: &[u8], body: &[u8]) {
         self.answered = true;
         self.outbox.put(self.bytes, head, body);
+    }
+}
+
+impl Responder for Reply {
+    fn succeed(self: Box<Self>, data: &[u8], _: u32) {
+        Reply::succeed(*self, data);
+    }
+
+    fn fail(self: Box<Self>, errno: Errno) {
+        Reply::fail(*self, errno);
     }
 }
 

@@ -38,7 +38,7 @@ impl Bench {
 
     fn answer() -> (Answer, PendingAnswer) {
         let (send, outcome) = mpsc::channel();
-        (Answer::Call(Box::new(move |result| send.send(result).unwrap())), outcome)
+        (Answer::call(move |result| send.send(result).unwrap()), outcome)
     }
 
     fn read(&self, offset: u64, len: u32) -> PendingAnswer {

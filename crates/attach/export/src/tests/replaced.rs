@@ -488,13 +488,13 @@ fn use_file(
     let answer = move |result: Result<Vec<u8>, Errno>| drop(send.send(result));
     let data = stamps(generation, bytes);
     match (what, file.namespace.zones.is_some()) {
-        (0, false) => engine.write(file.clone(), offset, data, false, Answer::Call(Box::new(answer))),
-        (1, false) => engine.zero(file.clone(), offset, bytes, true, Answer::Call(Box::new(answer))),
-        (2, _) => engine.flush(file.clone(), Answer::Call(Box::new(answer))),
-        (_, false) => engine.read(file.clone(), offset, bytes as u32, Answer::Call(Box::new(answer))),
+        (0, false) => engine.write(file.clone(), offset, data, false, Answer::call(answer)),
+        (1, false) => engine.zero(file.clone(), offset, bytes, true, Answer::call(answer)),
+        (2, _) => engine.flush(file.clone(), Answer::call(answer)),
+        (_, false) => engine.read(file.clone(), offset, bytes as u32, Answer::call(answer)),
         (0, true) => {
             let data = stamps(generation, 8192);
-            engine.write_zone(file.clone(), 0, 0, data, false, Answer::Call(Box::new(answer)));
+            engine.write_zone(file.clone(), 0, 0, data, false, Answer::call(answer));
         }
         (1, true) => engine.manage(file.clone(), 0, ZoneSendAction::RESET, Box::new(answer)),
         (_, true) => {

@@ -109,7 +109,7 @@ impl Bench {
 
     fn write(&self, zone: u32, offset: u64, data: &[u8], flags: u32) -> Result<(), i32> {
         let (send, outcome) = mpsc::channel();
-        let answer = Answer::Call(Box::new(move |result| send.send(result).unwrap()));
+        let answer = Answer::call(move |result| send.send(result).unwrap());
         self.directory.write(self.zone(zone), offset, data.to_vec(), flags, answer);
         outcome.recv().unwrap().map(drop).map_err(i32::from)
     }
@@ -121,7 +121,7 @@ impl Bench {
 
     fn read(&self, zone: u32, offset: u64, size: u32) -> Result<Vec<u8>, i32> {
         let (send, outcome) = mpsc::channel();
-        let answer = Answer::Call(Box::new(move |result| send.send(result).unwrap()));
+        let answer = Answer::call(move |result| send.send(result).unwrap());
         self.directory.read(self.zone(zone), offset, size, answer);
         outcome.recv().unwrap().map_err(i32::from)
     }
@@ -221,7 +221,7 @@ fn parts_that_overtake_each_other_are_put_in_order() {
     bench.append(0, &[1; 4096]);
     let start = |offset, value| {
         let (send, outcome) = mpsc::channel();
-        let answer = Answer::Call(Box::new(move |result| send.send(result.map_err(i32::from)).unwrap()));
+        let answer = Answer::call(move |result| send.send(result.map_err(i32::from)).unwrap());
         bench.directory.write(bench.zone(0), offset, vec![value; 4096], write_only(), answer);
         outcome
     };

@@ -1,6 +1,7 @@
 //! Answers on their way to the kernel.
 
 use super::abi::data_offset;
+use crate::engine::Responder;
 use crate::mailbox::Mailbox;
 use fuser::Errno;
 use std::io;
@@ -107,6 +108,16 @@ impl Reply {
     fn send(&mut self, result: i32) {
         self.answered = true;
         self.answers.mailbox.put(Done { tag: self.tag, result });
+    }
+}
+
+impl Responder for Reply {
+    fn succeed(self: Box<Self>, data: &[u8], _: u32) {
+        Reply::succeed(*self, data);
+    }
+
+    fn fail(self: Box<Self>, errno: Errno) {
+        Reply::fail(*self, errno);
     }
 }
 

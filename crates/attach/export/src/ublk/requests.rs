@@ -80,11 +80,11 @@ impl Action {
 /// Has it done. `reply` is answered when it is.
 pub fn carry_out(engine: &Arc<Engine>, file: Arc<File>, action: Action, reply: Reply) {
     match action {
-        Action::Read { offset, len } => engine.read(file, offset, len, Answer::Ublk(reply)),
+        Action::Read { offset, len } => engine.read(file, offset, len, Answer::to(reply)),
         Action::Write { offset, len, fua } => {
             let mut data = pool::take(len.into());
             match reply.take_data(&mut data) {
-                Ok(()) => engine.write(file, offset, data, fua, Answer::Ublk(reply)),
+                Ok(()) => engine.write(file, offset, data, fua, Answer::to(reply)),
                 Err(error) => {
                     tracing::debug!(%error, "the kernel does not hand out the data of a write");
                     reply.fail(Errno::EIO);
@@ -92,11 +92,11 @@ pub fn carry_out(engine: &Arc<Engine>, file: Arc<File>, action: Action, reply: R
             }
         }
         Action::Zero { offset, len, deallocate, fua: false } => {
-            engine.zero(file, offset, len, deallocate, Answer::Ublk(reply));
+            engine.zero(file, offset, len, deallocate, Answer::to(reply));
         }
         Action::Zero { offset, len, deallocate, fua: true } => {
-            engine.zero_durably(file, offset, len, deallocate, Answer::Ublk(reply));
+            engine.zero_durably(file, offset, len, deallocate, Answer::to(reply));
         }
-        Action::Flush => engine.flush(file, Answer::Ublk(reply)),
+        Action::Flush => engine.flush(file, Answer::to(reply)),
     }
 }

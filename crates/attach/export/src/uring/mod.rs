@@ -12,9 +12,7 @@ mod frame;
 mod ring;
 mod serve;
 
-pub use frame::Reply;
 pub use ring::Rings;
-pub use serve::succeed;
 
 use std::path::Path;
 

@@ -3,7 +3,7 @@
 use super::frame::{Fixed, Frame, Reply};
 use crate::access::AccessChange;
 use crate::attributes::{ATTRIBUTE_TIMEOUT, Shown};
-use crate::engine::Answer;
+use crate::engine::{Answer, Responder};
 use crate::fs::{Change, Directory, Entry, Space};
 use crate::task;
 use fuser::{Errno, FileAttr, FileType};
@@ -53,19 +53,19 @@ pub fn serve(directory: &Directory, reply: Reply) {
         // `struct fuse_read_in`: handle, offset, size, …
         opcode::READ => {
             let (offset, size) = (fixed.u64(8), fixed.u32(16));
-            directory.read(node, offset, size, Answer::Ring(reply));
+            directory.read(node, offset, size, Answer::to(reply));
         }
         // `struct fuse_write_in`: handle, offset, size, write_flags, lock_owner, flags.
         opcode::WRITE => {
             let (offset, flags) = (fixed.u64(8), fixed.u32(32));
             let data = crate::pool::copy(frame.data());
-            directory.write(node, offset, data, flags, Answer::Ring(reply));
+            directory.write(node, offset, data, flags, Answer::to(reply));
         }
-        opcode::FSYNC => directory.sync(node, Answer::Ring(reply)),
+        opcode::FSYNC => directory.sync(node, Answer::to(reply)),
         // `struct fuse_fallocate_in`: handle, offset, length, mode.
         opcode::FALLOCATE => {
             let (offset, length, mode) = (fixed.u64(8), fixed.u64(16), fixed.u32(24));
-            directory.allocate(node, offset, length, mode, Answer::Ring(reply));
+            directory.allocate(node, offset, length, mode, Answer::to(reply));
         }
         _ => {
             let directory = directory.clone();
@@ -79,13 +79,18 @@ pub fn serve(directory: &Directory, reply: Reply) {
     }
 }
 
-/// Answers a request that the drive has carried out: with data that were read, or with how many bytes were written.
-pub fn succeed(reply: Reply, data: &[u8], len: u32) {
-    match reply.frame().map(Frame::opcode) {
-        Some(opcode::READ) => reply.data(data),
-        // `struct fuse_write_out`.
-        Some(opcode::WRITE) => reply.data(&Out::default().u32(len).u32(0).0),
-        _ => reply.ok(),
+impl Responder for Reply {
+    fn succeed(self: Box<Self>, data: &[u8], len: u32) {
+        match self.frame().map(Frame::opcode) {
+            Some(opcode::READ) => self.data(data),
+            // `struct fuse_write_out`.
+            Some(opcode::WRITE) => self.data(&Out::default().u32(len).u32(0).0),
+            _ => self.ok(),
+        }
+    }
+
+    fn fail(self: Box<Self>, errno: Errno) {
+        self.error(errno);
     }
 }
 

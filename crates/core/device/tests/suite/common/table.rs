@@ -138,7 +138,7 @@ impl Table {
     pub fn finish(self) {
         let (file, function) = self.test;
         let section = format!(
-            "## {}\n\n{}Test: `{function}` in `crates/core/device/tests/{file}`.\n",
+            "## {}\n\n{}Test: `{function}` in `crates/core/device/tests/suite/{file}`.\n",
             self.title,
             self.lists()
         );
