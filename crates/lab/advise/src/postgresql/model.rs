@@ -133,7 +133,7 @@ impl Model for Postgresql {
         Done {
             transactions: counts.transactions.iter().sum(),
             failed: counts.failed,
-            cycles: Some(counts.checkpoints),
+            cycles: Some(counts.own.checkpoints),
         }
     }
 

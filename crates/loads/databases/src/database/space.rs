@@ -54,3 +54,22 @@ impl Area {
         }
     }
 }
+
+/// A database's pages in an area: in order, and folded onto it if they are more than it holds.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct Pages {
+    pub(crate) area: Area,
+    /// How many there are.
+    pub(crate) count: u64,
+    /// Bytes of each.
+    pub(crate) bytes: u64,
+}
+
+impl Pages {
+    /// Where a page lies.
+    pub(crate) fn place(&self, page: u64) -> BlockRange {
+        let room = self.area.bytes / self.bytes;
+        let page = (u128::from(page) * u128::from(room) / u128::from(self.count.max(room))) as u64;
+        self.area.place(page * self.bytes, self.bytes)
+    }
+}

@@ -176,6 +176,11 @@ impl Tables {
         self.extents[tree as usize].leaves > 0
     }
 
+    /// Whether the inner page is of an index beside the heap that the leaf is of.
+    pub(crate) fn has_index(&self, path: Path) -> bool {
+        self.storage == Storage::Heap && path.inner != path.leaf
+    }
+
     /// The way to a row, counted in the order of the tree's key.
     pub(crate) fn path(&self, tree: Tree, row: u64) -> Path {
         let extent = &self.extents[tree as usize];

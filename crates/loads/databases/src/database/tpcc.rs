@@ -49,7 +49,7 @@ pub(crate) struct LeafUse {
     pub(crate) path: Path,
     /// Whether a row on it is changed, inserted or deleted.
     pub(crate) change: bool,
-    /// Whether it is a new row of a table, so that its index changes, too.
+    /// Whether it is a new row of a heap, so that its index, the inner page, changes, too.
     pub(crate) insert: bool,
     /// Rows that are changed there at once.
     pub(crate) rows: u32,
@@ -199,6 +199,7 @@ impl Terminals {
             return;
         }
         let path = self.tables.path(tree, row);
+        let insert = insert && self.tables.has_index(path);
         work.uses.push(LeafUse { insert, ..LeafUse::new(path, true, statements) });
         // Changes of secondary indexes have no undo record of their own.
         if !matches!(

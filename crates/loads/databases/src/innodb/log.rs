@@ -1,90 +1,9 @@
-//! The redo log and the binary log with group commit, in the two stages of MySQL's ordered commit: the redo log is written and
-//! synced for all who wait, then the binary log; while one group is in the second stage, the next is in the first.
+//! The redo log's bytes, and how its age drives adaptive flushing.
 
 use workload::Nanos;
 
-/// What file systems write at least.
-const BLOCK: u64 = 4096;
 /// Bytes of a redo block that hold log: 512 less header and checksum (`OS_FILE_LOG_BLOCK_SIZE`).
 const PAYLOAD: (u64, u64) = (496, 512);
-
-/// Where a stage is.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub(super) enum Step {
-    Idle,
-    /// Commands of the log itself are under way.
-    Write,
-    /// Its file is being synced: what the file system knows of it is journalled, or the drive is flushed.
-    Sync,
-}
-
-/// One of the two logs.
-#[derive(Debug)]
-pub(super) struct Log {
-    pub(super) step: Step,
-    /// Commands under way.
-    pub(super) parts: u32,
-    /// Bytes so far; counted from 1, so that no position is 0.
-    pub(super) end: u64,
-    /// Bytes that are durable.
-    pub(super) flushed: u64,
-    /// What is durable when the stage ends.
-    pub(super) target: u64,
-    /// Who waits for the stage, and who is in it.
-    pub(super) queue: Vec<u32>,
-    pub(super) group: Vec<u32>,
-    /// Groups and members so far.
-    pub(super) groups: u64,
-    pub(super) members: u64,
-}
-
-impl Log {
-    pub(super) fn new() -> Log {
-        Log {
-            step: Step::Idle,
-            parts: 0,
-            end: 1,
-            flushed: 1,
-            target: 1,
-            queue: Vec::new(),
-            group: Vec::new(),
-            groups: 0,
-            members: 0,
-        }
-    }
-
-    /// Appends; returns the new end.
-    pub(super) fn append(&mut self, bytes: u64) -> u64 {
-        self.end += bytes;
-        self.end
-    }
-
-    /// Begins a stage with all who wait. The bytes to write: from the block that was last written in part to the end.
-    pub(super) fn begin(&mut self) -> (u64, u64) {
-        std::mem::swap(&mut self.group, &mut self.queue);
-        self.step = Step::Write;
-        self.groups += 1;
-        self.members += self.group.len() as u64;
-        self.target = self.end;
-        let from = self.flushed / BLOCK * BLOCK;
-        // If nothing is new, the last block is written again.
-        (from, (self.end.next_multiple_of(BLOCK) - from).max(BLOCK))
-    }
-
-    /// A command of the stage has ended. Once all have: the step that follows.
-    pub(super) fn part_done(&mut self) -> Option<Step> {
-        self.parts -= 1;
-        if self.parts > 0 {
-            return None;
-        }
-        if self.step == Step::Write {
-            (self.step, self.parts) = (Step::Sync, 1);
-        } else {
-            (self.step, self.flushed) = (Step::Idle, self.target);
-        }
-        Some(self.step)
-    }
-}
 
 /// Bytes in the log file of so many bytes of redo.
 pub(super) fn in_blocks(redo: u64) -> u64 {
@@ -109,24 +28,6 @@ pub(super) const SECOND: Nanos = 1_000_000_000;
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn groups_take_all_who_wait_and_blocks_are_whole() {
-        let mut log = Log::new();
-        log.queue.extend([3, 5]);
-        log.append(5000);
-        assert_eq!(log.begin(), (0, 8192));
-        assert_eq!((&log.group[..], log.queue.len()), (&[3, 5][..], 0));
-        // What came meanwhile is for the next.
-        log.append(100);
-        log.queue.push(7);
-        log.parts = 2;
-        let steps: [_; 3] = std::array::from_fn(|_| log.part_done());
-        assert_eq!(steps, [None, Some(Step::Sync), Some(Step::Idle)]);
-        log.group.clear();
-        assert_eq!(log.begin(), (4096, 4096));
-        assert_eq!((&log.group[..], log.groups, log.members), (&[7][..], 2, 3));
-    }
 
     #[test]
     fn pressure_grows_faster_than_age() {

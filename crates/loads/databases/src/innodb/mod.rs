@@ -32,22 +32,18 @@
 //! # Ok::<(), &str>(())
 //! ```
 
-mod clients;
 mod config;
-mod counts;
 mod flush;
 mod journal;
 mod log;
 mod pool;
 mod server;
 mod space;
-mod sysbench;
 #[cfg(test)]
 mod tests;
 
 pub use config::{Config, Doublewrite, PAGE};
-pub use counts::Counts;
 pub use server::Innodb;
 pub use space::Areas;
 
-pub use crate::database::{Area, Schema, TransactionKind, Volume};
+pub use crate::database::{Area, Counts, Schema, TransactionKind, Volume};

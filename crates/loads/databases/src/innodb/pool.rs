@@ -2,10 +2,8 @@
 //! pages enter at its middle, and a list of dirty pages in the order in which they became dirty.
 
 use super::config::Config;
+use crate::database::{Frames, NONE};
 use workload::Nanos;
-
-/// No frame.
-pub(super) const NONE: u32 = u32::MAX;
 
 /// How far the user's thread looks for a clean page at the end of the list (`BUF_LRU_SEARCH_SCAN_THRESHOLD`).
 const LRU_SCAN_PAGES: u32 = 100;
@@ -14,25 +12,15 @@ const OLD_SUBLIST_SHARE: (u32, u32) = (3, 8);
 /// By so much it may differ (`BUF_LRU_OLD_TOLERANCE`).
 const TOLERANCE: u32 = 20;
 
-/// Bits of a frame's flags.
-const RESIDENT: u8 = 1;
-const READING: u8 = 2;
-const WRITING: u8 = 4;
-const IN_OLD: u8 = 8;
-
+/// What the pool knows of a frame.
 #[derive(Clone, Copy)]
-struct Frame {
-    page: u64,
+pub struct State {
     /// Neighbours in the LRU list: towards its head, and towards its tail.
     newer: u32,
     older: u32,
     /// Neighbours in the list of dirty pages: that became dirty before, and after it.
     before: u32,
     after: u32,
-    /// The next frame of the same bucket.
-    chain: u32,
-    /// The first connection that waits for it.
-    waiter: u32,
     /// When it was first used.
     used: Nanos,
     /// Log positions of its oldest and of its newest change that is not written; 0: it is clean.
@@ -40,22 +28,19 @@ struct Frame {
     newest: u64,
     /// Evictions of its instance when it was made young.
     clock: u32,
-    flags: u8,
+    in_old: bool,
 }
 
-const EMPTY: Frame = Frame {
-    page: 0,
+const EMPTY: State = State {
     newer: NONE,
     older: NONE,
     before: NONE,
     after: NONE,
-    chain: NONE,
-    waiter: NONE,
     used: 0,
     oldest: 0,
     newest: 0,
     clock: 0,
-    flags: 0,
+    in_old: false,
 };
 
 struct Instance {
@@ -74,8 +59,7 @@ struct Instance {
 
 /// The buffer pool.
 pub(super) struct Pool {
-    frames: Vec<Frame>,
-    buckets: Vec<u32>,
+    pub(super) frames: Frames<State>,
     instances: Vec<Instance>,
     old_time: Nanos,
 }
@@ -96,10 +80,8 @@ impl Pool {
             free: (n * each..(n + 1) * each).rev().collect(),
             evicted: 0,
         };
-        let total = (each * count) as usize;
         Pool {
-            frames: vec![EMPTY; total],
-            buckets: vec![NONE; (total * 2).next_power_of_two()],
+            frames: Frames::new(each * count, EMPTY),
             instances: (0..count).map(instance).collect(),
             old_time: config.old_time,
         }
@@ -110,46 +92,16 @@ impl Pool {
         ((page >> 6) % self.instances.len() as u64) as usize
     }
 
+    fn instance_of(&self, frame: u32) -> usize {
+        self.instance(self.frames.page(frame))
+    }
+
     pub(super) fn instances(&self) -> usize {
         self.instances.len()
     }
 
-    pub(super) fn frames(&self) -> u64 {
-        self.frames.len() as u64
-    }
-
-    fn bucket(&self, page: u64) -> usize {
-        let hash = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-        hash as usize & (self.buckets.len() - 1)
-    }
-
-    /// The frame of a page, if there is one; it may still be read.
-    pub(super) fn find(&self, page: u64) -> Option<u32> {
-        let mut at = self.buckets[self.bucket(page)];
-        while at != NONE {
-            let frame = &self.frames[at as usize];
-            if frame.page == page {
-                return Some(at);
-            }
-            at = frame.chain;
-        }
-        None
-    }
-
-    pub(super) fn page(&self, frame: u32) -> u64 {
-        self.frames[frame as usize].page
-    }
-
-    pub(super) fn is_reading(&self, frame: u32) -> bool {
-        self.frames[frame as usize].flags & READING != 0
-    }
-
     pub(super) fn newest(&self, frame: u32) -> u64 {
-        self.frames[frame as usize].newest
-    }
-
-    pub(super) fn waiter(&mut self, frame: u32) -> &mut u32 {
-        &mut self.frames[frame as usize].waiter
+        self.frames[frame].newest
     }
 
     pub(super) fn free(&self, instance: usize) -> usize {
@@ -163,7 +115,7 @@ impl Pool {
     /// The oldest change that is not written.
     pub(super) fn oldest(&self) -> Option<u64> {
         let firsts = self.instances.iter().filter(|i| i.first_dirty != NONE);
-        firsts.map(|i| self.frames[i.first_dirty as usize].oldest).min()
+        firsts.map(|i| self.frames[i.first_dirty].oldest).min()
     }
 
     /// A frame for another page: a free one, or that of a clean page at the end of the list.
@@ -174,7 +126,7 @@ impl Pool {
                 if at == NONE {
                     break;
                 }
-                let older = self.frames[at as usize].newer;
+                let older = self.frames[at].newer;
                 if self.can_leave(at) {
                     self.evict(at);
                     break;
@@ -187,30 +139,22 @@ impl Pool {
 
     /// Whether the page is clean and nobody is at it.
     fn can_leave(&self, frame: u32) -> bool {
-        let frame = &self.frames[frame as usize];
-        frame.oldest == 0 && frame.flags & (READING | WRITING) == 0 && frame.waiter == NONE
+        self.frames[frame].oldest == 0 && self.frames.is_idle(frame)
     }
 
     /// A page comes into a frame that was taken; it is being read.
     pub(super) fn insert(&mut self, frame: u32, page: u64) {
-        let bucket = self.bucket(page);
-        self.frames[frame as usize] =
-            Frame { page, chain: self.buckets[bucket], flags: RESIDENT | READING, ..EMPTY };
-        self.buckets[bucket] = frame;
+        self.frames.insert(frame, page);
         self.link_at_old(frame);
-    }
-
-    pub(super) fn read(&mut self, frame: u32) {
-        self.frames[frame as usize].flags &= !READING;
     }
 
     /// A use of a page.
     pub(super) fn touch(&mut self, frame: u32, now: Nanos) {
-        let was = self.frames[frame as usize];
-        let instance = self.instance(was.page);
-        if was.flags & IN_OLD != 0 {
+        let was = self.frames[frame];
+        let instance = self.instance_of(frame);
+        if was.in_old {
             if was.used == 0 {
-                self.frames[frame as usize].used = now.max(1);
+                self.frames[frame].used = now.max(1);
             } else if now - was.used >= self.old_time {
                 self.make_young(frame, instance);
             }
@@ -228,13 +172,13 @@ impl Pool {
         self.unlink(frame);
         let head = self.instances[instance].head;
         let clock = self.instances[instance].evicted;
-        let it = &mut self.frames[frame as usize];
+        let it = &mut self.frames[frame];
         (it.newer, it.older, it.clock) = (NONE, head, clock);
-        it.flags &= !IN_OLD;
+        it.in_old = false;
         let list = &mut self.instances[instance];
         match head {
             NONE => list.tail = frame,
-            head => self.frames[head as usize].newer = frame,
+            head => self.frames[head].newer = frame,
         }
         let list = &mut self.instances[instance];
         list.head = frame;
@@ -244,22 +188,22 @@ impl Pool {
 
     /// Before the newest of the old pages.
     fn link_at_old(&mut self, frame: u32) {
-        let instance = self.instance(self.frames[frame as usize].page);
+        let instance = self.instance_of(frame);
         let old = self.instances[instance].old;
         let newer = match old {
             NONE => self.instances[instance].tail,
-            old => self.frames[old as usize].newer,
+            old => self.frames[old].newer,
         };
-        let it = &mut self.frames[frame as usize];
+        let it = &mut self.frames[frame];
         (it.newer, it.older) = (newer, old);
-        it.flags |= IN_OLD;
+        it.in_old = true;
         match newer {
             NONE => self.instances[instance].head = frame,
-            newer => self.frames[newer as usize].older = frame,
+            newer => self.frames[newer].older = frame,
         }
         match old {
             NONE => self.instances[instance].tail = frame,
-            old => self.frames[old as usize].newer = frame,
+            old => self.frames[old].newer = frame,
         }
         let list = &mut self.instances[instance];
         list.old = frame;
@@ -269,21 +213,21 @@ impl Pool {
     }
 
     fn unlink(&mut self, frame: u32) {
-        let was = self.frames[frame as usize];
-        let instance = self.instance(was.page);
+        let was = self.frames[frame];
+        let instance = self.instance_of(frame);
         match was.newer {
             NONE => self.instances[instance].head = was.older,
-            newer => self.frames[newer as usize].older = was.older,
+            newer => self.frames[newer].older = was.older,
         }
         match was.older {
             NONE => self.instances[instance].tail = was.newer,
-            older => self.frames[older as usize].newer = was.newer,
+            older => self.frames[older].newer = was.newer,
         }
         let list = &mut self.instances[instance];
         if list.old == frame {
             list.old = was.older;
         }
-        if was.flags & IN_OLD != 0 {
+        if was.in_old {
             list.old_len -= 1;
         }
         list.len -= 1;
@@ -298,18 +242,18 @@ impl Pool {
             if list.old_len + TOLERANCE < target {
                 let next = match list.old {
                     NONE => list.tail,
-                    old => self.frames[old as usize].newer,
+                    old => self.frames[old].newer,
                 };
                 if next == NONE {
                     return;
                 }
-                self.frames[next as usize].flags |= IN_OLD;
+                self.frames[next].in_old = true;
                 let list = &mut self.instances[instance];
                 (list.old, list.old_len) = (next, list.old_len + 1);
             } else if list.old_len > target + TOLERANCE {
                 let old = list.old;
-                let it = &mut self.frames[old as usize];
-                it.flags &= !IN_OLD;
+                let it = &mut self.frames[old];
+                it.in_old = false;
                 let next = it.older;
                 let list = &mut self.instances[instance];
                 (list.old, list.old_len) = (next, list.old_len - 1);
@@ -322,24 +266,8 @@ impl Pool {
     /// A clean page leaves; its frame is free.
     pub(super) fn evict(&mut self, frame: u32) {
         self.unlink(frame);
-        let page = self.frames[frame as usize].page;
-        let chain = self.frames[frame as usize].chain;
-        let bucket = self.bucket(page);
-        if self.buckets[bucket] == frame {
-            self.buckets[bucket] = chain;
-        } else {
-            let mut at = self.buckets[bucket];
-            while at != NONE {
-                let next = self.frames[at as usize].chain;
-                if next == frame {
-                    self.frames[at as usize].chain = chain;
-                    break;
-                }
-                at = next;
-            }
-        }
-        self.frames[frame as usize].flags = 0;
-        let instance = self.instance(page);
+        let instance = self.instance_of(frame);
+        self.frames.remove(frame);
         let list = &mut self.instances[instance];
         list.evicted = list.evicted.wrapping_add(1);
         list.free.push(frame);
@@ -347,17 +275,17 @@ impl Pool {
 
     /// A page was changed; its log ends at `lsn`, which is not 0.
     pub(super) fn change(&mut self, frame: u32, lsn: u64) {
-        let it = &mut self.frames[frame as usize];
+        let it = &mut self.frames[frame];
         it.newest = lsn;
         if it.oldest == 0 {
             it.oldest = lsn;
-            let instance = self.instance(self.frames[frame as usize].page);
+            let instance = self.instance_of(frame);
             let last = self.instances[instance].last_dirty;
-            let it = &mut self.frames[frame as usize];
+            let it = &mut self.frames[frame];
             (it.before, it.after) = (last, NONE);
             match last {
                 NONE => self.instances[instance].first_dirty = frame,
-                last => self.frames[last as usize].after = frame,
+                last => self.frames[last].after = frame,
             }
             let list = &mut self.instances[instance];
             list.last_dirty = frame;
@@ -367,26 +295,26 @@ impl Pool {
 
     /// What was written of it is what it holds.
     fn clean(&mut self, frame: u32) {
-        let was = self.frames[frame as usize];
-        let instance = self.instance(was.page);
+        let was = self.frames[frame];
+        let instance = self.instance_of(frame);
         match was.before {
             NONE => self.instances[instance].first_dirty = was.after,
-            before => self.frames[before as usize].after = was.after,
+            before => self.frames[before].after = was.after,
         }
         match was.after {
             NONE => self.instances[instance].last_dirty = was.before,
-            after => self.frames[after as usize].before = was.before,
+            after => self.frames[after].before = was.before,
         }
         self.instances[instance].dirty -= 1;
-        let it = &mut self.frames[frame as usize];
+        let it = &mut self.frames[frame];
         (it.oldest, it.newest, it.before, it.after) = (0, 0, NONE, NONE);
     }
 
     /// A page has been written as it was at `lsn`. Changed since, it becomes dirty anew, from that change on.
     pub(super) fn written(&mut self, frame: u32, lsn: u64) {
-        self.frames[frame as usize].flags &= !WRITING;
-        if self.frames[frame as usize].oldest != 0 {
-            let newest = self.frames[frame as usize].newest;
+        self.frames.written(frame);
+        if self.frames[frame].oldest != 0 {
+            let newest = self.frames[frame].newest;
             self.clean(frame);
             if newest > lsn {
                 self.change(frame, newest);
@@ -403,7 +331,7 @@ impl Pool {
             if at == NONE || list.free.len() + batch.len() >= depth as usize || batch.len() >= most as usize {
                 return;
             }
-            let next = self.frames[at as usize].newer;
+            let next = self.frames[at].newer;
             if self.can_leave(at) {
                 self.evict(at);
             } else if self.mark(at) {
@@ -421,7 +349,7 @@ impl Pool {
             if at == NONE || batch.len() >= most as usize {
                 return;
             }
-            let next = self.frames[at as usize].after;
+            let next = self.frames[at].after;
             if self.mark(at) {
                 batch.push(at);
             }
@@ -430,17 +358,12 @@ impl Pool {
     }
 
     fn mark(&mut self, frame: u32) -> bool {
-        let it = &mut self.frames[frame as usize];
-        let can = it.oldest != 0 && it.flags & (READING | WRITING) == 0;
-        if can {
-            it.flags |= WRITING;
-        }
-        can
+        self.frames[frame].oldest != 0 && self.frames.mark(frame)
     }
 
     /// Lets a page go that was written, if nobody has used it for something new. Whether it went.
     pub(super) fn release(&mut self, frame: u32) -> bool {
-        let can = self.can_leave(frame) && self.frames[frame as usize].flags & IN_OLD != 0;
+        let can = self.can_leave(frame) && self.frames[frame].in_old;
         if can {
             self.evict(frame);
         }
@@ -462,7 +385,7 @@ mod tests {
         fn load(&mut self, page: u64, now: Nanos) -> u32 {
             let frame = self.take(0).unwrap();
             self.insert(frame, page);
-            self.read(frame);
+            self.frames.read(frame);
             self.touch(frame, now);
             frame
         }
@@ -471,9 +394,9 @@ mod tests {
         fn list(&self) -> Vec<(u64, bool)> {
             let (mut at, mut newer, mut all) = (self.instances[0].head, NONE, Vec::new());
             while at != NONE {
-                let frame = &self.frames[at as usize];
+                let frame = &self.frames[at];
                 assert_eq!(frame.newer, newer);
-                all.push((frame.page, frame.flags & IN_OLD != 0));
+                all.push((self.frames.page(at), frame.in_old));
                 (newer, at) = (at, frame.older);
             }
             assert_eq!((self.instances[0].tail, self.instances[0].len), (newer, all.len() as u32));
@@ -493,11 +416,11 @@ mod tests {
         // Used again soon: they stay where they are. Later: they are young.
         let before = pool.list();
         for page in 100..200 {
-            pool.touch(pool.find(page).unwrap(), 500);
+            pool.touch(pool.frames.find(page).unwrap(), 500);
         }
         assert_eq!(pool.list(), before);
         for page in 100..400 {
-            pool.touch(pool.find(page).unwrap(), 1500);
+            pool.touch(pool.frames.find(page).unwrap(), 1500);
         }
         let list = pool.list();
         let old = list.iter().filter(|page| page.1).count();
@@ -510,7 +433,7 @@ mod tests {
         let list = pool.list();
         assert!(young[..550].iter().all(|page| list.iter().any(|p| p.0 == *page)));
         assert!(list.iter().filter(|page| page.0 >= 5000).count() < 450);
-        assert!((0..6000).all(|page| pool.find(page).is_some() == list.iter().any(|p| p.0 == page)));
+        assert!((0..6000).all(|page| pool.frames.find(page).is_some() == list.iter().any(|p| p.0 == page)));
     }
 
     #[test]
@@ -523,11 +446,11 @@ mod tests {
         assert_eq!((pool.dirty(), pool.oldest(), pool.take(0)), (300, Some(1), None));
         let mut batch = Vec::new();
         pool.oldest_dirty(0, 3, &mut batch);
-        assert_eq!(batch.iter().map(|&f| pool.page(f)).collect::<Vec<_>>(), [0, 1, 2]);
+        assert_eq!(batch.iter().map(|&f| pool.frames.page(f)).collect::<Vec<_>>(), [0, 1, 2]);
         // One changes while it is written.
         pool.change(batch[1], 900);
         for &frame in &batch {
-            let lsn = pool.page(frame) + 1;
+            let lsn = pool.frames.page(frame) + 1;
             pool.written(frame, lsn);
         }
         assert_eq!((pool.dirty(), pool.oldest(), pool.newest(batch[1])), (298, Some(4), 900));

@@ -1,6 +1,6 @@
-//! What the model is told, and what it counts.
+//! What the model is told, and what only it counts.
 
-use crate::database::Volume;
+use crate::database::{self, Volume};
 use workload::Nanos;
 
 /// Bytes of a page (`block_size`), and of a page of the log (`wal_block_size`).
@@ -104,13 +104,9 @@ impl Config {
     }
 }
 
-/// What the model has done since it began; differences are what happened in between.
+/// What only this model counts.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
-    /// Transactions that ended, in the order of [`TransactionKind::ALL`](super::TransactionKind::ALL); new orders without those that were rolled back.
-    pub transactions: [u64; 5],
-    /// Pages read.
-    pub page_reads: u64,
+pub struct OwnCounts {
     /// Pages written by connections that needed their places.
     pub backend_writes: u64,
     /// Pages written by the background writer.
@@ -123,16 +119,11 @@ pub struct Counts {
     pub by_wal: u64,
     /// Checkpoints that have ended.
     pub checkpoints_ended: u64,
-    /// Bytes of log, as they were made.
+    /// Bytes of log, as they were made. Written are whole pages, and zeroes in new segments.
     pub wal_bytes: u64,
     /// Whole pages in it.
     pub images: u64,
-    /// Bytes of log as they were written: whole pages, and zeroes in new segments.
-    pub wal_written: u64,
-    /// Commits that wrote something.
-    pub commits: u64,
-    /// Flushes of the log in which somebody waited.
-    pub groups: u64,
-    /// Commands that failed.
-    pub failed: u64,
 }
+
+/// What the model has done.
+pub type Counts = database::Counts<OwnCounts>;

@@ -53,15 +53,15 @@
 //! # Ok::<(), &str>(())
 //! ```
 
+mod changed;
 mod checkpoint;
 mod config;
 mod pool;
 mod server;
 #[cfg(test)]
 mod tests;
-mod wal;
 
-pub use config::{Config, Counts, PAGE};
+pub use config::{Config, Counts, OwnCounts, PAGE};
 pub use server::Postgresql;
 
 pub use crate::database::{Area, TransactionKind, Volume};

@@ -1,37 +1,23 @@
 //! The buffer pool: pages in frames, and a clock hand that finds the place for the next one (PostgreSQL's source, `storage/buffer/README`).
 
-/// No frame.
-pub(super) const NONE: u32 = u32::MAX;
+use crate::database::Frames;
 
 /// Uses that count at most (`BM_MAX_USAGE_COUNT`).
 const MOST_USES: u8 = 5;
 
-/// Bits of a frame's flags.
-const RESIDENT: u8 = 1;
-const READING: u8 = 2;
-const WRITING: u8 = 4;
-/// To be written by the checkpoint that is under way.
-const CHECKPOINT: u8 = 8;
-
+/// What the pool knows of a frame.
 #[derive(Clone, Copy)]
-struct Frame {
-    page: u64,
+pub struct State {
     /// Log position of its newest change that is not written; 0: it is clean.
     lsn: u64,
-    /// The next frame of the same bucket.
-    chain: u32,
-    /// The first connection that waits for it.
-    waiter: u32,
     uses: u8,
-    flags: u8,
+    /// To be written by the checkpoint that is under way.
+    checkpoint: bool,
 }
-
-const EMPTY: Frame = Frame { page: 0, lsn: 0, chain: NONE, waiter: NONE, uses: 0, flags: 0 };
 
 /// The buffer pool.
 pub(super) struct Pool {
-    frames: Vec<Frame>,
-    buckets: Vec<u32>,
+    pub(super) frames: Frames<State>,
     free: Vec<u32>,
     hand: u32,
 }
@@ -41,60 +27,23 @@ impl Pool {
     pub(super) fn new(pages: u32) -> Pool {
         let count = pages.max(256);
         Pool {
-            frames: vec![EMPTY; count as usize],
-            buckets: vec![NONE; (count as usize * 2).next_power_of_two()],
+            frames: Frames::new(count, State { lsn: 0, uses: 0, checkpoint: false }),
             free: (0..count).rev().collect(),
             hand: 0,
         }
     }
 
-    fn bucket(&self, page: u64) -> usize {
-        let hash = page.wrapping_mul(0x9E37_79B9_7F4A_7C15) >> 20;
-        hash as usize & (self.buckets.len() - 1)
-    }
-
-    /// The frame of a page, if there is one; it may still be read.
-    pub(super) fn find(&self, page: u64) -> Option<u32> {
-        let mut at = self.buckets[self.bucket(page)];
-        while at != NONE {
-            let frame = &self.frames[at as usize];
-            if frame.page == page {
-                return Some(at);
-            }
-            at = frame.chain;
-        }
-        None
-    }
-
-    pub(super) fn page(&self, frame: u32) -> u64 {
-        self.frames[frame as usize].page
-    }
-
     pub(super) fn lsn(&self, frame: u32) -> u64 {
-        self.frames[frame as usize].lsn
-    }
-
-    pub(super) fn is_reading(&self, frame: u32) -> bool {
-        self.frames[frame as usize].flags & READING != 0
-    }
-
-    pub(super) fn waiter(&mut self, frame: u32) -> &mut u32 {
-        &mut self.frames[frame as usize].waiter
+        self.frames[frame].lsn
     }
 
     pub(super) fn touch(&mut self, frame: u32) {
-        let it = &mut self.frames[frame as usize];
+        let it = &mut self.frames[frame];
         it.uses = (it.uses + 1).min(MOST_USES);
     }
 
     fn next(&self, frame: u32) -> u32 {
-        if frame as usize + 1 < self.frames.len() { frame + 1 } else { 0 }
-    }
-
-    /// Whether nobody is at the page.
-    fn is_idle(&self, frame: u32) -> bool {
-        let it = &self.frames[frame as usize];
-        it.flags & (READING | WRITING) == 0 && it.waiter == NONE
+        if frame + 1 < self.frames.len() { frame + 1 } else { 0 }
     }
 
     /// A frame that holds nothing.
@@ -104,13 +53,13 @@ impl Pool {
 
     /// The frame whose page leaves next: the hand goes on to it. None if somebody is at each.
     pub(super) fn victim(&mut self) -> Option<u32> {
-        for _ in 0..self.frames.len() * (usize::from(MOST_USES) + 1) {
+        for _ in 0..u64::from(self.frames.len()) * (u64::from(MOST_USES) + 1) {
             let at = self.hand;
             self.hand = self.next(at);
-            if self.frames[at as usize].flags & RESIDENT == 0 || !self.is_idle(at) {
+            if !self.frames.is_idle(at) {
                 continue;
             }
-            match &mut self.frames[at as usize].uses {
+            match &mut self.frames[at].uses {
                 0 => return Some(at),
                 uses => *uses -= 1,
             }
@@ -126,8 +75,8 @@ impl Pool {
             if found >= wanted || dirty.len() >= most as usize {
                 break;
             }
-            let it = &self.frames[at as usize];
-            if it.flags & RESIDENT != 0 && it.uses == 0 && self.is_idle(at) {
+            let it = &self.frames[at];
+            if it.uses == 0 && self.frames.is_idle(at) {
                 found += 1;
                 if it.lsn != 0 {
                     dirty.push(at);
@@ -138,80 +87,43 @@ impl Pool {
         dirty
     }
 
-    /// A page comes into a frame that was taken; it is being read.
-    pub(super) fn insert(&mut self, frame: u32, page: u64) {
-        let bucket = self.bucket(page);
-        self.frames[frame as usize] =
-            Frame { page, chain: self.buckets[bucket], flags: RESIDENT | READING, ..EMPTY };
-        self.buckets[bucket] = frame;
-    }
-
-    pub(super) fn read(&mut self, frame: u32) {
-        self.frames[frame as usize].flags &= !READING;
-    }
-
     /// A page leaves if it is clean and nobody is at it: its frame is free. Whether it did.
     pub(super) fn evict(&mut self, frame: u32) -> bool {
-        let it = self.frames[frame as usize];
-        if it.flags & RESIDENT == 0 || it.lsn != 0 || !self.is_idle(frame) {
-            return false;
-        }
-        let bucket = self.bucket(it.page);
-        let mut at = self.buckets[bucket];
-        if at == frame {
-            self.buckets[bucket] = it.chain;
-        } else {
-            while at != NONE {
-                let next = self.frames[at as usize].chain;
-                if next == frame {
-                    self.frames[at as usize].chain = it.chain;
-                    break;
-                }
-                at = next;
-            }
-        }
-        self.frames[frame as usize] = EMPTY;
-        self.free.push(frame);
-        true
-    }
-
-    /// A page was changed; its log ends at `lsn`, which is not 0.
-    pub(super) fn change(&mut self, frame: u32, lsn: u64) {
-        self.frames[frame as usize].lsn = lsn;
-    }
-
-    /// Marks a page as being written. False if it is clean or being written already.
-    pub(super) fn mark(&mut self, frame: u32) -> bool {
-        let it = &mut self.frames[frame as usize];
-        let can = it.lsn != 0 && it.flags & (READING | WRITING) == 0;
+        let can = self.frames[frame].lsn == 0 && self.frames.is_idle(frame);
         if can {
-            it.flags |= WRITING;
+            self.frames.remove(frame);
+            self.free.push(frame);
         }
         can
     }
 
-    pub(super) fn is_writing(&self, frame: u32) -> bool {
-        self.frames[frame as usize].flags & WRITING != 0
+    /// A page was changed; its log ends at `lsn`, which is not 0.
+    pub(super) fn change(&mut self, frame: u32, lsn: u64) {
+        self.frames[frame].lsn = lsn;
+    }
+
+    /// Marks a page as being written. False if it is clean or being written already.
+    pub(super) fn mark(&mut self, frame: u32) -> bool {
+        self.frames[frame].lsn != 0 && self.frames.mark(frame)
     }
 
     /// A page has been written as it was at `lsn`. Changed since, it stays dirty.
     pub(super) fn written(&mut self, frame: u32, lsn: u64) {
-        let it = &mut self.frames[frame as usize];
-        it.flags &= !WRITING;
+        self.frames.written(frame);
+        let it = &mut self.frames[frame];
         if it.lsn == lsn {
-            it.lsn = 0;
-            it.flags &= !CHECKPOINT;
+            (it.lsn, it.checkpoint) = (0, false);
         }
     }
 
     /// All dirty pages, in the order of their places, marked for a checkpoint: frame and page.
     pub(super) fn begin_checkpoint(&mut self) -> Vec<(u32, u64)> {
         let mut all = Vec::new();
-        for (at, it) in (0..).zip(&mut self.frames) {
-            it.flags &= !CHECKPOINT;
-            if it.lsn != 0 {
-                it.flags |= CHECKPOINT;
-                all.push((at, it.page));
+        for at in 0..self.frames.len() {
+            let it = &mut self.frames[at];
+            it.checkpoint = it.lsn != 0;
+            if it.checkpoint {
+                all.push((at, self.frames.page(at)));
             }
         }
         all.sort_unstable_by_key(|one| one.1);
@@ -220,7 +132,7 @@ impl Pool {
 
     /// Whether the checkpoint still has to write the page of a frame.
     pub(super) fn owes(&self, frame: u32) -> bool {
-        self.frames[frame as usize].flags & CHECKPOINT != 0
+        self.frames[frame].checkpoint
     }
 }
 
@@ -230,8 +142,8 @@ mod tests {
 
     fn load(pool: &mut Pool, page: u64) -> u32 {
         let frame = pool.take().unwrap();
-        pool.insert(frame, page);
-        pool.read(frame);
+        pool.frames.insert(frame, page);
+        pool.frames.read(frame);
         pool.touch(frame);
         frame
     }
@@ -244,18 +156,18 @@ mod tests {
         }
         assert!(pool.take().is_none());
         for page in (0..256).filter(|page| page % 4 != 0) {
-            pool.touch(pool.find(page).unwrap());
+            pool.touch(pool.frames.find(page).unwrap());
         }
         // Of pages that were used once each is taken before the others.
         let mut taken = Vec::new();
         for _ in 0..64 {
             let frame = pool.victim().unwrap();
-            taken.push(pool.page(frame));
-            assert!(pool.evict(frame) && pool.find(taken[taken.len() - 1]).is_none());
+            taken.push(pool.frames.page(frame));
+            assert!(pool.evict(frame) && pool.frames.find(taken[taken.len() - 1]).is_none());
             pool.take().unwrap();
         }
         assert!(taken.iter().all(|page| page % 4 == 0), "{taken:?}");
-        assert_eq!((0..256).filter(|&page| pool.find(page).is_some()).count(), 192);
+        assert_eq!((0..256).filter(|&page| pool.frames.find(page).is_some()).count(), 192);
     }
 
     #[test]
@@ -272,7 +184,7 @@ mod tests {
         assert!(pool.mark(frames[0]) && !pool.mark(frames[0]) && !pool.mark(frames[50]));
         pool.written(frames[0], 100);
         assert!(!pool.owes(frames[0]) && pool.owes(frames[1]));
-        assert!(pool.mark(frames[1]) && pool.is_writing(frames[1]));
+        assert!(pool.mark(frames[1]) && pool.frames.is_writing(frames[1]));
         pool.change(frames[1], 200);
         pool.written(frames[1], 100);
         assert!(pool.owes(frames[1]) && pool.lsn(frames[1]) == 200);

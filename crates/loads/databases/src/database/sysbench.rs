@@ -1,7 +1,7 @@
 //! The OLTP test of sysbench 0.4 (`oltp`, mode `complex`), as the pages that it uses, in order.
 
-use super::config::Config;
-use crate::database::{LeafUse, Tables, TransactionPlan, Tree};
+use super::tables::{Tables, Tree};
+use super::tpcc::{LeafUse, TransactionPlan};
 use workload::Rng;
 
 /// Statements of a transaction that read one row (`oltp-point-selects`).
@@ -17,7 +17,7 @@ const HOT_ROWS: u64 = 1;
 const NUMBERS: u64 = 12;
 
 /// Draws transactions.
-pub(super) struct Sysbench {
+pub(crate) struct Sysbench {
     rng: Rng,
     rows: u64,
     tables: Tables,
@@ -26,8 +26,8 @@ pub(super) struct Sysbench {
 }
 
 impl Sysbench {
-    pub(super) fn new(config: &Config, rows: u64, tables: Tables) -> Sysbench {
-        Sysbench { rng: Rng::new(config.seed ^ 0x7362_7465_7374), rows: rows.max(1), tables, undo: 0 }
+    pub(crate) fn new(seed: u64, rows: u64, tables: Tables) -> Sysbench {
+        Sysbench { rng: Rng::new(seed ^ 0x7362_7465_7374), rows: rows.max(1), tables, undo: 0 }
     }
 
     /// A row by the distribution `special`: three quarters of the requests go to the middle hundredth of the rows, evenly. The others go to
@@ -54,7 +54,7 @@ impl Sysbench {
     }
 
     /// The next transaction, in `work`.
-    pub(super) fn draw(&mut self, work: &mut TransactionPlan) {
+    pub(crate) fn draw(&mut self, work: &mut TransactionPlan) {
         work.uses.clear();
         (work.rollback, work.logged) = (false, 0);
         for _ in 0..POINT_SELECTS {
@@ -90,22 +90,17 @@ impl Sysbench {
 
 #[cfg(test)]
 mod tests {
-    use super::super::{Config, PAGE, Schema, Volume};
     use super::*;
-    use crate::database::Storage;
+    use crate::database::{Schema, Storage};
 
     fn with_rows(rows: u64) -> Sysbench {
-        let config = Config {
-            schema: Schema::Sysbench { rows },
-            ..Config::published(1, Volume { blocks: 1 << 30, block_bytes: 4096 }, 3)
-        };
-        let tables = Tables::new(config.schema, config.warehouses, Storage::Clustered);
-        Sysbench::new(&config, rows, tables)
+        let tables = Tables::new(Schema::Sysbench { rows }, 1, Storage::Clustered);
+        Sysbench::new(3, rows, tables)
     }
 
     #[test]
     fn the_table_is_as_large_as_published() {
-        let bytes = with_rows(100_000_000).tables.pages() * PAGE;
+        let bytes = with_rows(100_000_000).tables.pages() * Storage::Clustered.page();
         assert!(bytes.abs_diff(26_000_000_000) < 1_000_000_000, "{bytes}");
     }
 

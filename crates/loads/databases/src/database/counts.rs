@@ -1,8 +1,8 @@
-//! What the model counts.
+//! What a model counts.
 
 /// What the model has done since it began; differences are what happened in between.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
-pub struct Counts {
+pub struct Counts<T = ()> {
     /// Transactions that ended, in the order of [`TransactionKind::ALL`](super::TransactionKind::ALL); new orders without those that were rolled back. Sysbench's
     /// are the first.
     pub transactions: [u64; 5],
@@ -12,15 +12,13 @@ pub struct Counts {
     pub page_reads: u64,
     /// Pages written in place.
     pub page_writes: u64,
-    /// Of these, by the LRU flushers.
-    pub lru_writes: u64,
     /// Uses of pages, inner ones among them.
     pub uses: u64,
-    /// Commits that wrote something, and the groups in which they did.
+    /// Commits that wrote something.
     pub commits: u64,
-    /// Groups of them.
+    /// Flushes of the log in which some waited.
     pub groups: u64,
-    /// Bytes of redo log and binary log, as they were written: whole blocks.
+    /// Bytes of logs, as they were written: whole blocks.
     pub log_bytes: u64,
     /// Connections' time in nanoseconds: waiting for pages that are read.
     pub read_wait: u64,
@@ -34,29 +32,24 @@ pub struct Counts {
     pub busy: u64,
     /// Commands that failed.
     pub failed: u64,
+    /// What only this server counts.
+    pub own: T,
 }
 
 impl Counts {
     /// What happened since an earlier count.
     pub fn since(&self, earlier: &Counts) -> Counts {
         let mut counts = *self;
-        for (now, then) in counts.transactions.iter_mut().zip(earlier.transactions) {
-            *now -= then;
-        }
-        for (now, then) in counts.latency.iter_mut().zip(earlier.latency) {
-            *now -= then;
-        }
-        for (now, then) in counts.rest().into_iter().zip(earlier.clone().rest()) {
+        for (now, then) in counts.all().zip(earlier.clone().all()) {
             *now -= *then;
         }
         counts
     }
 
-    fn rest(&mut self) -> [&mut u64; 13] {
-        [
+    fn all(&mut self) -> impl Iterator<Item = &mut u64> {
+        let rest = [
             &mut self.page_reads,
             &mut self.page_writes,
-            &mut self.lru_writes,
             &mut self.uses,
             &mut self.commits,
             &mut self.groups,
@@ -67,6 +60,7 @@ impl Counts {
             &mut self.processor,
             &mut self.busy,
             &mut self.failed,
-        ]
+        ];
+        self.transactions.iter_mut().chain(&mut self.latency).chain(rest)
     }
 }
