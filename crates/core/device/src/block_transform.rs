@@ -3,7 +3,7 @@
 //! The controller fills in a [`BlockTransform`]. The owner of the contents moves blocks with its methods. So there is one
 //! implementation, without state, of where everything lies.
 
-use crate::protection::{Check, Checks, Protection, Tags};
+use drive_config::protection::{Check, Checks, Protection, Tags};
 use ftl::{PAGE, Piece};
 use std::ops::Range;
 

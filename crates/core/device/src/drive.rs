@@ -10,7 +10,6 @@ mod sanitize;
 mod steps;
 mod turns;
 
-use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{
     CommandKind, CommandStage, ComponentRequests, ControllerId, Core, Cx, Direction, Failure, InFlight,
@@ -37,6 +36,7 @@ use crate::stats::snapshot::DriveSnapshot;
 use crate::stats::{self, DeletedNamespaces};
 use crate::telemetry::{self, Telemetry};
 use crate::zones;
+use drive_config::{Config, ConfigError};
 use ftl::{CompletedIo, Ftl, Io, SetStats, StorageError, WriteHistory};
 use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};

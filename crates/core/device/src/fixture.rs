@@ -1,8 +1,8 @@
 //! A core for the unit tests of components: a small drive of flash with two namespaces, and hosts that are connected to it.
 
-use crate::config::Config;
 use crate::core::{CommandKind, Controller, ControllerId, Core, Cx, Host, InFlight, Origin, Output, Token};
 use crate::drive::Drive;
+use drive_config::Config;
 use ftl::{Io, NoContents};
 use media::Nanos;
 use nvme::Nqn;

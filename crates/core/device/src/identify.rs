@@ -3,7 +3,6 @@
 //! It reads the core, and constants of the components that it describes; what they say at run time comes as [`IdentifyInputs`].
 
 use crate::admin::ABORT_LIMIT_Z;
-use crate::config::GRANULE_BYTES;
 use crate::core::{
     ANA_GROUP, AdminResult, Admission, Controller, ControllerId, Core, ERROR_ENTRIES, Failure,
     KEEP_ALIVE_GRANULARITY, MAX_QUEUE_ENTRIES, Namespace, Reply, Role,
@@ -15,10 +14,11 @@ use crate::io::copy::{COPY_BYTES, COPY_FORMATS, COPY_RANGES_Z};
 use crate::io::locate::DATALESS_BYTES;
 use crate::persistent_event_log::LOG_UNITS;
 use crate::ports::ANA_TRANSITION_SECONDS;
-use crate::protection::Guard;
 use crate::temperature::{CRITICAL_TEMPERATURE, WARNING_TEMPERATURE};
 use crate::uuid::uuid_list;
 use crate::zones;
+use drive_config::GRANULE_BYTES;
+use drive_config::protection::Guard;
 use ftl::{MediaKind, PAGE};
 use nvme::admin::Identify;
 use nvme::command::AdminOpcode;

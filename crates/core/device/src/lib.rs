@@ -21,14 +21,9 @@
 mod admin;
 mod association;
 mod block_transform;
-mod config;
-mod config_error;
 mod contents;
 mod core;
-mod datasheet;
-mod disk_table;
 mod drive;
-mod drive_toml;
 mod fault_injection;
 mod fdp;
 mod feature;
@@ -40,48 +35,40 @@ mod identify;
 mod identity;
 mod io;
 mod keys;
-mod lba_format;
 mod lba_status;
 mod log_table;
 mod logs;
 mod lost_blocks;
-mod namespace_table;
 mod namespaces;
 mod persist;
 mod persistent_event_log;
 mod ports;
 mod power;
 mod predictable_latency;
-pub mod protection;
-mod quantity;
 mod quota;
 mod reservation;
 mod sanitize;
 mod self_test;
-mod shortened;
 mod stats;
 mod streams;
 mod telemetry;
 mod temperature;
-mod toml_keys;
-mod toml_names;
 mod uuid;
 mod zone_state;
-mod zone_table;
 mod zones;
 
 pub use block_transform::{BlockAction, BlockError, BlockTransform, SPARE_BYTES};
-pub use config::{Attach, Config, ConfigError, FlashSpace, Identity, InitialNamespace, Link};
 pub use contents::{Contents, HostDiskFault};
 pub use core::{ControllerId, Host, MAX_IO, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, Output, PortId, Role};
-pub use datasheet::DataSheet;
 pub use drive::Drive;
+pub use drive_config::{
+    Attach, Config, ConfigError, DataSheet, FlashSpace, Identity, InitialNamespace, LbaFormat, Limits, Link,
+    protection,
+};
 pub use firmware::{FirmwareImageError, MAX_FIRMWARE_IMAGE, firmware_image};
 pub use io::NamespaceLayout;
 pub use keys::wrapped::{DriveKeyId, WrappedKey};
-pub use lba_format::LbaFormat;
 pub use persist::{LoadError, Restorer};
-pub use quota::limits::Limits;
 pub use stats::snapshot::{
     CommandLatency, ControllerSnapshot, DriveSnapshot, Held, NamespaceSnapshot, SetSnapshot, ZoneCounts,
 };

@@ -4,11 +4,11 @@
 //! [`ftl::Ftl::save`] writes; little endian. The section is JSON: small, rarely written, readable in an
 //! image, and tolerant of fields that are added later.
 
-use crate::config::{Config, ConfigError};
 use crate::contents::Contents;
 use crate::core::{Core, Namespace, Namespaces, SECTION_VERSION, SavedState};
 use crate::drive::Drive;
 use crate::keys;
+use drive_config::{Config, ConfigError};
 use ftl::{Ftl, Record, Section};
 use media::Nanos;
 

@@ -133,7 +133,7 @@ struct Bench {
 impl Bench {
     fn start(mode: Mode) -> Self {
         // A quarter of the default drive: to touch memory for the first time takes longer than the rest.
-        let toml = include_str!("../../../core/device/src/default_drive.toml")
+        let toml = include_str!("../../../core/config/src/default_drive.toml")
             .replace("\"2GiB", "\"512MiB")
             .replace("1GiB", "256MiB")
             + "\n[[namespace]]\nsize = \"64MiB\"\nlba = \"4096+8\"\npi = 1\n";

@@ -12,7 +12,7 @@
 //! A namespace that uses less than its share does not wait. The set is never idle for the sake of fairness. Without timing everything
 //! ends at once, and there is nothing to share.
 
-use crate::config::Config;
+use drive_config::Config;
 use ftl::{PAGE, SetConfig, SetCost};
 use media::Nanos;
 use std::cmp::Reverse;

@@ -2,11 +2,11 @@
 
 use super::held_queue::NamespaceArbitration;
 use crate::keys::wrapped::WrappedKey;
-use crate::lba_format::LbaFormat;
-use crate::protection::Protection;
-use crate::quota::limits::Quotas;
+use crate::quota::quotas::Quotas;
 use crate::reservation::registrants::Reservations;
 use crate::stats::counts::{NamespaceStats, Traffic};
+use drive_config::LbaFormat;
+use drive_config::protection::Protection;
 use ftl::{SetId, VolumeId, ZoneLayout};
 use nvme::{Csi, Status};
 use serde::{Deserialize, Serialize};
@@ -168,7 +168,7 @@ impl Namespace {
                 kind: self.protection_type,
                 guard: format.guard,
                 storage_bits: format.storage_bits,
-                storage_mask: self.storage_mask & crate::protection::low(format.storage_bits),
+                storage_mask: self.storage_mask & drive_config::protection::low(format.storage_bits),
                 first: self.protection_first,
             }),
             extended: format.extension() != 0,

@@ -6,7 +6,6 @@ use crate::contents::Contents;
 use crate::core::{
     AdminResult, Admission, ControllerId, Cx, Failure, Output, Reply, Token, WaitingAdminCommand,
 };
-use crate::lba_format::LbaFormat;
 use crate::lba_status::Scan;
 use crate::namespaces::change::{ChangeCommand, NamespaceChange};
 use crate::namespaces::{attachment, format, management};
@@ -14,6 +13,7 @@ use crate::{
     admin, fault_injection, fdp, firmware, identify, keys, persistent_event_log, predictable_latency,
     self_test, streams,
 };
+use drive_config::LbaFormat;
 use media::Nanos;
 use nvme::admin::{
     AdminCommand, FaultInjection, FaultKind, FormatNvm, Identify, NamespaceManagement,

@@ -3,7 +3,7 @@
 use crate::block_transform::{BlockAction, BlockError, BlockTransform};
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
-use crate::protection::{Check, Checks, Protection, Tags};
+use drive_config::protection::{Check, Checks, Protection, Tags};
 use ftl::Fault;
 use nvme::Status;
 use nvme::io::Blocks;

@@ -2,7 +2,7 @@
 
 use crate::contents::Contents;
 use crate::core::{CommandKind, Core, Cx, Failure, StepCost, WORK_TIME};
-use crate::lba_format::LbaFormat;
+use drive_config::LbaFormat;
 use media::Nanos;
 use nvme::admin::FormatNvm;
 

@@ -2,7 +2,7 @@
 
 use crate::contents::Contents;
 use crate::core::{ControllerId, Core, Cx, Failure};
-use crate::lba_format::LbaFormat;
+use drive_config::LbaFormat;
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::{NSID_ALL, Status};
 

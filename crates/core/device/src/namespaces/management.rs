@@ -1,16 +1,16 @@
 //! Namespace Management: create and delete (Base 5.1.21, NVM 4.1.6).
 
-use crate::config::{Attach, ConfigError, GRANULE_BYTES};
 use crate::contents::Contents;
 use crate::core::{
     ANA_GROUP, Admission, AttachmentPolicy, CommandKind, ControllerId, Core, Cx, Failure, FormatLayout,
     Namespace, NamespaceArbitration, identifiers,
 };
-use crate::lba_format::LbaFormat;
-use crate::quota::limits::Quotas;
+use crate::quota::quotas::Quotas;
 use crate::stats;
 use crate::stats::counts::{NamespaceStats, Traffic};
 use crate::zones;
+use drive_config::LbaFormat;
+use drive_config::{Attach, ConfigError, GRANULE_BYTES};
 use ftl::{Fault, NoContents, SetId, VolumeStats, ZoneLayout};
 use media::Nanos;
 use nvme::admin::NamespaceManagement;

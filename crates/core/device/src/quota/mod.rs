@@ -1,11 +1,11 @@
 //! Quotas of namespaces: feature D8h.
 //!
-//! The values are [`limits`]. The core's held queues enforce what is in force.
+//! The values are [`quotas`]. The core's held queues enforce what is in force.
 
-pub(crate) mod limits;
+pub(crate) mod quotas;
 
 use crate::core::{AdminResult, ControllerId, Core, Failure, Reply};
-use limits::Limits;
+use drive_config::Limits;
 use media::Nanos;
 use nvme::admin::{GetFeatures, SetFeatures};
 use nvme::feature::Select;
@@ -98,7 +98,7 @@ mod tests {
         let id = fixture::connect(&mut core, 1);
         core.controller_mut(id).unwrap().role = Role::Tenant(vec![1, 2]);
         let slow = Limits { read_bandwidth: Some(1 << 20), ..Limits::default() };
-        core.namespaces.get_mut(2).unwrap().quota = limits::Quotas::new(slow);
+        core.namespaces.get_mut(2).unwrap().quota = quotas::Quotas::new(slow);
         let set = |core: &mut Core, nsid, limits: &Limits| {
             set(core, id, &command(nsid), Quota::from(limits).as_bytes(), Nanos::ZERO)
         };

@@ -6,8 +6,8 @@
 use super::counts::Latency;
 use super::media_stats;
 use crate::core::{Controller, ControllerId, Core, Namespace, Origin};
-use crate::quota::limits::Limits;
 use crate::temperature::TEMPERATURE;
+use drive_config::Limits;
 use ftl::{SetId, SetInfo, SetStats, VolumeStats, ZoneState};
 use media::Nanos;
 use nvme::IoOpcode;

@@ -7,7 +7,7 @@ use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Output, Token};
 use crate::io::commands as io;
 use crate::io::locate::check_length;
-use crate::protection::Protection;
+use drive_config::protection::Protection;
 use ftl::{Answer, Fault, Source, VolumeId, ZoneAction, ZoneLayout, ZoneTarget};
 use media::Nanos;
 use nvme::Status;

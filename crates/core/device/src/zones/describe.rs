@@ -1,7 +1,7 @@
 //! What zoned namespaces say of themselves, and the zones of one that is created.
 
 use crate::core::{ControllerId, Core, Failure, Namespace};
-use crate::lba_format::LbaFormat;
+use drive_config::LbaFormat;
 use ftl::{PAGE, SetConfig, SetId, VolumeId, ZoneAging, ZoneLayout, ZoneSupport, ZrwaLayout};
 use media::Nanos;
 use nvme::identify::{

@@ -235,7 +235,7 @@ fn what_the_media_refuse_is_said_with_keys_that_a_drives_toml_has() {
 
 #[test]
 fn a_drives_toml_is_refused_with_its_own_keys() {
-    let default = include_str!("../../src/default_drive.toml");
+    let default = include_str!("../../../config/src/default_drive.toml");
     for (from, to, begin) in [
         ("channels = ", "channels = 1000\n# ", "set.1.channels is 1000: from 1 to the number of dies"),
         ("rated_cycles = ", "rated_cycles = 0\n# ", "set.1.rated_cycles is 0: at least 1"),

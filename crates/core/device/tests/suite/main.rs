@@ -9,7 +9,6 @@ mod copies;
 mod die_times;
 mod disk;
 mod documented;
-mod drive_toml;
 mod events;
 mod fairness;
 mod fdp;

@@ -3,7 +3,7 @@
 pub use crate::config_error::ConfigError;
 use crate::datasheet::DataSheet;
 use crate::lba_format::{LbaFormat, MAX_FORMATS};
-use crate::quota::limits::Limits;
+use crate::limits::Limits;
 use crate::toml_names;
 use ftl::{MediaKind, PAGE, SetConfig, ZoneLayout};
 use media::Nanos;
@@ -99,7 +99,7 @@ pub struct InitialNamespace {
 
 impl InitialNamespace {
     /// Bytes of its set's capacity that it takes.
-    pub(crate) fn needed(&self) -> u64 {
+    pub fn needed(&self) -> u64 {
         let granules = |bytes: u64| bytes.div_ceil(GRANULE_BYTES).saturating_mul(GRANULE_BYTES);
         match &self.zones {
             None => granules(self.bytes),
@@ -134,7 +134,7 @@ pub enum Attach {
 }
 
 /// Capacity is given to namespaces in granules (Namespace Granularity).
-pub(crate) const GRANULE_BYTES: u64 = ftl::GRANULE_PAGES as u64 * PAGE as u64;
+pub const GRANULE_BYTES: u64 = ftl::GRANULE_PAGES as u64 * PAGE as u64;
 
 /// Bytes of an NVM Set that namespaces can have: whole granules.
 pub(crate) fn offered_bytes(set: &SetConfig) -> u64 {
@@ -345,7 +345,7 @@ impl Config {
     }
 
     /// The translation layer's configuration, with the media's times only if timing is on.
-    pub(crate) fn effective_ftl(&self) -> ftl::Config {
+    pub fn effective_ftl(&self) -> ftl::Config {
         let mut config = self.ftl.clone();
         if !self.timing {
             config.sets.iter_mut().for_each(SetConfig::without_timing);
@@ -354,17 +354,17 @@ impl Config {
     }
 
     /// The link's times, if timing is on.
-    pub(crate) fn effective_link(&self) -> Link {
+    pub fn effective_link(&self) -> Link {
         if self.timing { self.link } else { Link::default() }
     }
 
     /// Bytes of the atomic write unit.
-    pub(crate) fn atomic_bytes(&self) -> u64 {
+    pub fn atomic_bytes(&self) -> u64 {
         u64::from(self.ftl.atomic_pages) * u64::from(PAGE)
     }
 
     /// ZASL: the largest append as a power of two of pages; 0 is MDTS.
-    pub(crate) fn zasl(&self) -> u8 {
+    pub fn zasl(&self) -> u8 {
         match self.max_append == self.max_transfer {
             true => 0,
             false => u8::try_from((self.max_append / PAGE).trailing_zeros()).unwrap_or(0),
@@ -372,7 +372,7 @@ impl Config {
     }
 
     /// MDTS: the largest transfer as a power of two of pages.
-    pub(crate) fn mdts(&self) -> u8 {
+    pub fn mdts(&self) -> u8 {
         u8::try_from((self.max_transfer / PAGE).trailing_zeros()).unwrap_or(0)
     }
 }

@@ -149,7 +149,7 @@ pub enum Check {
 }
 
 /// The lowest `bits` bits, 0 to 64.
-pub(crate) const fn low(bits: u8) -> u64 {
+pub const fn low(bits: u8) -> u64 {
     if bits >= 64 { u64::MAX } else { (1 << bits) - 1 }
 }
 

@@ -2,8 +2,8 @@
 
 use crate::config::{Attach, GRANULE_BYTES, InitialNamespace, offered_bytes};
 use crate::lba_format::LbaFormat;
+use crate::limits::Limits;
 use crate::quantity::{BandwidthLimit, CommandLimit, Size, Time};
-use crate::quota::limits::Limits;
 use ftl::{SetConfig, ZoneLayout, ZoneSupport, ZrwaLayout};
 use serde::de::Error;
 use serde::{Deserialize, Deserializer};

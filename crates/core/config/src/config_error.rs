@@ -22,7 +22,8 @@ pub enum ConfigError {
 }
 
 impl ConfigError {
-    pub(crate) fn value(key: impl Into<String>, value: impl ToString, rule: impl Into<String>) -> Self {
+    /// A value that a key may not have, and what it may be.
+    pub fn value(key: impl Into<String>, value: impl ToString, rule: impl Into<String>) -> Self {
         ConfigError::Value { key: key.into(), value: value.to_string(), rule: rule.into() }
     }
 }

@@ -1,4 +1,4 @@
-//! The values of quotas: limits, which of them are in force, and what a tenant may change.
+//! The limits of a quota.
 
 use media::Nanos;
 use nvme::quota::{Quota, QuotaKind};
@@ -27,7 +27,7 @@ pub struct Limits {
 
 /// Why a limit is not allowed.
 #[derive(Clone, PartialEq, Eq, Debug)]
-pub(crate) struct LimitFault {
+pub struct LimitFault {
     /// Its key in a drive's TOML.
     pub key: &'static str,
     /// What it is.
@@ -66,7 +66,7 @@ impl From<&Limits> for Quota {
 
 impl Limits {
     /// The first limit that is not allowed, if there is one.
-    pub(crate) fn fault(&self) -> Option<LimitFault> {
+    pub fn fault(&self) -> Option<LimitFault> {
         let offset = Quota::from(self).check().err()?;
         let given = |limit: Option<u64>| limit.map_or("not given".to_owned(), |limit| limit.to_string());
         let bandwidth = "4096B/s to 1TB/s, or none";
@@ -83,12 +83,12 @@ impl Limits {
     }
 
     /// Whether they are what Set Features would take.
-    pub(crate) fn is_allowed(&self) -> bool {
+    pub fn is_allowed(&self) -> bool {
         Quota::from(self).check().is_ok()
     }
 
     /// Whether each of these limits is as strict as `most`, or stricter.
-    fn is_within(&self, most: &Limits) -> bool {
+    pub fn is_within(&self, most: &Limits) -> bool {
         let (mine, theirs) = (Quota::from(self), Quota::from(most));
         let kinds = [
             QuotaKind::ReadBandwidth,
@@ -103,83 +103,8 @@ impl Limits {
     }
 
     /// How far a burst may run ahead.
-    pub(crate) fn burst(&self) -> Nanos {
+    pub fn burst(&self) -> Nanos {
         Nanos(u64::from(Quota::from(self).effective_burst_us()) * 1000)
-    }
-}
-
-/// A namespace's quota: the saved values and those in force. A tenant may set values within the limits that an
-/// administrator set last.
-#[derive(Clone, Copy, Default, Debug, Serialize, Deserialize)]
-#[serde(from = "SavedQuotas", into = "SavedQuotas")]
-pub(crate) struct Quotas {
-    pub saved: Limits,
-    pub current: Limits,
-    /// What an administrator set last.
-    granted: Limits,
-    /// What an administrator saved last.
-    saved_granted: Limits,
-}
-
-/// A namespace's quota as it is saved.
-#[derive(Serialize, Deserialize)]
-struct SavedQuotas {
-    #[serde(flatten)]
-    saved: Limits,
-    /// What an administrator saved, if a tenant has saved something else since.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    granted: Option<Limits>,
-}
-
-impl From<SavedQuotas> for Quotas {
-    fn from(SavedQuotas { saved, granted }: SavedQuotas) -> Self {
-        let granted = granted.unwrap_or(saved);
-        Quotas { saved, current: saved, granted, saved_granted: granted }
-    }
-}
-
-impl From<Quotas> for SavedQuotas {
-    fn from(quotas: Quotas) -> Self {
-        let Quotas { saved, saved_granted, .. } = quotas;
-        SavedQuotas { saved, granted: (saved != saved_granted).then_some(saved_granted) }
-    }
-}
-
-impl Quotas {
-    /// The quota of a new namespace, as if an administrator had saved it.
-    pub fn new(limits: Limits) -> Self {
-        Quotas { saved: limits, current: limits, granted: limits, saved_granted: limits }
-    }
-
-    /// Takes limits that a host set.
-    pub fn set(&mut self, limits: Limits, save: bool, by_administrator: bool) {
-        self.current = limits;
-        if by_administrator {
-            self.granted = limits;
-        }
-        if save {
-            self.saved = limits;
-        }
-        if save && by_administrator {
-            self.saved_granted = limits;
-        }
-    }
-
-    /// Whether a tenant may set these limits, and save them if it wants to.
-    pub fn grants(&self, limits: &Limits, save: bool) -> bool {
-        limits.is_within(&self.granted) && (!save || limits.is_within(&self.saved_granted))
-    }
-
-    /// After a loss of power what was saved is in force.
-    pub fn restart(&mut self) {
-        (self.current, self.granted) = (self.saved, self.saved_granted);
-    }
-
-    /// Whether a host could have set them.
-    pub fn are_allowed(&self) -> bool {
-        self.saved.is_allowed()
-            && self.saved_granted.is_allowed()
-            && self.saved.is_within(&self.saved_granted)
     }
 }
 
@@ -200,29 +125,12 @@ mod tests {
         assert_eq!(quota.check(), Ok(()));
         assert_eq!(Limits::from(&quota), limits);
     }
-    fn reads(rate: u64) -> Limits {
-        Limits { read_bandwidth: Some(rate), ..Limits::default() }
-    }
-
-    #[test]
-    fn a_tenant_may_only_lower_what_an_administrator_granted() {
-        let mut quotas = Quotas::new(reads(1 << 20));
-        assert!(quotas.grants(&reads(1 << 20), true) && quotas.grants(&reads(1 << 19), true));
-        assert!(!quotas.grants(&reads(1 << 21), false) && !quotas.grants(&Limits::default(), false));
-        // An administrator raises the limit until the next power cycle: a tenant may use that, and may not save it.
-        quotas.set(reads(1 << 21), false, true);
-        assert!(quotas.grants(&reads(1 << 21), false) && !quotas.grants(&reads(1 << 21), true));
-        quotas.set(reads(1 << 12), true, false);
-        quotas.restart();
-        assert_eq!(quotas.current, reads(1 << 12));
-        assert!(quotas.grants(&reads(1 << 20), true), "what the administrator saved still holds");
-    }
 
     #[test]
     fn a_fault_names_the_key() {
         let fault = Limits { weight: 1001, ..Limits::default() }.fault().unwrap();
         assert_eq!((fault.key, fault.rule), ("weight", "1 to 1,000"));
-        let fault = reads(1).fault().unwrap();
+        let fault = Limits { read_bandwidth: Some(1), ..Limits::default() }.fault().unwrap();
         assert_eq!((fault.key, fault.value.as_str()), ("read", "1"));
         assert_eq!(Limits::default().fault(), None);
     }

@@ -1,6 +1,6 @@
 //! A drive's TOML that is wrong: the message has the line, the key or value, and what is allowed, in every table.
 
-use device::Config;
+use drive_config::Config;
 
 const NAND: &str = r#"[[set]]
 media = "nand"
