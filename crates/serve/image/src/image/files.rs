@@ -1,10 +1,11 @@
 //! The files of an image's directory: their names, and checkpoints.
 
-use super::disk::{self, Disk};
+use super::disk::{self, Disk, DiskFile, Open};
 use super::error::ImageError;
 use super::format::{self, FormatError, HEADER, Header, ImageFileKind};
 use media::Nanos;
 use std::path::PathBuf;
+use std::sync::Arc;
 
 /// The drive's configuration, as TOML.
 pub const CONFIG: &str = "drive.toml";
@@ -23,6 +24,11 @@ pub fn checkpoint_name(generation: u64) -> String {
 /// The name of a generation's journal.
 pub fn journal_name(generation: u64) -> String {
     format!("journal.{generation}")
+}
+
+/// Opens a file of the directory.
+pub(super) fn open(disk: &dyn Disk, name: &str, how: Open) -> Result<Arc<dyn DiskFile>, ImageError> {
+    disk.open(name, how).map_err(ImageError::io("open", &path(disk, name)))
 }
 
 pub(crate) fn path(disk: &dyn Disk, name: &str) -> PathBuf {
@@ -125,7 +131,7 @@ pub fn write_checkpoint(disk: &dyn Disk, header: &Header, body: &[u8]) -> Result
 
 /// Makes the bytes of a checkpoint that was written durable.
 pub(crate) fn sync_checkpoint(disk: &dyn Disk) -> Result<(), ImageError> {
-    let file = disk.open(NEW, disk::Open::Existing);
+    let file = disk.open(NEW, Open::Existing);
     file.and_then(|file| file.sync()).map_err(ImageError::io("sync", &path(disk, NEW)))
 }
 

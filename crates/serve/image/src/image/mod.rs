@@ -44,6 +44,7 @@ mod overlay;
 mod recovery;
 mod replay;
 mod scrub;
+mod scrubbing;
 pub(crate) mod sums;
 mod sync;
 #[cfg(test)]
@@ -58,14 +59,14 @@ pub use format::{FormatError, fuzz_open};
 pub(crate) use recovery::ImageState;
 pub use scrub::ScrubOptions;
 #[cfg(any(test, feature = "testing"))]
-pub use scrub::SteppedScrub;
+pub use scrubbing::SteppedScrub;
 
 use crate::memory::SLOT;
 use crate::slots::{Reuse, Slots};
 use crate::trust::TrustError;
 use device::SPARE_BYTES;
 use disk::{Disk, DiskFile, HostDisk, ImageLock, Open};
-use files::{CONFIG, CONTENTS, SPARES};
+use files::{CONFIG, CONTENTS, SPARES, open};
 use flush_habit::FlushHabit;
 use format::{Entry, Header, ImageFileKind};
 use ftl::Io;
@@ -434,10 +435,6 @@ fn next_journal(disk: &Arc<dyn Disk>, found: &ImageState, host_sync: bool) -> Re
     };
     journal.follows(before.into_iter().map(|(file, _)| file).collect());
     Ok(journal)
-}
-
-fn open(disk: &dyn Disk, name: &str, how: Open) -> Result<Arc<dyn DiskFile>, ImageError> {
-    disk.open(name, how).map_err(ImageError::io("open", &files::path(disk, name)))
 }
 
 /// An image in use: contents, slots and journal.

@@ -7,10 +7,9 @@
 
 use super::disk::{Disk, DiskFile, Open, read_aside};
 use super::error::ImageError;
-use super::files::{CONTENTS, SPARES};
+use super::files::{CONTENTS, SPARES, open};
 use super::helper::join;
 use super::sums::{self, Damage};
-use super::{Image, open};
 use crate::memory::SLOT;
 use device::{Drive, NamespaceLayout, SPARE_BYTES};
 use ftl::{PAGE, PageState};
@@ -22,11 +21,11 @@ use std::thread::JoinHandle;
 use std::time::{Duration, Instant};
 
 /// Pages that are read before the thread rests.
-const BATCH: usize = 64;
+pub(super) const BATCH: usize = 64;
 /// Pages that are looked up before the drive's thread does something else; most of a large namespace may hold nothing.
 const LOOKED_UP: u64 = 1024;
 /// The rest after a batch of pages that hold nothing.
-const EMPTY_BATCH_PAUSE: Duration = Duration::from_millis(10);
+pub(super) const EMPTY_BATCH_PAUSE: Duration = Duration::from_millis(10);
 /// The thread rests this many times as long as it has read.
 const REST_FACTOR: u32 = 7;
 /// Damaged pages that a pass names one by one.
@@ -49,24 +48,24 @@ impl Default for ScrubOptions {
 
 /// A page that is to be checked.
 #[derive(Clone, Copy, Debug)]
-struct ScrubPage {
-    slot: Slot,
-    sum: u32,
+pub(super) struct ScrubPage {
+    pub(super) slot: Slot,
+    pub(super) sum: u32,
     /// Whether something lies beside it.
-    beside: bool,
-    nsid: u32,
+    pub(super) beside: bool,
+    pub(super) nsid: u32,
     /// Its number in the namespace.
-    number: u64,
+    pub(super) number: u64,
 }
 
-type Batch = Vec<ScrubPage>;
+pub(super) type Batch = Vec<ScrubPage>;
 
-enum ScrubRequest {
+pub(super) enum ScrubRequest {
     Check(Batch),
     Rest(Duration),
 }
 
-enum ScrubReport {
+pub(super) enum ScrubReport {
     /// The thread wants something to do.
     Ready,
     /// A batch has been read; this is wrong with it.
@@ -76,102 +75,31 @@ enum ScrubReport {
 /// The scrub as the drive's thread sees it.
 pub(crate) struct Scrub {
     period: Duration,
-    asks: Option<Sender<ScrubRequest>>,
-    reports: Receiver<ScrubReport>,
-    thread: Option<JoinHandle<()>>,
+    pub(super) asks: Option<Sender<ScrubRequest>>,
+    pub(super) reports: Receiver<ScrubReport>,
+    pub(super) thread: Option<JoinHandle<()>>,
     /// The thread wants something to do.
-    ready: bool,
+    pub(super) ready: bool,
     /// Slots of the batch that is being read, which are referred to until then.
-    under: Vec<Slot>,
-    pass: Option<Pass>,
+    pub(super) under: Vec<Slot>,
+    pub(super) pass: Option<Pass>,
     /// Passes that have ended, and pages that were found damaged in all of them.
-    tally: (u64, u64),
+    pub(super) tally: (u64, u64),
 }
 
 /// Once over all pages of all namespaces, which count as one row.
-struct Pass {
+pub(super) struct Pass {
     begun: Instant,
     /// Where it began: elsewhere each time, so that drives that never run for long are read everywhere, too.
     first: u64,
     /// Pages that were passed.
-    done: u64,
-    checked: u64,
+    pub(super) done: u64,
+    pub(super) checked: u64,
     damaged: u64,
 }
 
-impl Image {
-    /// Checks the contents from now on.
-    pub fn begin_scrub(
-        &mut self,
-        options: ScrubOptions,
-        notify: Arc<dyn Fn() + Send + Sync>,
-    ) -> Result<(), ImageError> {
-        let (mut scrub, mut worker) = Scrub::new(&*self.disk, options)?;
-        let work = move || worker.run(&*notify);
-        let thread = std::thread::Builder::new().name("tranche-scrub".to_owned()).spawn(work);
-        scrub.thread = Some(thread.map_err(ImageError::io("start a thread for", self.disk.path()))?);
-        self.scrub = Some(Box::new(scrub));
-        Ok(())
-    }
-
-    /// Hears what the scrub has found, and gives it something to do.
-    pub fn tend_scrub(&mut self, drive: &Drive) {
-        let Some(mut scrub) = self.scrub.take() else { return };
-        while let Ok(report) = scrub.reports.try_recv() {
-            match report {
-                ScrubReport::Ready => scrub.ready = true,
-                ScrubReport::Checked(damaged) => {
-                    for slot in scrub.under.drain(..) {
-                        self.slots.release(slot);
-                    }
-                    scrub.hear(&damaged, drive);
-                }
-            }
-        }
-        // Without power the drive does not know where its pages are.
-        if scrub.ready && drive.is_powered() {
-            scrub.ready = false;
-            let ask = self.next_ask(&mut scrub, drive);
-            if let Some(asks) = &scrub.asks {
-                // The thread lives as long as this does.
-                let _ = asks.send(ask);
-            }
-        }
-        self.scrub = Some(scrub);
-    }
-
-    fn next_ask(&mut self, scrub: &mut Scrub, drive: &Drive) -> ScrubRequest {
-        let layouts: Vec<NamespaceLayout> = drive.namespace_layouts().collect();
-        let total = layouts.iter().map(pages).sum();
-        let pass = scrub.pass.get_or_insert_with(|| Pass::begin(total, self.disk.random()));
-        if pass.done >= total {
-            return ScrubRequest::Rest(scrub.end_pass());
-        }
-        let mut batch = Batch::new();
-        for (layout, number) in pass.next(&layouts, total) {
-            pass.done += 1;
-            if let Some(PageState::Held(slot)) = drive.ftl().page_state(layout.volume, number)
-                && !self.slots.is_unreferenced(slot.0)
-            {
-                self.slots.retain(slot);
-                let (sum, beside) = (self.sums.get(slot), layout.transform.metadata > 0);
-                batch.push(ScrubPage { slot, sum, beside, nsid: layout.nsid, number });
-                if batch.len() == BATCH {
-                    break;
-                }
-            }
-        }
-        if batch.is_empty() {
-            return ScrubRequest::Rest(EMPTY_BATCH_PAUSE);
-        }
-        pass.checked += batch.len() as u64;
-        scrub.under.extend(batch.iter().map(|page| page.slot));
-        ScrubRequest::Check(batch)
-    }
-}
-
 /// Pages of a namespace.
-fn pages(layout: &NamespaceLayout) -> u64 {
+pub(super) fn pages(layout: &NamespaceLayout) -> u64 {
     layout.blocks.div_ceil(u64::from(PAGE >> layout.transform.shift))
 }
 
@@ -182,7 +110,7 @@ fn blocks(layout: &NamespaceLayout, number: u64) -> Range<u64> {
 }
 
 impl Scrub {
-    fn new(disk: &dyn Disk, options: ScrubOptions) -> Result<(Self, Worker), ImageError> {
+    pub(super) fn new(disk: &dyn Disk, options: ScrubOptions) -> Result<(Self, Worker), ImageError> {
         // Files of its own: what the host expects of their readers is not what it is to expect of this one.
         let (contents, spares) = (open(disk, CONTENTS, Open::Existing)?, open(disk, SPARES, Open::Existing)?);
         contents.expect_no_order();
@@ -210,7 +138,7 @@ impl Scrub {
     }
 
     /// Logs damage, unless the namespace has let go of the page.
-    fn hear(&mut self, damaged: &[(ScrubPage, Damage)], drive: &Drive) {
+    pub(super) fn hear(&mut self, damaged: &[(ScrubPage, Damage)], drive: &Drive) {
         let Some(pass) = &mut self.pass else { return };
         for (page, damage) in damaged {
             let Some(layout) = drive.namespace_layouts().find(|layout| layout.nsid == page.nsid) else {
@@ -234,7 +162,7 @@ impl Scrub {
     }
 
     /// A pass has ended; how long to rest.
-    fn end_pass(&mut self) -> Duration {
+    pub(super) fn end_pass(&mut self) -> Duration {
         self.tally.0 += 1;
         let Some(pass) = self.pass.take() else { return self.period };
         match pass.damaged {
@@ -262,13 +190,13 @@ impl Drop for Scrub {
 }
 
 impl Pass {
-    fn begin(total: u64, random: [u8; 16]) -> Self {
+    pub(super) fn begin(total: u64, random: [u8; 16]) -> Self {
         let random = u128::from_le_bytes(random) % u128::from(total.max(1));
         Pass { begun: Instant::now(), first: random as u64, done: 0, checked: 0, damaged: 0 }
     }
 
     /// The pages that come next: namespace and number.
-    fn next<'a>(
+    pub(super) fn next<'a>(
         &self,
         layouts: &'a [NamespaceLayout],
         total: u64,
@@ -292,18 +220,18 @@ impl Pass {
 }
 
 /// Who reads.
-struct Worker {
-    asks: Receiver<ScrubRequest>,
-    reports: Sender<ScrubReport>,
+pub(super) struct Worker {
+    pub(super) asks: Receiver<ScrubRequest>,
+    pub(super) reports: Sender<ScrubReport>,
     contents: Arc<dyn DiskFile>,
     spares: Arc<dyn DiskFile>,
     /// Bytes per second.
-    rate: u64,
+    pub(super) rate: u64,
     room: Vec<u8>,
 }
 
 impl Worker {
-    fn run(&mut self, notify: &dyn Fn()) {
+    pub(super) fn run(&mut self, notify: &dyn Fn()) {
         while self.reports.send(ScrubReport::Ready).is_ok() {
             notify();
             let Ok(ask) = self.asks.recv() else { return };
@@ -317,7 +245,7 @@ impl Worker {
     }
 
     /// Does what was asked for; how long to rest afterwards.
-    fn carry_out(&mut self, ask: ScrubRequest) -> Duration {
+    pub(super) fn carry_out(&mut self, ask: ScrubRequest) -> Duration {
         let batch = match ask {
             ScrubRequest::Rest(span) => return span,
             ScrubRequest::Check(batch) => batch,
@@ -332,7 +260,7 @@ impl Worker {
         paced.saturating_sub(took).max(took.saturating_mul(REST_FACTOR))
     }
 
-    fn check(&mut self, mut batch: Batch) -> Vec<(ScrubPage, Damage)> {
+    pub(super) fn check(&mut self, mut batch: Batch) -> Vec<(ScrubPage, Damage)> {
         batch.sort_unstable_by_key(|page| page.slot);
         let mut damaged = Vec::new();
         for run in batch.chunk_by(|a, b| b.slot.0 == a.slot.0 + 1) {
@@ -360,76 +288,6 @@ fn check_beside(spares: &dyn DiskFile, page: ScrubPage) -> Result<(), Damage> {
     match read_aside(spares, u64::from(page.slot.0) * SPARE_BYTES as u64, &mut beside) {
         Ok(_) if sums::belongs(page.sum, &beside) => Ok(()),
         read => Err(Damage::beside(page.slot, read.err())),
-    }
-}
-
-/// A scrub that goes on when a test tells it to.
-#[cfg(any(test, feature = "testing"))]
-pub struct SteppedScrub {
-    worker: Worker,
-}
-
-#[cfg(any(test, feature = "testing"))]
-impl SteppedScrub {
-    /// Reads the batch that was asked for, before the drive hears of it. Returns how many of its pages are damaged.
-    ///
-    /// # Panics
-    /// The image has no scrub any more.
-    pub fn read(&mut self, image: &Image) -> usize {
-        let worker = &mut self.worker;
-        let Ok(ask) = worker.asks.try_recv() else { return 0 };
-        let mut found = 0;
-        if let ScrubRequest::Check(batch) = ask {
-            let damaged = worker.check(batch);
-            // After a power cut nobody refers to these slots, and what was found does not count.
-            found = if image.is_reading_batch() { damaged.len() } else { 0 };
-            worker.reports.send(ScrubReport::Checked(damaged)).unwrap();
-        }
-        worker.reports.send(ScrubReport::Ready).unwrap();
-        found
-    }
-
-    /// How long the thread would wait after the batch that was asked for, at this rate.
-    ///
-    /// # Panics
-    /// Nothing is asked for.
-    pub fn rest_after_batch(&mut self, bytes_per_second: u64) -> Duration {
-        self.worker.rate = bytes_per_second;
-        let ask = self.worker.asks.try_recv().expect("something is asked for");
-        self.worker.carry_out(ask)
-    }
-}
-
-#[cfg(any(test, feature = "testing"))]
-impl Image {
-    /// Checks the contents from now on, when the test says so.
-    ///
-    /// # Errors
-    /// The files cannot be opened.
-    ///
-    /// # Panics
-    /// Never.
-    pub fn begin_stepped_scrub(&mut self) -> Result<SteppedScrub, ImageError> {
-        let (scrub, worker) = Scrub::new(&*self.disk, ScrubOptions::default())?;
-        worker.reports.send(ScrubReport::Ready).expect("the other end is here");
-        self.scrub = Some(Box::new(scrub));
-        Ok(SteppedScrub { worker })
-    }
-
-    /// Whether a batch with pages is being read.
-    ///
-    /// # Panics
-    /// There is no scrub.
-    pub fn is_reading_batch(&self) -> bool {
-        !self.scrub.as_ref().expect("there is a scrub").under.is_empty()
-    }
-
-    /// Passes that have ended, and pages that were found damaged.
-    ///
-    /// # Panics
-    /// There is no scrub.
-    pub fn scrub_tally(&self) -> (u64, u64) {
-        self.scrub.as_ref().expect("there is a scrub").tally
     }
 }
 
