@@ -100,7 +100,7 @@ MDBOOK_VERSION = 0.5.4
 MDBOOK = target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 
 $(MDBOOK):
-	scripts/mdbook.sh $(MDBOOK_VERSION) $(@D)/..
+	$(CARGO) install --locked --version $(MDBOOK_VERSION) --root $(@D)/.. --no-default-features --features search mdbook
 
 # The pages of all commands and of their JSON are made by the program's own tests, where it has its options and schemas.
 book: $(MDBOOK) ## The documentation site, with its links checked: target/book/index.html
