@@ -1,7 +1,7 @@
 //! The configuration of a drive: its types, and the TOML that people write.
 //!
-//! [`Config::from_toml`] reads a drive's TOML, completes it from the default drive, and checks it. What is wrong is a [`ConfigError`] that names the key,
-//! the value and the rule. Crate `device` makes a drive of a [`Config`].
+//! [`Config::from_toml`] reads a drive's TOML, completes it from the default drive, and checks it. A [`ConfigError`] names the key, the value and the
+//! rule. Crate `device` makes a drive of a [`Config`].
 
 mod config;
 mod config_error;

@@ -11,7 +11,7 @@
 //! - [`Mix`]: uniform random or sequential reads and writes at a fixed queue depth,
 //! - [`on_zones`]: any actor whose logs lie on zones.
 //!
-//! Crate `load_formats` has the actors of files that people write or record, and `database_models` those of database servers.
+//! Crate `load_formats` has the actors of job files and traces. Crate `database_models` has the actors of database servers.
 
 pub mod executor;
 mod mix;

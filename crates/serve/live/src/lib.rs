@@ -1,7 +1,7 @@
 //! Runs a drive under the wall clock, with its hosts.
 //!
-//! The drive (crate `device`) is a state machine, and crate `image` has its contents. This crate tells the drive the time, gives it commands,
-//! carries out what it asks for and delivers what it completes:
+//! The drive (crate `device`) is a state machine, and crate `image` has its contents. This crate tells the drive the time and gives it commands. It
+//! carries out the drive's requests and delivers completions:
 //!
 //! - [`start`] brings a drive up, in memory or from an image, and serves hosts over sockets; [`handle`] is how hosts in
 //!   this process reach it.

@@ -5,7 +5,7 @@ use media::Nanos;
 use nvme::Status;
 use std::fmt::Debug;
 
-/// Is told the share of a preparation that is done, in per mille, again and again.
+/// Receives progress: the finished share of a preparation in per mille, several times.
 pub type Progress<'a> = dyn FnMut(u32) + 'a;
 
 /// Prepares a new drive, in a time of its own. [`start`](crate::start()) calls it before a host may use the drive.

@@ -1,4 +1,4 @@
-//! Frames of a buffer pool: which page is in which, who waits for it, and what the pool itself knows of each (`T`).
+//! Frames of a buffer pool. A frame has a page and the connections that wait for it; `T` is what a pool adds.
 
 use std::ops::{Index, IndexMut};
 

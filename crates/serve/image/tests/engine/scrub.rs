@@ -23,7 +23,7 @@ fn shape() -> Shape {
 /// Bytes that a block of a namespace takes in a command's buffer, and how many of them there are.
 const BLOCKS: [(u32, u64); 3] = [(4096, 256), (4096 + 8, 256), (512, 2048)];
 
-/// A drive in an image, under a virtual clock, with a scrub that goes on when it is told to.
+/// A drive in an image, under a virtual clock, with a scrub that a test steps.
 struct Bench {
     _temp: tempfile::TempDir,
     dir: PathBuf,
