@@ -188,16 +188,16 @@ impl Drive {
     pub fn busy_dies(&self, now: Nanos) -> (u32, u32) {
         let core = &self.core;
         let of_flash = core
-            .sets()
-            .filter_map(|(id, _)| Some((core.ftl.busy_units(id, now)?, core.set_properties(id).units)));
+            .set_ids()
+            .filter_map(|id| Some((core.ftl.busy_units(id, now)?, core.set_properties(id).units)));
         of_flash.fold((0, 0), |(busy, all), (works, units)| (busy + works, all + units))
     }
 
     /// What the NVM Sets on flash count over their lives. It looks at no block, as a [snapshot](Drive::snapshot) does for their wear.
     pub fn flash_stats(&self) -> Vec<SetStats> {
         let core = &self.core;
-        let of_flash = core.sets().filter(|(id, _)| core.set_properties(*id).superblocks > 0);
-        of_flash.map(|(id, _)| core.ftl.set_stats(id)).collect()
+        let of_flash = core.set_ids().filter(|id| core.set_properties(*id).superblocks > 0);
+        of_flash.map(|id| core.ftl.set_stats(id)).collect()
     }
 
     /// How many bytes a command moves, and in which direction. A transport needs it to gather the data of a write
@@ -404,27 +404,8 @@ impl Drive {
                 break;
             };
             match event {
-                TimedEvent::End(io) => {
-                    if let Some(token) = self.core.commands.unpark(io) {
-                        self.core.end(token, cx);
-                    }
-                }
-                TimedEvent::HeldQueue(nsid, direction) => self.held_queue_due(nsid, direction, cx),
-                TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
-                TimedEvent::Window(set, number) => {
-                    let sanitizing = self.sanitize.restricts();
-                    self.windows.due(&mut self.core, set, number, sanitizing, cx);
-                }
-                TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
-                TimedEvent::SelfTest(number) => {
-                    self_test::step(&mut self.core, self.health.backup_failed, number, cx)
-                }
-                TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
-                TimedEvent::Step => self.step(cx),
-                TimedEvent::Sanitize => {
-                    self.sanitize.forget_if_due(&self.core, cx);
-                    self.erase_if_idle(cx);
-                }
+                TimedEvent::End(io) => self.command_due(io, cx),
+                other => self.event_due(other, cx),
             }
         }
         if self.lost.has_news(&self.core) {
@@ -441,6 +422,38 @@ impl Drive {
         }
         if self.core.requests != ComponentRequests::default() {
             self.serve_requests(cx);
+        }
+    }
+
+    /// A command's time has come, unless it has ended before.
+    #[inline]
+    fn command_due<S: Contents>(&mut self, io: u32, cx: &mut Cx<'_, S>) {
+        if let Some(token) = self.core.commands.unpark(io) {
+            self.core.end(token, cx);
+        }
+    }
+
+    /// An event of any kind. It is out of line: the frame of [`pump`](Self::pump) stays small, which most calls pay for.
+    #[inline(never)]
+    fn event_due<S: Contents>(&mut self, event: TimedEvent, cx: &mut Cx<'_, S>) {
+        match event {
+            TimedEvent::End(io) => self.command_due(io, cx),
+            TimedEvent::HeldQueue(nsid, direction) => self.held_queue_due(nsid, direction, cx),
+            TimedEvent::KeepAlive(id, timer) => self.core.keep_alive_due(id, timer, cx),
+            TimedEvent::Window(set, number) => {
+                let sanitizing = self.sanitize.restricts();
+                self.windows.due(&mut self.core, set, number, sanitizing, cx);
+            }
+            TimedEvent::LbaAlert(id) => self.core.alert_of_losses(id, cx),
+            TimedEvent::SelfTest(number) => {
+                self_test::step(&mut self.core, self.health.backup_failed, number, cx);
+            }
+            TimedEvent::ShutdownComplete(of) => shutdown_complete(&mut self.core, of, cx),
+            TimedEvent::Step => self.step(cx),
+            TimedEvent::Sanitize => {
+                self.sanitize.forget_if_due(&self.core, cx);
+                self.erase_if_idle(cx);
+            }
         }
     }
 
@@ -495,6 +508,7 @@ impl Drive {
     }
 
     /// Something ended on a shared set, or came to wait for it: starts what may start.
+    #[inline(never)]
     fn share<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         for set in 0..self.core.fair.count() {
             while let Some((nsid, direction)) = self.core.next_turn(set, cx.now) {
@@ -552,7 +566,9 @@ impl Drive {
             }
         }
         self.done = all;
-        zones::changed::tell(&mut self.core, cx);
+        if self.core.ftl.has_changed_zones() {
+            zones::changed::tell(&mut self.core, cx);
+        }
     }
 
     /// Runs every event that is due at `now`, each at its own time. So the results do not depend on how late the call is.

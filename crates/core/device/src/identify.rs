@@ -153,7 +153,7 @@ pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: 
         }
         Cns::NVM_SETS => page(&nvm_sets(core, c.cnssid)),
         Cns::ENDURANCE_GROUPS => {
-            let all = core.sets().map(|(id, _)| u16::from(id.0) + 1);
+            let all = core.set_ids().map(|id| u16::from(id.0) + 1);
             page(&EnduranceGroupList::new(all.filter(|id| *id >= c.cnssid)))
         }
         Cns::NAMESPACE_GRANULARITY => {

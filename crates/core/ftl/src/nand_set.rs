@@ -302,6 +302,11 @@ impl NvmSet for NandSet {
         self.zones.info(volume, zone)
     }
 
+    #[inline]
+    fn has_changed_zones(&self) -> bool {
+        self.zones.has_changed()
+    }
+
     fn changed_zones(&mut self) -> Vec<(VolumeId, u32)> {
         self.zones.changed()
     }

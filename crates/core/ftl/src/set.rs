@@ -203,6 +203,11 @@ pub(crate) trait NvmSet {
         None
     }
 
+    /// Whether it has changed zones by itself, and nobody has asked which.
+    fn has_changed_zones(&self) -> bool {
+        false
+    }
+
     /// The zones that it changed by itself since this was asked last: recommendations, and zones that it finished.
     fn changed_zones(&mut self) -> Vec<(VolumeId, u32)> {
         Vec::new()

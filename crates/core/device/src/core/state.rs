@@ -218,12 +218,15 @@ impl Core {
         self.persistent.powered + now.since(self.power.since).0
     }
 
-    /// All NVM Sets.
+    /// All NVM Sets, each with its state. The state of a set on flash takes a look at each of its blocks: who needs none asks for
+    /// [the identifiers](Core::set_ids).
     pub(crate) fn sets(&self) -> impl Iterator<Item = (SetId, SetInfo)> {
-        (0..self.ftl.set_count()).filter_map(|i| {
-            let id = SetId(u8::try_from(i).ok()?);
-            Some((id, self.ftl.set_info(id)?))
-        })
+        self.set_ids().filter_map(|id| Some((id, self.ftl.set_info(id)?)))
+    }
+
+    /// The identifiers of all NVM Sets.
+    pub(crate) fn set_ids(&self) -> impl Iterator<Item = SetId> + use<> {
+        (0..self.ftl.set_count()).map_while(|set| u8::try_from(set).ok()).map(SetId)
     }
 
     /// Whether a set can only be read, as far as the last look at it found.

@@ -186,6 +186,7 @@ impl Drive {
     }
 
     /// Tries the commands again that wait for namespaces to be idle, in order: of those that name the same one, until one still waits.
+    #[cold]
     pub(super) fn retry_waiting<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         // Those that they still wait for are closed again.
         self.core.reopen();

@@ -82,6 +82,7 @@ impl Drive {
     }
 
     /// Carries out a planned power cut whose time has come: at once, or as the media have counted down to it.
+    #[cold]
     pub(super) fn cut_if_due<S: Contents>(&mut self, cx: &mut Cx<'_, S>) -> bool {
         let Some(cut) = self.cut.filter(|cut| cut.at_once || self.core.ftl.cut_due()) else { return false };
         self.power_cut(cx.now, cut.energy, cut.off, cx.storage, cx.out);

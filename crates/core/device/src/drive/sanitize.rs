@@ -34,6 +34,7 @@ impl Drive {
     }
 
     /// An operation that waits begins to erase if nothing is in the way.
+    #[cold]
     pub(super) fn erase_if_idle<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         let shutting_down = !self.shutdowns.is_empty();
         if !self.steps.is_empty() || !self.sanitize.begin_erase(&mut self.core, shutting_down, cx.now) {

@@ -10,6 +10,7 @@ use nvme::log::ChangedZones;
 use std::collections::BTreeMap;
 
 /// Tells the controllers of zones that the drive changed.
+#[cold]
 pub(crate) fn tell<S: Contents>(core: &mut Core, cx: &mut Cx<'_, S>) {
     for set in (0..core.config.ftl.sets.len()).map(|set| SetId(set as u8)) {
         let changed = core.ftl.changed_zones(set);

@@ -14,7 +14,7 @@ pub(crate) const EXTENSION_BYTES: u32 = 64;
 
 /// Whether some NVM Set can have zones.
 pub(crate) fn are_supported(core: &Core) -> bool {
-    core.sets().any(|(set, _)| core.ftl.zone_support(set).is_some())
+    core.set_ids().any(|set| core.ftl.zone_support(set).is_some())
 }
 
 /// The zones of a namespace that is attached.

@@ -46,6 +46,12 @@ impl Ftl {
         self.set(set)?.zone(volume, zone)
     }
 
+    /// Whether sets have changed zones by themselves, and nobody has asked [which](Ftl::changed_zones).
+    #[inline]
+    pub fn has_changed_zones(&self) -> bool {
+        self.sets.iter().any(NvmSet::has_changed_zones)
+    }
+
     /// The zones that a set changed by itself since this was asked last: what it recommends of them, those that it finished as time passed,
     /// and those that are worn out.
     pub fn changed_zones(&mut self, set: SetId) -> Vec<(VolumeId, u32)> {

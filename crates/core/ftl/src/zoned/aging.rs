@@ -126,6 +126,12 @@ impl Zones {
         }
     }
 
+    /// Whether time or wear has changed zones, and nobody has asked which.
+    #[inline]
+    pub fn has_changed(&self) -> bool {
+        !self.changed.is_empty()
+    }
+
     /// The zones that time or wear changed since this was asked last.
     pub fn changed(&mut self) -> Vec<(VolumeId, u32)> {
         std::mem::take(&mut self.changed)
