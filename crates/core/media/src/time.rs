@@ -114,14 +114,14 @@ impl Timeline {
 
     fn reserve_in_gap(&mut self, earliest: Nanos, span: Nanos) -> Nanos {
         let busy = &self.busy[self.first..];
-        // Most gaps asked for are near the end, and what ends before `earliest` does not matter.
-        let mut at = busy.len();
-        while at > 0 && busy[at - 1].1 > earliest {
-            at -= 1;
-        }
+        // What ends before `earliest` does not matter.
+        let mut at = busy.partition_point(|b| b.1 <= earliest);
         let mut start = earliest;
-        while at < busy.len() && busy[at].0 < start + span {
-            start = start.max(busy[at].1);
+        for b in busy.iter().skip(at) {
+            if b.0 >= start + span {
+                break;
+            }
+            start = start.max(b.1);
             at += 1;
         }
         let end = start + span;
