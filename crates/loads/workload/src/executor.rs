@@ -329,7 +329,7 @@ impl<A: Actor> Executor<A> {
     }
 
     /// Submits parts of a request while there is room; how many.
-    #[inline]
+    #[inline(always)]
     fn submit<T: Target>(
         &mut self,
         now: Nanos,
@@ -380,7 +380,7 @@ impl<A: Actor> Executor<A> {
     }
 
     /// A part has completed at `now`; the request that this ends. `moves_data` is the target's.
-    #[inline]
+    #[inline(always)]
     pub fn complete(&mut self, now: Nanos, completed: Completed, moves_data: bool) -> Option<Finished> {
         let Completed { mut tag, status, data } = completed;
         if moves_data {

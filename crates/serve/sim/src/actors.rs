@@ -227,7 +227,7 @@ impl<A: Actor> RunningActor<A> {
     }
 
     /// Takes a completion; true if there were enough of them.
-    #[inline]
+    #[inline(always)]
     fn arrived(
         &mut self,
         number: usize,

@@ -20,7 +20,7 @@ const RESERVED_COMMANDS: usize = 256;
 
 impl SimQueue {
     /// Hands a part to the drive as one command. Where it does not keep contents, `data` is empty and nothing is copied.
-    #[inline]
+    #[inline(always)]
     fn submit_part(
         &self,
         now: Nanos,
@@ -80,7 +80,7 @@ impl Target for Port<'_> {
         if room < UNCOUNTED_ROOM_COMMANDS && room < parts.left() + RESERVED_COMMANDS { 0 } else { usize::MAX }
     }
 
-    #[inline]
+    #[inline(always)]
     fn submit(
         &mut self,
         now: u64,
@@ -97,7 +97,7 @@ impl Target for Port<'_> {
 
     /// What the next request needs comes from memory while this one is done. If that is not known, what this one needs comes while it
     /// is looked at.
-    #[inline]
+    #[inline(always)]
     fn expect(&self, request: &Request, coming: Option<(u16, u64)>) {
         let drive = &self.engine.drive;
         let nsid =

@@ -465,7 +465,7 @@ impl Job {
         true
     }
 
-    #[inline]
+    #[inline(always)]
     fn issue(&mut self, draw: Draw, target: Target, now: Nanos, due: Option<Nanos>, checked: bool) -> Next {
         let blocks = match target.verb {
             Verb::Zone(_) => 0,
@@ -606,7 +606,7 @@ impl Source {
 
     /// The next I/O, unless the job ends with the pass that has just ended: when less is left than a block takes,
     /// or after so many loops.
-    #[inline]
+    #[inline(always)]
     fn take(&mut self, direction: Direction, plan: &Plan) -> Option<Draw> {
         let passes = self.stream.passes();
         let draw = self.stream.place(direction);
