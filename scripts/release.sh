@@ -59,7 +59,7 @@ esac
 SOURCE_DATE_EPOCH=$(git log -1 --format=%ct)
 export SOURCE_DATE_EPOCH
 architecture=$(uname -m)
-remap="--remap-path-prefix=$PWD=/tranche --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
+remap="-D warnings --remap-path-prefix=$PWD=/tranche --remap-path-prefix=${CARGO_HOME:-$HOME/.cargo}=/cargo"
 rm -rf "$out"
 mkdir -p "$out"
 work=$(mktemp -d)

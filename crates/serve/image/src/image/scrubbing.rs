@@ -10,6 +10,7 @@ use super::scrub::{
 use device::{Drive, NamespaceLayout};
 use ftl::PageState;
 use std::sync::Arc;
+#[cfg(any(test, feature = "testing"))]
 use std::time::Duration;
 
 impl Image {
