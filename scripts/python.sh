@@ -32,6 +32,11 @@ fi
 if [ -z "${TRANCHE-}" ]; then
     cargo build -q --profile suite --locked -p tranche
     TRANCHE=$target/suite/tranche
+else
+    # The suite is built. maturin takes the module from a build of the whole workspace, in which every crate has the features of the suite: nothing but the
+    # module is compiled.
+    CARGO=$PWD/scripts/cargo-workspace.sh
+    export CARGO
 fi
 TRANCHE=$(realpath "$TRANCHE")
 export TRANCHE

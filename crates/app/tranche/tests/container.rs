@@ -14,7 +14,8 @@ use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
 
 /// Compiles the program of these tests once more, without shared libraries. What it is made of is compiled already, and is not again: the build directory is
-/// copied as links, and cargo builds there what it has built for this test. A wrapper of the compiler gives further options to the program alone.
+/// copied as links, and cargo builds there what it has built for this test. The workspace is named, as the suite names it: each crate has the same features
+/// then. A wrapper of the compiler gives further options to the program alone.
 fn static_program(work: &Path) -> PathBuf {
     let built = Path::new(TRANCHE).parent().unwrap();
     let directory = built.file_name().unwrap().to_str().unwrap();
@@ -57,7 +58,7 @@ exec "$rustc" "$@"
     std::fs::write(&wrapper, script).unwrap();
     support::run("chmod", &["755", wrapper.to_str().unwrap()]);
     let output = Command::new(env!("CARGO"))
-        .args(["test", "--no-run", "--locked", "--offline", "-p", "tranche", "--test", "container"])
+        .args(["test", "--no-run", "--locked", "--offline", "--workspace", "--test", "container"])
         .args(["--profile", profile])
         .current_dir(repository())
         .env("CARGO_TARGET_DIR", copy)
