@@ -323,6 +323,13 @@ pub struct ZoneManagementReceive {
 }
 
 impl ZoneManagementReceive {
+    /// A report of all zones from the one that has this block on: as many as `bytes` have room for.
+    #[must_use]
+    pub const fn report(nsid: Nsid, slba: u64, bytes: usize) -> Self {
+        let (action, filter) = (ZoneReceiveAction::REPORT, ZoneReportFilter::ALL);
+        Self { nsid, slba, dwords: bytes as u64 / 4, action, filter, partial: true }
+    }
+
     /// Bytes to return: 4 to 2^34.
     #[must_use]
     pub const fn bytes(&self) -> u64 {

@@ -8,6 +8,7 @@ use nvme::io::{Blocks, DatasetManagement, DsmRange, PrInfo};
 use nvme::zerocopy::IntoBytes;
 use nvme::zone::{ZoneManagementSend, ZoneSendAction};
 use nvme::{Command, IoOpcode, Nsid};
+use std::num::NonZeroU64;
 
 /// Bytes of protection information with guards of 16 bits.
 const TUPLE: u16 = 8;
@@ -17,6 +18,9 @@ const TUPLE: u16 = 8;
 pub struct Namespace {
     /// Namespace identifier.
     pub nsid: Nsid,
+    /// Which namespace with this identifier, in which format: another number after each creation and each Format. `None` if the drive has no
+    /// generations.
+    pub generation: Option<NonZeroU64>,
     /// Size in logical blocks.
     pub blocks: u64,
     /// Bytes of data per logical block: a power of two, 512 or more.
@@ -66,6 +70,7 @@ impl Namespace {
             limits::copy(identified.mssrl.get(), identified.mcl.get(), identified.msrc_z);
         Ok(Self {
             nsid,
+            generation: NonZeroU64::new(identified.generation()),
             blocks: identified.nsze.get(),
             block_size,
             protection,
@@ -80,7 +85,16 @@ impl Namespace {
     pub fn plain(nsid: Nsid, blocks: u64, block_size: u32) -> Self {
         let (copy_range, copy) = limits::copy(0, 0, 0);
         let limits = ControllerLimits::NONE.of_blocks(block_size, copy);
-        Self { nsid, blocks, block_size, protection: 0, limits, deallocate_range: u32::MAX, copy_range }
+        Self {
+            nsid,
+            generation: None,
+            blocks,
+            block_size,
+            protection: 0,
+            limits,
+            deallocate_range: u32::MAX,
+            copy_range,
+        }
     }
 
     /// That of the namespace as a block device.

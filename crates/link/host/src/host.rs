@@ -1,6 +1,7 @@
 //! The typed host: a controller and what can be asked of it.
 
 use std::collections::VecDeque;
+use std::num::NonZeroU64;
 use std::time::{Duration, Instant};
 
 use blockdev::{ControllerLimits, Namespace, Unusable};
@@ -43,8 +44,8 @@ pub struct Host<T: Transport> {
     cntlid: u16,
     cap: Cap,
     controller: IdentifyController,
-    /// Size limits of its commands, once they were asked for.
-    limits: Option<ControllerLimits>,
+    /// What it says of the NVM Command Set, once that was asked for.
+    nvm: Option<NvmController>,
     queues_requested: bool,
     /// The keep-alive timeout that was asked for; zero is off.
     keep_alive: Duration,
@@ -68,7 +69,7 @@ impl<T: Transport> Host<T> {
             cntlid: connected.cntlid,
             cap: connected.cap,
             controller: IdentifyController::default(),
-            limits: None,
+            nvm: None,
             queues_requested: false,
             keep_alive: Duration::from_millis(identity.kato_ms.into()),
             last_command: Instant::now(),
@@ -77,6 +78,12 @@ impl<T: Transport> Host<T> {
         };
         host.controller = host.identify_controller()?;
         Ok(host)
+    }
+
+    /// The transport, for what it can do beyond the contract.
+    #[must_use]
+    pub fn transport(&self) -> &T {
+        &self.transport
     }
 
     /// The controller's ID.
@@ -112,17 +119,24 @@ impl<T: Transport> Host<T> {
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.
     pub fn call(&mut self, command: Command, data: Data) -> Result<CompletedCommand, TransportError> {
-        self.call_within(command, data, TIMEOUT)
+        let tag = self.admin.submit(command, data)?;
+        self.end_of(tag, TIMEOUT)
     }
 
-    fn call_within(
+    /// An admin command for a namespace of this generation, as [`Queue::submit_of`] has it.
+    pub(crate) fn call_of(
         &mut self,
+        generation: Option<NonZeroU64>,
         command: Command,
         data: Data,
-        timeout: Duration,
     ) -> Result<CompletedCommand, TransportError> {
+        let tag = self.admin.submit_of(generation, command, data)?;
+        self.end_of(tag, TIMEOUT)
+    }
+
+    /// Waits for the end of an admin command.
+    fn end_of(&mut self, tag: Tag, timeout: Duration) -> Result<CompletedCommand, TransportError> {
         let deadline = Instant::now() + timeout;
-        let tag = self.admin.submit(command, data)?;
         self.last_command = Instant::now();
         loop {
             let left = deadline.saturating_duration_since(Instant::now());
@@ -163,7 +177,8 @@ impl<T: Transport> Host<T> {
         timeout: Duration,
         what: impl FnOnce() -> String,
     ) -> Result<CompletedCommand, Error> {
-        let done = self.call_within(command, data, timeout)?;
+        let tag = self.admin.submit(command, data)?;
+        let done = self.end_of(tag, timeout)?;
         match done.completion.status().ok() {
             Ok(()) => Ok(done),
             Err(status) => Err(Error::Command { what: what(), status }),
@@ -628,22 +643,23 @@ impl<T: Transport> Host<T> {
     /// # Errors
     /// The transport is broken.
     pub fn limits(&mut self) -> Result<ControllerLimits, Error> {
-        if let Some(limits) = self.limits {
-            return Ok(limits);
-        }
-        let nvm = match self.transport.nvm_controller() {
-            Some(nvm) => nvm,
-            None => match self.identify_nvm_controller() {
+        let page = 1 << (12 + u32::from(self.cap.mpsmin()));
+        let mdts = self.controller.mdts;
+        Ok(ControllerLimits::new(mdts, page, self.nvm_controller()?))
+    }
+
+    /// The Identify data of the NVM Command Set, which the host reads once.
+    pub(crate) fn nvm_controller(&mut self) -> Result<&NvmController, Error> {
+        if self.nvm.is_none() {
+            let known = self.transport.nvm_controller();
+            self.nvm = Some(match known.map_or_else(|| self.identify_nvm_controller(), Ok) {
                 Ok(nvm) => nvm,
                 // Older drives do not have this page, and report no limits.
                 Err(Error::Command { .. }) => NvmController::default(),
                 Err(error) => return Err(error),
-            },
-        };
-        let page = 1 << (12 + u32::from(self.cap.mpsmin()));
-        let limits = ControllerLimits::new(self.controller.mdts, page, &nvm);
-        self.limits = Some(limits);
-        Ok(limits)
+            });
+        }
+        Ok(self.nvm.get_or_insert_default())
     }
 
     /// What an I/O queue must know of an attached namespace.

@@ -1,5 +1,6 @@
 //! The low-level contract: queues that carry commands, and transports that open them.
 
+use std::num::NonZeroU64;
 use std::time::Duration;
 
 use fabric::auth::{ChapKeys, TlsPsk};
@@ -90,6 +91,21 @@ pub trait Queue {
     /// usable), otherwise the transport is broken.
     fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError>;
 
+    /// Submits a command for a namespace of this [generation](blockdev::Namespace::generation). A drive in this process refuses it with *Invalid Namespace or
+    /// Format* if the namespace was replaced or formatted. Over a wire, the command has its NSID only.
+    ///
+    /// # Errors
+    /// As [`submit`](Queue::submit).
+    fn submit_of(
+        &mut self,
+        generation: Option<NonZeroU64>,
+        command: Command,
+        data: Data,
+    ) -> Result<Tag, TransportError> {
+        let _ = generation;
+        self.submit(command, data)
+    }
+
     /// Sends what [`submit`](Queue::submit) held back, as far as that goes without waiting.
     ///
     /// # Errors
@@ -159,6 +175,15 @@ impl<Q: Queue + ?Sized> Queue for &mut Q {
 
     fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError> {
         (**self).submit(command, data)
+    }
+
+    fn submit_of(
+        &mut self,
+        generation: Option<NonZeroU64>,
+        command: Command,
+        data: Data,
+    ) -> Result<Tag, TransportError> {
+        (**self).submit_of(generation, command, data)
     }
 
     fn flush(&mut self) -> Result<(), TransportError> {

@@ -284,14 +284,8 @@ impl<Q: Queue> IoQueue<Q> {
     /// # Errors
     /// The command failed, or the transport is broken.
     pub fn count_zones(&mut self, ns: &Zoned, from: u64, filter: ZoneReportFilter) -> Result<u64, Error> {
-        let command = ZoneManagementReceive {
-            nsid: ns.namespace.nsid,
-            slba: from,
-            dwords: size_of::<ZoneReportHeader>() as u64 / 4,
-            action: ZoneReceiveAction::REPORT,
-            filter,
-            partial: false,
-        };
+        let report = ZoneManagementReceive::report(ns.namespace.nsid, from, size_of::<ZoneReportHeader>());
+        let command = ZoneManagementReceive { filter, partial: false, ..report };
         let bytes = self.received(command)?;
         Ok(ZoneReport::parse(&bytes, 0).map_or(0, |report| report.nzones()))
     }
@@ -315,14 +309,8 @@ impl<Q: Queue> IoQueue<Q> {
         let (mut left, mut slba) = (most, from);
         while left > 0 && slba < ns.namespace.blocks {
             let count = room.min(left);
-            let command = ZoneManagementReceive {
-                nsid: ns.namespace.nsid,
-                slba,
-                dwords: (head + count * each) as u64 / 4,
-                action,
-                filter,
-                partial: true,
-            };
+            let report = ZoneManagementReceive::report(ns.namespace.nsid, slba, head + count * each);
+            let command = ZoneManagementReceive { action, filter, ..report };
             let bytes = self.received(command)?;
             let mut found = 0;
             let report = ZoneReport::parse(&bytes, extension);

@@ -96,6 +96,25 @@ fn namespaces_come_and_go() {
 }
 
 #[test]
+fn allocated_blocks_are_listed_in_several_answers() {
+    let (_dir, _shared, mut silent) = connect(target::Config::default());
+    assert!(!silent.reports_allocation().unwrap(), "it has no page of the NVM Command Set");
+    let (_dir, shared, mut host) = with_namespace(target::Config::default());
+    shared.lock().unwrap().allocated = Some(vec![(10, 5), (15, 5), (30, 1), (100, 200)]);
+    assert!(host.reports_allocation().unwrap());
+    let ns = host.namespace(1).unwrap();
+    let mut extents = |lba, blocks, most| -> Vec<(u64, bool)> {
+        let found = host.extents(&ns, lba, blocks, most).unwrap();
+        found.iter().map(|extent| (extent.blocks, extent.allocated)).collect()
+    };
+    let all = [(10, false), (10, true), (10, false), (1, true), (69, false), (200, true), (700, false)];
+    assert_eq!(extents(0, 1000, 8), all);
+    assert_eq!(extents(0, 1000, 3), all[..3]);
+    assert_eq!(extents(0, 12, 8), [(10, false), (2, true)], "no further than asked");
+    assert_eq!(extents(500, 500, 1), [(500, false)]);
+}
+
+#[test]
 fn long_transfers_are_split_and_come_back_whole() {
     for in_capsule in [8192, 65536] {
         let (_dir, shared, mut host) = with_namespace(target::Config { in_capsule, ..Default::default() });

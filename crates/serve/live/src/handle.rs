@@ -85,6 +85,13 @@ impl Handle {
         self.shared.snapshot()
     }
 
+    /// How often the drive has lost completed writes to a power cut since it was started. A cut that capacitors cover
+    /// does not count. A Flush covers nothing that was written before the last such cut. A caller that sees a completion sees
+    /// all cuts before it counted here.
+    pub fn losses(&self) -> u64 {
+        self.shared.losses()
+    }
+
     /// The drive's clock: nanoseconds since it was first powered.
     pub fn now(&self) -> media::Nanos {
         self.shared.clock.now()

@@ -1,6 +1,8 @@
 //! Crate `host`'s transport within the process: typed hosts without a socket.
 
-use crate::handle::{Controller, Handle, HostIdentity, Queue as DriveQueue, Refused, RefusedReason};
+use crate::handle::{
+    Controller, Events, Handle, HostIdentity, Queue as DriveQueue, Refused, RefusedReason, Sink,
+};
 use crate::hosts::ManagedBy;
 use device::Origin;
 use host::{CompletedCommand, Connected, Data, Error, Identity, Queue, Tag, Transport, TransportError};
@@ -8,6 +10,7 @@ use image::Buffer;
 use nvme::fabrics::FabricsCommand;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
 use nvme::{Command, Completion};
+use std::num::NonZeroU64;
 use std::sync::Arc;
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
 use std::time::{Duration, Instant};
@@ -25,18 +28,36 @@ pub struct LocalTransport {
     handle: Handle,
     controller: Option<Controller>,
     origin: Origin,
+    /// Where the runtime reports what happens to the controller, if it looks after it.
+    events: Option<Arc<dyn Events>>,
 }
 
 impl LocalTransport {
     /// A transport to the drive behind `handle`.
     pub fn new(handle: Handle) -> Self {
-        LocalTransport { handle, controller: None, origin: Origin::InProcess }
+        LocalTransport { handle, controller: None, origin: Origin::InProcess, events: None }
     }
 
     /// The same for a host that does what others ask it for over a network, as a web server does. The drive refuses to it what it refuses to hosts on
     /// the network: power cuts and faults, unless its TOML allows them (`allow_network_faults`).
     pub fn for_network(handle: Handle) -> Self {
         LocalTransport { origin: Origin::Network, ..LocalTransport::new(handle) }
+    }
+
+    /// A transport whose hosts survive power cuts: the runtime connects them again, with their queues, and reports to `events`. It also keeps the
+    /// request for events outstanding, so such a host does not ask for them.
+    pub fn managed(handle: Handle, events: Arc<dyn Events>) -> Self {
+        LocalTransport { events: Some(events), ..LocalTransport::new(handle) }
+    }
+
+    /// Opens an I/O queue that any number of threads submit to, for `entries` commands. Completions go to `sink`.
+    ///
+    /// # Errors
+    /// The host is not connected, or the drive refuses the queue.
+    pub fn shared_queue(&self, entries: u16, sink: Arc<dyn Sink>) -> Result<DriveQueue, Error> {
+        let controller =
+            self.controller.as_ref().ok_or_else(|| Error::Usage("the host is not connected".to_owned()))?;
+        controller.queue(entries, sink).map_err(|error| refused("Connect of an I/O queue", error))
     }
 }
 
@@ -69,7 +90,7 @@ fn refused(what: &str, error: crate::handle::ConnectError) -> Error {
 impl LocalQueue {
     fn open(
         depth: u16,
-        open: impl FnOnce(Arc<dyn crate::handle::Sink>) -> Result<DriveQueue, Error>,
+        open: impl FnOnce(Arc<dyn Sink>) -> Result<DriveQueue, Error>,
     ) -> Result<Self, Error> {
         let (sender, arrived) = channel();
         let sink = move |tag: u64, completion: Completion, buffer: Buffer| {
@@ -110,6 +131,15 @@ impl Queue for LocalQueue {
     }
 
     fn submit(&mut self, command: Command, data: Data) -> Result<Tag, TransportError> {
+        self.submit_of(None, command, data)
+    }
+
+    fn submit_of(
+        &mut self,
+        generation: Option<NonZeroU64>,
+        command: Command,
+        data: Data,
+    ) -> Result<Tag, TransportError> {
         let Some(tag) = self.free.pop() else { return Err(TransportError::Full) };
         let (direction, bytes) = match data {
             Data::None => (Direction::None, Vec::new()),
@@ -121,8 +151,11 @@ impl Queue for LocalQueue {
             return Err(TransportError::TooLarge(bytes.len()));
         }
         self.slots[usize::from(tag)] = direction;
-        match self.queue.submit(u64::from(tag), &command, Buffer::from(bytes)) {
-            Ok(()) => Ok(Tag(tag)),
+        match self.queue.post(u64::from(tag), &command, generation, Buffer::from(bytes)) {
+            Ok(()) => {
+                self.queue.ring();
+                Ok(Tag(tag))
+            }
             Err(Refused { reason, .. }) => {
                 self.free.push(tag);
                 Err(match reason {
@@ -166,7 +199,10 @@ impl Transport for LocalTransport {
 
     fn connect(&mut self, identity: &Identity) -> Result<Connected<LocalQueue>, Error> {
         let host = HostIdentity { nqn: identity.hostnqn, id: identity.hostid };
-        let managed_by = ManagedBy::Host { kato_ms: identity.kato_ms };
+        let managed_by = match &self.events {
+            Some(events) => ManagedBy::Runtime(events.clone()),
+            None => ManagedBy::Host { kato_ms: identity.kato_ms },
+        };
         let mut controller = None;
         let mut admin = LocalQueue::open(ADMIN_DEPTH, |sink| {
             let (made, queue) = self
@@ -183,13 +219,8 @@ impl Transport for LocalTransport {
     }
 
     fn open_io(&mut self, depth: u16) -> Result<LocalQueue, Error> {
-        let Some(controller) = &self.controller else {
-            return Err(Error::Usage("the host is not connected".to_owned()));
-        };
         let depth = depth.clamp(1, 1023);
-        LocalQueue::open(depth, |sink| {
-            controller.queue(depth, sink).map_err(|e| refused("Connect of an I/O queue", e))
-        })
+        LocalQueue::open(depth, |sink| self.shared_queue(depth, sink))
     }
 
     fn shutdown(&mut self, admin: &mut LocalQueue) -> Result<(), Error> {

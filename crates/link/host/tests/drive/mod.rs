@@ -7,7 +7,9 @@ use std::os::unix::net::UnixListener;
 use std::sync::{Arc, Mutex};
 
 use fabric::{discovery, target};
-use nvme::admin::{NamespaceAttachmentSelect, NamespaceManagementSelect};
+use nvme::admin::{
+    LbaStatusDescriptor, LbaStatusHeader, NamespaceAttachmentSelect, NamespaceManagementSelect,
+};
 use nvme::aer::{AsyncEvent, NoticeInfo};
 use nvme::fabrics::{ConnectData, ConnectResult, FabricsCommand};
 use nvme::identify::*;
@@ -15,7 +17,7 @@ use nvme::io::DsmRange;
 use nvme::log::*;
 use nvme::property::*;
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{AdminCommand, CNTLID_DYNAMIC, Command, Completion, IoCommand, Nqn, Status, U32};
+use nvme::{AdminCommand, CNTLID_DYNAMIC, Command, Completion, IoCommand, Nqn, Status, U16, U32, U64};
 
 pub const BLOCK: usize = 512;
 pub const SUBNQN: &str = "nqn.2026-11.org.example:scripted";
@@ -34,6 +36,8 @@ pub struct Drive {
     /// Whether connections are cut at the next command.
     pub cut: bool,
     pub hosts: Vec<String>,
+    /// Allocated ranges, if the drive reports them: first blocks and numbers of blocks.
+    pub allocated: Option<Vec<(u64, u32)>>,
 }
 
 pub type Shared = Arc<Mutex<Drive>>;
@@ -200,6 +204,23 @@ impl Drive {
                 }
                 _ => fail(Status::INVALID_LOG_PAGE),
             },
+            AdminCommand::GetLbaStatus(get) => {
+                let end = get.slba + u64::from(get.range);
+                let after = self.allocated.iter().flatten().filter(|(lba, _)| (get.slba..end).contains(lba));
+                let found: Vec<_> = after.copied().collect();
+                // An answer has two ranges at most.
+                let shown = &found[..found.len().min(2)];
+                let cmpc = if shown.len() == found.len() { 2 } else { 1 };
+                let nlsd = U32::new(shown.len() as u32);
+                let header = LbaStatusHeader { nlsd, cmpc, ..LbaStatusHeader::default() };
+                let mut page = header.as_bytes().to_vec();
+                for (lba, blocks) in shown {
+                    let (dslba, nlb) = (U64::new(*lba), U32::new(*blocks));
+                    let range = LbaStatusDescriptor { dslba, nlb, ..LbaStatusDescriptor::default() };
+                    page.extend(range.as_bytes());
+                }
+                give(&page, data)
+            }
             AdminCommand::SetFeatures(_) => Some((Completion::default(), 0)),
             AdminCommand::AsyncEventRequest => None,
             AdminCommand::NamespaceManagement(ns) if ns.sel == NamespaceManagementSelect::CREATE => {
@@ -240,12 +261,16 @@ impl Drive {
             Cns::CONTROLLER => {
                 let mut ctrl = IdentifyController { mdts: 2, elpe_z: 127, ..Default::default() };
                 ctrl.oacs.set_nms(true);
+                ctrl.oacs.set_glss(true);
                 ctrl.sn = ascii("42");
                 ctrl.mn = ascii("Scripted");
                 ctrl.fr = ascii("1");
                 ctrl.ioccsz.set(ioccsz);
                 ctrl.subnqn = SUBNQN.parse::<Nqn>().unwrap().to_field();
                 give(ctrl.as_bytes(), data)
+            }
+            Cns::IOCS_CONTROLLER if self.allocated.is_some() => {
+                give(NvmController { aocs: U16::new(1), ..Default::default() }.as_bytes(), data)
             }
             Cns::ACTIVE_NAMESPACES | Cns::ALLOCATED_NAMESPACES => {
                 let all = self.namespaces.iter().filter(|(nsid, ns)| {

@@ -1,7 +1,9 @@
 //! A live drive and its hosts in this process.
 
 use crate::common::shape;
-use live::{Buffer, Controller, Events, HostIdentity, NoEvents, Options, Running};
+use host::{Host, Identity};
+use live::{Buffer, Controller, Events, HostIdentity, LocalTransport, NoEvents, Options, Running};
+use nvme::admin::{FormatNvm, PowerCut, SecureErase};
 use nvme::{AdminOpcode, Command, IoOpcode, Status};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -166,6 +168,34 @@ fn queues_survive_a_power_cut() {
         assert!(data.as_slice().iter().all(|&b| b == 5));
     }
     assert_eq!(*seen.power.lock().unwrap(), [false, true, false, true, false, true]);
+}
+
+/// As block files and cache tiers are connected.
+#[test]
+fn a_managed_typed_host_survives_power_cuts_and_knows_a_replaced_namespace() {
+    let running = start(&Options::default());
+    let seen = Arc::new(Seen::default());
+    let identity = Identity::new("nqn.2026-11.test:host".parse().unwrap());
+    let transport = LocalTransport::managed(running.handle(), seen.clone());
+    let mut host = Host::connect(transport, &identity).unwrap();
+    let mut queue = host.io_queue(4).unwrap();
+    let namespace = host.namespace(1).unwrap();
+    queue.write(&namespace, 5, &[5; 4096], true).unwrap();
+    for round in 1..3 {
+        host.power_cut(PowerCut { off_ms: 30, ..PowerCut::default() }).unwrap();
+        wait_for("power returns", || seen.power.lock().unwrap().len() == 2 * round);
+        assert_eq!(host.namespace(1).unwrap(), namespace);
+        let mut back = vec![0; 4096];
+        queue.read(&namespace, 5, &mut back).unwrap();
+        assert_eq!(back, [5; 4096]);
+    }
+    assert_eq!(running.handle().losses(), 0);
+    assert!(host.extents(&namespace, 0, 100, 8).is_ok());
+    host.format(FormatNvm { nsid: 1, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::NONE })
+        .unwrap();
+    assert_ne!(host.namespace(1).unwrap().generation, namespace.generation);
+    let status = host.extents(&namespace, 0, 100, 8).unwrap_err().status().unwrap();
+    assert!(status.is(Status::INVALID_NAMESPACE), "{status}");
 }
 
 #[test]
