@@ -1,11 +1,9 @@
 //! Tiers as block files, alone or beside the namespaces of the drive that they are served with.
 
 use crate::live::LiveTier;
-use blockdev::{Operation, Verb};
+use blockdev::Geometry;
 use export::Errno;
-use export::drive::{
-    Abilities, Drive, DriveNotice, Extent, Limits, MAX_TRANSFER_BYTES, Namespace, NamespaceKey, Op, Reports,
-};
+use export::drive::{Drive, DriveCommand, DriveNotice, Extent, Namespace, Reports};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
@@ -59,18 +57,8 @@ fn file_name(tier: &LiveTier) -> String {
 }
 
 impl Drive for BlockFiles {
-    fn limits(&self) -> Limits {
-        let own = Limits { transfer: MAX_TRANSFER_BYTES, zero: u32::MAX, commands: COMMANDS };
-        let first = self.drive.as_ref().map_or(own, |drive| drive.limits());
-        self.tiers.iter().fold(first, |limits, tier| {
-            let geometry = tier.geometry();
-            let bytes = |blocks: u32| blocks.saturating_mul(geometry.block_size);
-            Limits {
-                transfer: limits.transfer.min(bytes(geometry.limits.transfer)),
-                zero: limits.zero.min(bytes(geometry.limits.write_zeroes)),
-                commands: limits.commands,
-            }
-        })
+    fn queue_entries(&self) -> u32 {
+        self.drive.as_ref().map_or(COMMANDS, |drive| drive.queue_entries())
     }
 
     fn namespaces(&self) -> Result<Vec<Namespace>, String> {
@@ -84,16 +72,10 @@ impl Drive for BlockFiles {
             if self.drive.is_some() && tier.failure().is_some() {
                 continue;
             }
-            all.push(Namespace {
-                key: NamespaceKey { nsid, generation: None },
-                nguid: [0; 16],
-                block_size: tier.geometry().block_size,
-                blocks: tier.geometry().blocks,
-                zones: None,
-                read_only: false,
-                losses,
-                abilities: Abilities::default(),
-            });
+            let Geometry { block_size, blocks, limits } = tier.geometry();
+            let device =
+                blockdev::Namespace { limits, ..blockdev::Namespace::plain(nsid, blocks, block_size) };
+            all.push(Namespace { losses, ..Namespace::new(device) });
         }
         Ok(all)
     }
@@ -106,30 +88,26 @@ impl Drive for BlockFiles {
         (FIRST_TIER_NUMBER..).zip(self.tiers.iter().map(|tier| file_name(tier))).collect()
     }
 
-    fn extents(&self, of: NamespaceKey, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
+    fn extents(
+        &self,
+        of: &blockdev::Namespace,
+        lba: u64,
+        blocks: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, Errno> {
         match (self.tier(of.nsid), &self.drive) {
             (None, Some(drive)) => drive.extents(of, lba, blocks, most),
             _ => Err(Errno::EOPNOTSUPP),
         }
     }
 
-    fn submit(&self, tag: u64, of: NamespaceKey, op: Op, data: Vec<u8>) {
-        let Some(tier) = self.tier(of.nsid) else {
-            return match &self.drive {
-                Some(drive) => drive.submit(tag, of, op, data),
-                None => self.refuse(tag, data),
-            };
-        };
-        let (verb, lba, blocks) = match op {
-            Op::Read { lba, blocks } => (Verb::Read, lba, blocks),
-            Op::Write { lba, blocks, fua: false } => (Verb::Write, lba, blocks),
-            Op::Write { lba, blocks, fua: true } => (Verb::WriteFua, lba, blocks),
-            Op::Zero { lba, blocks, deallocate } => (Verb::WriteZeroes { deallocate }, lba, blocks),
-            Op::Flush => (Verb::Flush, 0, 0),
+    fn submit(&self, tag: u64, of: &blockdev::Namespace, command: DriveCommand, data: Vec<u8>) {
+        let (tier, operation) = match (self.tier(of.nsid), &self.drive, command) {
+            (None, Some(drive), _) => return drive.submit(tag, of, command, data),
+            (Some(tier), _, DriveCommand::Blocks(operation)) => (tier, operation),
             // A tier has no zones.
-            Op::Report { .. } | Op::Zone { .. } => return self.refuse(tag, data),
+            _ => return self.refuse(tag, data),
         };
-        let operation = Operation { verb, lba, blocks };
         match IS_BATCHING.get() {
             true => tier.leave(tag, operation, data),
             false => tier.submit(tag, operation, data),

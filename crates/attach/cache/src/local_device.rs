@@ -2,16 +2,11 @@
 
 use crate::bell::Bell;
 use blockdev::{BlockDevice, Completed, Geometry, Namespace, Nanos, Operation, Payload, Status};
-use host::{Host, Identity, TransportError};
-use live::{
-    Buffer, ConnectError, Controller, Handle, HostIdentity, LocalTransport, NoEvents, Queue, Refused,
-    RefusedReason, Sink,
-};
-use nvme::identify::{Cns, IdentifyNamespace, NamespaceIdDescriptor};
-use nvme::zerocopy::FromBytes;
-use nvme::{Command, Completion, IDENTIFY_SIZE, Nqn, Nsid};
+use host::{Host, Identity};
+use live::{Buffer, Handle, LocalTransport, NoEvents, Queue, Refused, RefusedReason, Sink};
+use nvme::identify::NamespaceIdDescriptor;
+use nvme::{Completion, Nqn, Nsid};
 use std::collections::VecDeque;
-use std::num::NonZeroU64;
 use std::sync::{Arc, Mutex, PoisonError};
 
 /// Commands under way at once.
@@ -22,11 +17,11 @@ const RANGES: u64 = 1 << 32;
 /// A namespace of the drive in this process. The drive begins commands with the next poll, all that have come until then together, and has often
 /// ended them when that asks for the first.
 pub struct OwnDevice {
-    controller: Controller,
+    handle: Handle,
+    /// The association ends with it.
+    _host: Host<LocalTransport>,
     queue: Queue,
     namespace: Namespace,
-    /// Which one it is, beyond its NSID.
-    generation: Option<NonZeroU64>,
     arrived: Arc<Arrived>,
     /// Those of them that were taken over together, and not asked for yet.
     taken: VecDeque<Completed>,
@@ -71,10 +66,6 @@ impl Sink for Arrived {
     }
 }
 
-fn connect_error(error: &ConnectError) -> host::Error {
-    host::Error::Usage(format!("the drive takes no more hosts: {error}"))
-}
-
 /// The identifier of a namespace that it has everywhere: NGUID, UUID or EUI64.
 pub fn identity(descriptors: &[NamespaceIdDescriptor]) -> [u8; 16] {
     let mut id = [0; 16];
@@ -89,18 +80,6 @@ pub fn identity(descriptors: &[NamespaceIdDescriptor]) -> [u8; 16] {
     id
 }
 
-/// The generation of a namespace, as the drive identifies it.
-fn generation(controller: &Controller, nsid: Nsid) -> Result<Option<NonZeroU64>, host::Error> {
-    let identify = Command::identify(Cns::NAMESPACE, nsid);
-    let room = Buffer::zeroed(IDENTIFY_SIZE as u32);
-    let (completion, buffer) =
-        controller.admin(&identify, room).map_err(|_| host::Error::from(TransportError::Closed))?;
-    let what = || format!("{}, namespace {nsid}", Cns::NAMESPACE);
-    completion.status().ok().map_err(|status| host::Error::Command { what: what(), status })?;
-    let page = IdentifyNamespace::read_from_bytes(buffer.as_slice());
-    Ok(page.ok().and_then(|page| NonZeroU64::new(page.generation())))
-}
-
 impl OwnDevice {
     /// Opens a namespace that is attached to the host `nqn`. Also gives the identifier that it has everywhere.
     ///
@@ -108,23 +87,20 @@ impl OwnDevice {
     /// There is none, or the drive refuses the host.
     pub fn open(handle: &Handle, nqn: &str, nsid: Nsid, bell: Bell) -> Result<(Self, [u8; 16]), host::Error> {
         let name: Nqn = nqn.parse().map_err(|error| host::Error::Usage(format!("{nqn}: {error}")))?;
-        let own = HostIdentity::new(nqn).map_err(|error| host::Error::Usage(format!("{nqn}: {error}")))?;
-        let controller = handle.connect(own, Arc::new(NoEvents)).map_err(|error| connect_error(&error))?;
-        // First, so that all that follows is of this generation, or no command passes.
-        let generation = generation(&controller, nsid)?;
-        let mut host = Host::connect(LocalTransport::new(handle.clone()), &Identity::new(name))?;
+        let transport = LocalTransport::managed(handle.clone(), Arc::new(NoEvents));
+        let mut host = Host::connect(transport, &Identity::new(name))
+            .map_err(|error| host::Error::Usage(format!("the drive takes no more hosts: {error}")))?;
         let namespace = host.namespace(nsid)?;
         let id = identity(&host.namespace_descriptors(nsid)?);
-        host.shutdown()?;
         let arrived = Arc::new(Arrived { done: Mutex::default(), bell });
-        let queue = controller.queue(ENTRIES, arrived.clone()).map_err(|error| connect_error(&error))?;
-        let losses = controller.losses();
+        let queue = host.transport().shared_queue(ENTRIES, arrived.clone())?;
+        let losses = handle.losses();
         Ok((
             OwnDevice {
-                controller,
+                handle: handle.clone(),
+                _host: host,
                 queue,
                 namespace,
-                generation,
                 arrived,
                 taken: VecDeque::new(),
                 outstanding: 0,
@@ -136,7 +112,7 @@ impl OwnDevice {
     }
 
     fn has_lost(&self) -> bool {
-        self.controller.losses() != self.losses
+        self.handle.losses() != self.losses
     }
 }
 
@@ -168,7 +144,7 @@ impl BlockDevice for OwnDevice {
                 (u64::from(tag) | RANGES, list)
             }
         };
-        match self.queue.post(tag, &command, self.generation, Buffer::from(data)) {
+        match self.queue.post(tag, &command, self.namespace.generation, Buffer::from(data)) {
             Ok(()) => {
                 self.outstanding += 1;
                 self.posted = true;

@@ -6,7 +6,7 @@ use crate::source::{Source, recorded, recorded_or_blank, remove};
 use crate::{BlockFiles, Error, Role};
 use blockdev::{BlockDevice, Operation, Verb};
 use export::Errno;
-use export::drive::{Completions, Drive, Namespace, NamespaceKey, Op, Reports};
+use export::drive::{Completions, Drive, DriveCommand, Namespace, Reports};
 use host::{Addr, Host, Identity, SocketTransport, namespace_create};
 use nvme::admin::FormatNvm;
 use rng::Rng;
@@ -36,11 +36,17 @@ impl Completions for Asker {
 }
 
 impl Asker {
-    fn begin(&self, drive: &dyn Drive, nsid: u32, op: Op, data: Vec<u8>) -> mpsc::Receiver<Answer> {
+    fn begin(
+        &self,
+        drive: &dyn Drive,
+        of: &blockdev::Namespace,
+        command: DriveCommand,
+        data: Vec<u8>,
+    ) -> mpsc::Receiver<Answer> {
         let tag = self.next.fetch_add(1, Ordering::Relaxed);
         let (tell, told) = mpsc::channel();
         self.waiting.lock().unwrap().insert(tag, tell);
-        drive.submit(tag, NamespaceKey { nsid, generation: None }, op, data);
+        drive.submit(tag, of, command, data);
         told
     }
 }
@@ -67,28 +73,34 @@ fn shown(tier: &Arc<LiveTier>) -> Shown {
 }
 
 impl Shown {
-    fn ask(&self, op: Op, data: Vec<u8>) -> Answer {
-        answer(&self.asker.begin(&*self.files, self.namespace.nsid(), op, data))
+    fn ask(&self, command: DriveCommand, data: Vec<u8>) -> Answer {
+        answer(&self.asker.begin(&*self.files, &self.namespace.device, command, data))
     }
 
     /// Asks for all of them before it waits for the first answer.
-    fn ask_together(&self, ops: Vec<(Op, Vec<u8>)>) -> Vec<Answer> {
-        let (mut ops, mut told) = (ops.into_iter(), Vec::new());
+    fn ask_together(&self, commands: Vec<(DriveCommand, Vec<u8>)>) -> Vec<Answer> {
+        let (mut commands, mut told) = (commands.into_iter(), Vec::new());
         self.files.together(&mut || {
-            let begin = |(op, data)| self.asker.begin(&*self.files, self.namespace.nsid(), op, data);
-            told.extend(ops.by_ref().map(begin));
+            let begin =
+                |(command, data)| self.asker.begin(&*self.files, &self.namespace.device, command, data);
+            told.extend(commands.by_ref().map(begin));
         });
         told.iter().map(answer).collect()
     }
 
+    fn flush(&self) -> Answer {
+        self.ask(DriveCommand::blocks(Verb::Flush, 0, 0), Vec::new())
+    }
+
     fn write(&self, lba: u64, fill: u8) -> Result<(), Errno> {
-        let bytes = 8 * self.namespace.block_size as usize;
-        self.ask(Op::Write { lba, blocks: 8, fua: fill.is_multiple_of(32) }, vec![fill; bytes]).0
+        let bytes = 8 * self.namespace.block_size() as usize;
+        let verb = if fill.is_multiple_of(32) { Verb::WriteFua } else { Verb::Write };
+        self.ask(DriveCommand::blocks(verb, lba, 8), vec![fill; bytes]).0
     }
 
     fn read(&self, lba: u64) -> Vec<u8> {
-        let bytes = 8 * self.namespace.block_size as usize;
-        let (result, data) = self.ask(Op::Read { lba, blocks: 8 }, vec![0; bytes]);
+        let bytes = 8 * self.namespace.block_size() as usize;
+        let (result, data) = self.ask(DriveCommand::blocks(Verb::Read, lba, 8), vec![0; bytes]);
         result.unwrap();
         data
     }
@@ -96,7 +108,7 @@ impl Shown {
 
 /// Threads write and read places of their own, while the tier changes.
 fn load(tier: &LiveTier, shown: &Shown, seed: u64) -> HashMap<u64, u8> {
-    let places = shown.namespace.blocks / 8;
+    let places = shown.namespace.device.blocks / 8;
     let written: Mutex<HashMap<u64, u8>> = Mutex::default();
     std::thread::scope(|scope| {
         for thread in 0..4 {
@@ -115,16 +127,17 @@ fn load(tier: &LiveTier, shown: &Shown, seed: u64) -> HashMap<u64, u8> {
                             mine.insert(lba, fill);
                         }
                         4 => {
-                            let op = Op::Zero { lba, blocks: 8, deallocate: rng.below(2) == 0 };
-                            shown.ask(op, Vec::new()).0.unwrap();
+                            let verb = Verb::WriteZeroes { deallocate: rng.below(2) == 0 };
+                            shown.ask(DriveCommand::blocks(verb, lba, 8), Vec::new()).0.unwrap();
                             mine.insert(lba, 0);
                         }
-                        5 if rng.below(8) == 0 => shown.ask(Op::Flush, Vec::new()).0.unwrap(),
+                        5 if rng.below(8) == 0 => shown.flush().0.unwrap(),
                         6 => {
                             let some: Vec<(u64, u8)> = mine.iter().map(|(lba, fill)| (*lba, *fill)).collect();
-                            let bytes = 8 * shown.namespace.block_size as usize;
-                            let read =
-                                |(lba, _): &(u64, u8)| (Op::Read { lba: *lba, blocks: 8 }, vec![0; bytes]);
+                            let bytes = 8 * shown.namespace.block_size() as usize;
+                            let read = |(lba, _): &(u64, u8)| {
+                                (DriveCommand::blocks(Verb::Read, *lba, 8), vec![0; bytes])
+                            };
                             let first = rng.below(some.len() as u64 + 1) as usize;
                             let some = &some[first..(first + 16).min(some.len())];
                             let answers = shown.ask_together(some.iter().map(read).collect());
@@ -282,7 +295,7 @@ fn many_threads_and_changes_on_namespaces_of_this_process() {
     assert!(shown.write(0, 1).is_ok());
     drive.stop();
     assert!(shown.write(0, 2).is_err());
-    assert!(shown.ask(Op::Flush, Vec::new()).0.is_err());
+    assert!(shown.flush().0.is_err());
     let failure = tier.failure().expect("a failure");
     assert!(failure.contains("the drive has stopped"), "{failure}");
     assert!(tier.close().is_err());

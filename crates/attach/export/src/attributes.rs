@@ -31,7 +31,7 @@ impl Shown {
         Self::kept(FileAttr {
             size: bytes,
             blocks: bytes / 512,
-            blksize: file.namespace.block_size,
+            blksize: file.namespace.block_size(),
             perm: access.mode,
             uid: access.uid,
             gid: access.gid,
@@ -67,9 +67,9 @@ impl Shown {
             _ => access.mode,
         };
         let attributes = FileAttr {
-            size: written * u64::from(file.namespace.block_size),
+            size: written * u64::from(file.namespace.block_size()),
             blocks: file.namespace.zone_bytes() / 512,
-            blksize: file.namespace.block_size,
+            blksize: file.namespace.block_size(),
             perm,
             uid: access.uid,
             gid: access.gid,

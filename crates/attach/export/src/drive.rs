@@ -1,36 +1,24 @@
 //! What the export needs of a drive: the contract for everything that has block files.
 
+use blockdev::{Operation, Verb};
 use fuser::Errno;
-use nvme::zone::ZoneSendAction;
+use nvme::zone::{ZoneDescriptor, ZoneReportHeader, ZoneSendAction};
 use std::collections::BTreeMap;
-use std::num::NonZeroU64;
 use std::sync::{Weak, mpsc};
+
+pub use host::Extent;
 
 /// Largest read or write that the kernel is asked to send: what its default limit of 256 pages allows.
 pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;
 
-/// Which namespace a command is for: more than its identifier, because others had that, or get it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct NamespaceKey {
-    /// Namespace identifier: 1 or more.
-    pub nsid: u32,
-    /// Its generation: a namespace that was created again under the same NSID, or formatted, has another one. `None` if the drive never replaces
-    /// namespaces.
-    pub generation: Option<NonZeroU64>,
-}
-
 /// A namespace as the drive reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 pub struct Namespace {
-    /// Which one it is, for commands.
-    pub key: NamespaceKey,
+    /// The namespace as a block device: which one it is, its size, and the limits of its commands.
+    pub device: blockdev::Namespace,
     /// NGUID, zero if it has none. A namespace that was deleted and created again under the same NSID has
     /// another one; one that was formatted keeps it.
     pub nguid: [u8; 16],
-    /// Bytes per logical block: a power of two, 512 or more.
-    pub block_size: u32,
-    /// Size in logical blocks.
-    pub blocks: u64,
     /// Its zones, if it is zoned.
     pub zones: Option<Zones>,
     /// Whether the drive refuses writes to it.
@@ -43,15 +31,34 @@ pub struct Namespace {
 }
 
 impl Namespace {
+    /// A namespace without zones and abilities that may be written. No command moves more than [`MAX_TRANSFER_BYTES`].
+    pub fn new(device: blockdev::Namespace) -> Self {
+        let blockdev::Namespace { limits, block_size, .. } = device;
+        let transfer = limits.transfer.min(MAX_TRANSFER_BYTES / block_size).max(1);
+        Namespace {
+            device: blockdev::Namespace { limits: blockdev::Limits { transfer, ..limits }, ..device },
+            nguid: [0; 16],
+            zones: None,
+            read_only: false,
+            losses: 0,
+            abilities: Abilities::default(),
+        }
+    }
+
     /// Its identifier.
     pub fn nsid(&self) -> u32 {
-        self.key.nsid
+        self.device.nsid
+    }
+
+    /// Bytes per logical block: a power of two, 512 or more.
+    pub fn block_size(&self) -> u32 {
+        self.device.block_size
     }
 
     /// Size in bytes. Of a zoned namespace, what can be written in all its zones.
     pub fn bytes(&self) -> u64 {
-        let blocks = self.zones.map_or(self.blocks, |zones| u64::from(zones.count) * zones.capacity);
-        blocks * u64::from(self.block_size)
+        let blocks = self.zones.map_or(self.device.blocks, |zones| u64::from(zones.count) * zones.capacity);
+        blocks * u64::from(self.block_size())
     }
 
     /// First logical block of a zone.
@@ -59,9 +66,17 @@ impl Namespace {
         self.zones.map_or(0, |zones| u64::from(zone) * zones.size)
     }
 
+    /// Zones that one report has at most: 1 or more.
+    pub fn zones_of_report(&self) -> u32 {
+        let room = u64::from(self.device.limits.transfer) * u64::from(self.block_size());
+        let zones =
+            room.saturating_sub(size_of::<ZoneReportHeader>() as u64) / size_of::<ZoneDescriptor>() as u64;
+        u32::try_from(zones).unwrap_or(u32::MAX).max(1)
+    }
+
     /// Bytes of a zone that can be written; 0 if it has no zones.
     pub fn zone_bytes(&self) -> u64 {
-        self.zones.map_or(0, |zones| zones.capacity * u64::from(self.block_size))
+        self.zones.map_or(0, |zones| zones.capacity * u64::from(self.block_size()))
     }
 }
 
@@ -78,35 +93,11 @@ pub struct Zones {
 
 /// One command, in logical blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum Op {
-    /// Fill the buffer, which has the length of the range.
-    Read {
-        /// First logical block.
-        lba: u64,
-        /// Number of logical blocks, 1 or more.
-        blocks: u32,
-    },
-    /// Write the buffer, which has the length of the range.
-    Write {
-        /// First logical block.
-        lba: u64,
-        /// Number of logical blocks, 1 or more.
-        blocks: u32,
-        /// Durable before it completes (Force Unit Access).
-        fua: bool,
-    },
-    /// Make the range read as zeroes. No buffer.
-    Zero {
-        /// First logical block.
-        lba: u64,
-        /// Number of logical blocks, 1 or more.
-        blocks: u32,
-        /// Give the space back where the drive can.
-        deallocate: bool,
-    },
-    /// Make all completed writes of the namespace durable. No buffer.
-    Flush,
-    /// Fill the buffer with a report of zones (Zone Management Receive), which begins with the zone at `lba`.
+pub enum DriveCommand {
+    /// A read, a write, zeroes or a flush, within the limits of the namespace. The buffer of a read or write has the length of the blocks; others have
+    /// none.
+    Blocks(Operation),
+    /// Fill the buffer with a report of zones (Zone Management Receive), which starts with the zone at `lba`.
     Report {
         /// First logical block of a zone.
         lba: u64,
@@ -120,41 +111,28 @@ pub enum Op {
     },
 }
 
+impl DriveCommand {
+    /// A verb on blocks.
+    pub fn blocks(verb: Verb, lba: u64, blocks: u32) -> Self {
+        DriveCommand::Blocks(Operation { verb, lba, blocks })
+    }
+}
+
 /// What a namespace can do that front ends tell their clients.
 #[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct Abilities {
-    /// To zero whole pages of 4,096 bytes with [`Op::Zero`] and `deallocate` takes less than to write zeroes.
+    /// To zero whole pages of 4,096 bytes with [`Verb::WriteZeroes`] and `deallocate` takes less than to write zeroes.
     pub fast_zeroes: bool,
     /// [`Drive::extents`] answers.
     pub extents: bool,
-}
-
-/// Blocks in a row of which the drive says the same.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Extent {
-    /// How many, 1 or more.
-    pub blocks: u64,
-    /// Whether they have a place on the medium. If not, they read as zeroes.
-    pub allocated: bool,
-}
-
-/// What one command may carry.
-#[derive(Clone, Copy, Debug)]
-pub struct Limits {
-    /// Bytes of data of one read or write: a multiple of every block size.
-    pub transfer: u32,
-    /// Bytes of one [`Op::Zero`].
-    pub zero: u32,
-    /// Commands in flight.
-    pub commands: u32,
 }
 
 /// A drive's namespaces and its queue.
 ///
 /// The drive itself is behind it in the running program, or what looks like one, as a cache tier does; the tests put memory there.
 pub trait Drive: Send + Sync + 'static {
-    /// What its commands may carry; does not change.
-    fn limits(&self) -> Limits;
+    /// Commands in flight at most, 1 or more; does not change.
+    fn queue_entries(&self) -> u32;
 
     /// The attached namespaces, by ascending NSID. Blocks; not called from [`Completions`].
     ///
@@ -175,15 +153,21 @@ pub trait Drive: Send + Sync + 'static {
     ///
     /// # Errors
     /// `EOPNOTSUPP` if it cannot tell, and what the drive says.
-    fn extents(&self, of: NamespaceKey, lba: u64, blocks: u64, most: usize) -> Result<Vec<Extent>, Errno> {
+    fn extents(
+        &self,
+        of: &blockdev::Namespace,
+        lba: u64,
+        blocks: u64,
+        most: usize,
+    ) -> Result<Vec<Extent>, Errno> {
         let _ = (of, lba, blocks, most);
         Err(Errno::EOPNOTSUPP)
     }
 
     /// Starts a command; [`Completions::complete`] follows exactly once, perhaps before this returns.
-    /// Never called with more than [`Limits::commands`] commands in flight. If another namespace has the NSID by now, the command does nothing, and
-    /// ends with `ENODEV`.
-    fn submit(&self, tag: u64, of: NamespaceKey, op: Op, data: Vec<u8>);
+    /// Never called with more than [`queue_entries`](Drive::queue_entries) commands in flight. If another namespace has the NSID by now, or this one was
+    /// formatted, the command does nothing, and ends with `ENODEV`.
+    fn submit(&self, tag: u64, of: &blockdev::Namespace, command: DriveCommand, data: Vec<u8>);
 
     /// Makes several calls of [`submit`](Drive::submit). The drive may begin these commands together when `submits` returns, which costs less.
     /// `submits` must not wait for one of them.

@@ -3,10 +3,11 @@
 //! A request is a list of [`CommandStep`]s. Most have one; the others are started a few at a time, and the request
 //! is answered when all have ended. The thread that delivers the completion sends the answer.
 
-use crate::drive::{Completions, Drive, Limits, NamespaceKey, Op};
+use crate::drive::{Completions, Drive, DriveCommand};
 use crate::files::File;
 use crate::pool;
-use crate::split::{CommandStep, SplitKind, Steps, split};
+use crate::split::{CommandStep, Steps, split};
+use blockdev::Verb;
 use fuser::Errno;
 use nvme::zone::{ZoneDescriptor, ZoneReportHeader, ZoneSendAction};
 use std::collections::VecDeque;
@@ -67,18 +68,27 @@ impl Answer {
 /// What a request does.
 #[derive(Clone, Copy, PartialEq, Eq)]
 enum Work {
-    Read,
-    Write { fua: bool },
-    Zero { deallocate: bool },
-    Flush,
+    Blocks(Verb),
     Report,
     Zone(ZoneSendAction),
 }
 
 impl Work {
-    fn changes_blocks(self) -> bool {
-        matches!(self, Work::Write { .. } | Work::Zero { .. })
+    fn reads(self) -> bool {
+        matches!(self, Work::Blocks(verb) if verb.reads())
     }
+
+    fn writes(self) -> bool {
+        matches!(self, Work::Blocks(verb) if verb.writes())
+    }
+
+    fn changes_blocks(self) -> bool {
+        self.writes() || matches!(self, Work::Blocks(Verb::WriteZeroes { .. }))
+    }
+}
+
+fn write(fua: bool) -> Work {
+    Work::Blocks(if fua { Verb::WriteFua } else { Verb::Write })
 }
 
 /// The bytes that a request is about.
@@ -123,8 +133,8 @@ struct ActiveRequest {
 /// A command on its way to the drive.
 struct Issue {
     tag: u64,
-    of: NamespaceKey,
-    op: Op,
+    of: blockdev::Namespace,
+    command: DriveCommand,
     data: Vec<u8>,
 }
 
@@ -147,7 +157,6 @@ struct EngineState {
 /// Turns requests into commands of one drive.
 pub struct Engine {
     drive: OnceLock<Arc<dyn Drive>>,
-    limits: OnceLock<Limits>,
     state: Mutex<EngineState>,
 }
 
@@ -155,21 +164,21 @@ impl Engine {
     /// An engine without a drive; [`connect`](Engine::connect) follows.
     pub fn new() -> Self {
         let state = EngineState { requests: Vec::new(), free: Vec::new(), room: 0, waiting: VecDeque::new() };
-        Engine { drive: OnceLock::new(), limits: OnceLock::new(), state: Mutex::new(state) }
+        Engine { drive: OnceLock::new(), state: Mutex::new(state) }
     }
 
     /// Gives it its drive; the first one stays.
     pub fn connect(&self, drive: Arc<dyn Drive>) {
-        let limits = drive.limits();
-        if self.limits.set(limits).is_ok() && self.drive.set(drive).is_ok() {
-            self.state().room = limits.commands.max(1);
+        let entries = drive.queue_entries();
+        if self.drive.set(drive).is_ok() {
+            self.state().room = entries.max(1);
         }
     }
 
     /// Reads `len` bytes at `offset`, as many of them as lie within the file.
     pub fn read(&self, file: Arc<File>, offset: u64, len: u32, answer: Answer) {
         let len = clip(file.namespace.bytes(), offset, len);
-        self.begin(file, Work::Read, Place::of(offset, len.into()), Vec::new(), answer);
+        self.begin(file, Work::Blocks(Verb::Read), Place::of(offset, len.into()), Vec::new(), answer);
     }
 
     /// Writes `data` at `offset`, as much of it as lies within the file; nothing beyond its end.
@@ -179,13 +188,14 @@ impl Engine {
         if within == 0 && len > 0 {
             return answer.fail(Errno::ENOSPC);
         }
-        self.begin(file, Work::Write { fua }, Place::of(offset, within.into()), data, answer);
+        self.begin(file, write(fua), Place::of(offset, within.into()), data, answer);
     }
 
     /// Makes the part of the range that lies within the file read as zeroes.
     pub fn zero(&self, file: Arc<File>, offset: u64, len: u64, deallocate: bool, answer: Answer) {
         let len = len.min(file.namespace.bytes().saturating_sub(offset));
-        self.begin(file, Work::Zero { deallocate }, Place::of(offset, len), Vec::new(), answer);
+        let work = Work::Blocks(Verb::WriteZeroes { deallocate });
+        self.begin(file, work, Place::of(offset, len), Vec::new(), answer);
     }
 
     /// As [`zero`](Engine::zero), and makes that durable before the answer.
@@ -207,13 +217,13 @@ impl Engine {
 
     /// Makes all writes that have been answered durable.
     pub fn flush(&self, file: Arc<File>, answer: Answer) {
-        self.begin(file, Work::Flush, Place::of(0, 0), Vec::new(), answer);
+        self.begin(file, Work::Blocks(Verb::Flush), Place::of(0, 0), Vec::new(), answer);
     }
 
     /// Reads `len` bytes at `offset` of a zone. The caller knows that they are written.
     pub fn read_zone(&self, file: Arc<File>, zone: u32, offset: u64, len: u32, answer: Answer) {
         let place = Place { zone: Some(zone), offset, len: len.into() };
-        self.begin(file, Work::Read, place, Vec::new(), answer);
+        self.begin(file, Work::Blocks(Verb::Read), place, Vec::new(), answer);
     }
 
     /// Writes whole blocks at `offset` of a zone, as many of them as it has room for. The drive refuses them if that is not the
@@ -230,17 +240,10 @@ impl Engine {
         let Ok(len) = u32::try_from(data.len()) else { return answer.fail(Errno::EINVAL) };
         let within = clip(file.namespace.zone_bytes(), offset, len);
         let place = Place { zone: Some(zone), offset, len: within.into() };
-        self.begin(file, Work::Write { fua }, place, data, answer);
+        self.begin(file, write(fua), place, data, answer);
     }
 
-    /// Zones that one report has at most.
-    pub fn zones_of_report(&self) -> u32 {
-        let room = self.limits.get().map_or(0, |limits| limits.transfer as usize);
-        let zones = room.saturating_sub(size_of::<ZoneReportHeader>()) / size_of::<ZoneDescriptor>();
-        u32::try_from(zones).unwrap_or(u32::MAX).max(1)
-    }
-
-    /// Asks for a report of so many zones from this one on: 1 to [`zones_of_report`](Engine::zones_of_report).
+    /// Requests a report of `zones` zones from this one on: 1 to [`Namespace::zones_of_report`](crate::drive::Namespace::zones_of_report).
     pub fn report(&self, file: Arc<File>, zone: u32, zones: u32, then: Then<Vec<u8>>) {
         let bytes = size_of::<ZoneReportHeader>() + zones as usize * size_of::<ZoneDescriptor>();
         self.begin(file, Work::Report, Place::of_zone(zone), vec![0; bytes], Answer::call(then));
@@ -253,29 +256,24 @@ impl Engine {
 
     fn begin(&self, file: Arc<File>, work: Work, place: Place, mut data: Vec<u8>, answer: Answer) {
         let Place { zone, offset, len } = place;
-        let Some(limits) = self.limits.get() else { return answer.fail(Errno::ENODEV) };
-        if self.is_void(&file) {
+        if self.drive.get().is_none() || self.is_void(&file) {
             return answer.fail(Errno::ENODEV);
         }
         if work.changes_blocks() && file.namespace.read_only {
             return answer.fail(Errno::EROFS);
         }
-        let block_size = file.namespace.block_size;
-        let kind = match work {
-            Work::Read => SplitKind::Read,
-            Work::Write { .. } => SplitKind::Write,
-            Work::Zero { .. } | Work::Flush | Work::Report | Work::Zone(_) => SplitKind::Zero,
-        };
+        let block_size = file.namespace.block_size();
         let steps = match work {
-            Work::Flush | Work::Report | Work::Zone(_) => {
-                Steps::One(CommandStep { lba: 0, blocks: 0, skip: 0, len: 0, at: 0 })
+            Work::Blocks(Verb::Flush) | Work::Report | Work::Zone(_) => Steps::One(CommandStep::default()),
+            Work::Blocks(verb) => {
+                let most = file.namespace.device.limits.most(verb);
+                split(verb, offset, len, block_size, most)
             }
-            _ => split(kind, offset, len, block_size, *limits),
         };
         if steps == Steps::None {
             return answer.succeed(&[], 0);
         }
-        if work == Work::Read && matches!(steps, Steps::Many(_)) {
+        if work.reads() && matches!(steps, Steps::Many(_)) {
             data = pool::take(len);
         }
         let alone = work.changes_blocks() && steps.as_slice().iter().any(|step| step.is_partial(block_size));
@@ -350,7 +348,7 @@ impl Engine {
 
     fn submit(&self, issue: Issue) {
         if let Some(drive) = self.drive.get() {
-            drive.submit(issue.tag, issue.of, issue.op, issue.data);
+            drive.submit(issue.tag, &issue.of, issue.command, issue.data);
         }
     }
 
@@ -366,7 +364,7 @@ impl Engine {
                 self.start(slot);
             }
         }
-        if request.work == Work::Flush && self.has_lost(&request.file) {
+        if request.work == Work::Blocks(Verb::Flush) && self.has_lost(&request.file) {
             // It may have begun before the cut and have reached the drive after it: what it should cover may be lost.
             request.failed.get_or_insert(Errno::ENODEV);
         }
@@ -374,10 +372,10 @@ impl Engine {
         match request.failed {
             Some(errno) => request.answer.fail(errno),
             None => {
-                let answer = match (request.work, request.steps) {
+                let answer = match (request.work, &request.steps) {
                     // What was asked for may be a part of the blocks that were read.
-                    (Work::Read, Steps::One(step)) => part(&data, step.skip, request.len),
-                    (Work::Read, _) => &request.data,
+                    (work, Steps::One(step)) if work.reads() => part(&data, step.skip, request.len),
+                    (work, _) if work.reads() => &request.data,
                     (Work::Report, _) => &data,
                     _ => &[],
                 };
@@ -471,7 +469,7 @@ impl ActiveRequest {
     /// After a write to a zone, the file knows where the zone ends now, or that it does not know.
     fn note_end_of_zone(&self) {
         let last = self.steps.as_slice().last();
-        if let (Work::Write { .. }, Some(zone), Some(last)) = (self.work, self.zone, last) {
+        if let (true, Some(zone), Some(last)) = (self.work.writes(), self.zone, last) {
             let end = last.lba + u64::from(last.blocks);
             self.file.zones().note_written(zone, self.failed.is_none().then_some(end));
         }
@@ -487,13 +485,14 @@ impl ActiveRequest {
         self.running += 1;
         let CommandStep { lba, blocks, .. } = step;
         let lba = self.zone.map_or(0, |zone| self.file.namespace.zone_start(zone)) + lba;
-        let block_size = self.file.namespace.block_size;
-        let bytes = u64::from(blocks) * u64::from(block_size);
+        let block_size = self.file.namespace.block_size();
+        let of_blocks = |verb| DriveCommand::blocks(verb, lba, blocks);
         let partial = self.work.changes_blocks() && step.is_partial(block_size);
-        let (op, data) = match self.work {
-            Work::Read => (Op::Read { lba, blocks }, pool::take(bytes)),
-            _ if partial => (Op::Read { lba, blocks }, pool::take(bytes)),
-            Work::Write { fua } => {
+        let (command, data) = match self.work {
+            work if work.reads() || partial => {
+                (of_blocks(Verb::Read), pool::take(u64::from(blocks) * u64::from(block_size)))
+            }
+            Work::Blocks(verb) if verb.writes() => {
                 let data = match self.steps {
                     // The request's own buffer goes down as it came.
                     Steps::One(_) => {
@@ -503,14 +502,13 @@ impl ActiveRequest {
                     }
                     _ => pool::copy(part(&self.data, step.at as usize, step.len as usize)),
                 };
-                (Op::Write { lba, blocks, fua }, data)
+                (of_blocks(verb), data)
             }
-            Work::Zero { deallocate } => (Op::Zero { lba, blocks, deallocate }, Vec::new()),
-            Work::Flush => (Op::Flush, Vec::new()),
-            Work::Report => (Op::Report { lba }, std::mem::take(&mut self.data)),
-            Work::Zone(action) => (Op::Zone { lba, action }, Vec::new()),
+            Work::Blocks(verb) => (of_blocks(verb), Vec::new()),
+            Work::Report => (DriveCommand::Report { lba }, std::mem::take(&mut self.data)),
+            Work::Zone(action) => (DriveCommand::Zone { lba, action }, Vec::new()),
         };
-        Some(Issue { tag: tag(slot, index), of: self.file.namespace.key, op, data })
+        Some(Issue { tag: tag(slot, index), of: self.file.namespace.device, command, data })
     }
 
     /// Takes in the end of a command: what must follow it at once, and its buffer if that is not needed.
@@ -530,19 +528,24 @@ impl ActiveRequest {
         }
         let Some(&done) = self.steps.as_slice().get(step as usize) else { return (None, data) };
         let CommandStep { lba, blocks, skip, len, at } = done;
-        let partial = self.work.changes_blocks() && done.is_partial(self.file.namespace.block_size);
+        let partial = self.work.changes_blocks() && done.is_partial(self.file.namespace.block_size());
         if partial {
             let target = part_mut(&mut data, skip as usize, len as usize);
-            match self.work {
-                Work::Write { .. } => target.copy_from_slice(part(&self.data, at as usize, target.len())),
-                _ => target.fill(0),
-            }
-            let fua = self.work == Work::Write { fua: true };
-            let op = Op::Write { lba, blocks, fua };
+            let verb = match self.work {
+                Work::Blocks(verb) if verb.writes() => {
+                    target.copy_from_slice(part(&self.data, at as usize, target.len()));
+                    verb
+                }
+                _ => {
+                    target.fill(0);
+                    Verb::Write
+                }
+            };
+            let command = DriveCommand::blocks(verb, lba, blocks);
             let tag = tag(slot, 0) | step | WRITE_BACK;
-            return (Some(Issue { tag, of: self.file.namespace.key, op, data }), Vec::new());
+            return (Some(Issue { tag, of: self.file.namespace.device, command, data }), Vec::new());
         }
-        if self.work == Work::Read && matches!(self.steps, Steps::Many(_)) {
+        if self.work.reads() && matches!(self.steps, Steps::Many(_)) {
             let source = part(&data, skip as usize, len as usize);
             part_mut(&mut self.data, at as usize, source.len()).copy_from_slice(source);
         }

@@ -169,7 +169,7 @@ impl Export {
             node: loops.get(&file.ino).map(LoopDevice::node),
             bytes: file.namespace.bytes(),
             zones: file.namespace.zones,
-            block_size: file.namespace.block_size,
+            block_size: file.namespace.block_size(),
             read_only: file.namespace.read_only,
         };
         self.backend.files().all().into_iter().map(device).collect()
@@ -405,7 +405,7 @@ impl Shared {
             );
         } else if self.options.loops {
             let namespace = &file.namespace;
-            let device = LoopDevice::attach(&self.path(file), namespace.block_size, namespace.read_only)?;
+            let device = LoopDevice::attach(&self.path(file), namespace.block_size(), namespace.read_only)?;
             if let Some(record) = &*self.record() {
                 record.add(&device);
             }

@@ -169,9 +169,12 @@ impl Files {
             if !table.by_nsid.contains_key(&namespace.nsid()) {
                 // Neither a power cut nor a Format takes permissions along.
                 let same = |file: &&Arc<File>| {
-                    let Namespace { losses, key, .. } = *namespace;
-                    file.namespace.nsid() == key.nsid
-                        && Namespace { losses, key, ..file.namespace } == *namespace
+                    let losses = namespace.losses;
+                    let device = blockdev::Namespace {
+                        generation: namespace.device.generation,
+                        ..file.namespace.device
+                    };
+                    Namespace { losses, device, ..file.namespace } == *namespace
                 };
                 let before = changes.gone.iter().find(same).map(|file| &**file);
                 let name = self.name_of(namespace.nsid());
@@ -224,20 +227,10 @@ impl Files {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Abilities, NamespaceKey, Zones};
+    use crate::drive::Zones;
 
     fn namespace(nsid: u32, blocks: u64) -> Namespace {
-        let abilities = Abilities::default();
-        Namespace {
-            key: NamespaceKey { nsid, generation: None },
-            nguid: [0; 16],
-            block_size: 512,
-            blocks,
-            zones: None,
-            read_only: false,
-            losses: 0,
-            abilities,
-        }
+        Namespace::new(blockdev::Namespace::plain(nsid, blocks, 512))
     }
 
     fn names_of(files: &[Arc<File>]) -> Vec<String> {

@@ -268,12 +268,12 @@ impl Directory {
                 Ok(Space { blocks: bytes / 4096, unit: 4096, ..Space::default() })
             }
             Node::File(file) => {
-                let (blocks, unit) = (file.namespace.blocks, file.namespace.block_size);
+                let (blocks, unit) = (file.namespace.device.blocks, file.namespace.block_size());
                 Ok(Space { blocks, unit, ..Space::default() })
             }
             Node::Zoned(file) | Node::Zones(file) | Node::Zone(file, _) => {
                 let Room { blocks, free, zones } = self.zones.room(&file).await?;
-                Ok(Space { blocks, free, unit: file.namespace.block_size, files: zones })
+                Ok(Space { blocks, free, unit: file.namespace.block_size(), files: zones })
             }
         }
     }

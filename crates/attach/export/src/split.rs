@@ -1,12 +1,12 @@
 //! How a range of bytes becomes commands on logical blocks.
+//!
+//! [`Operation::parts`](blockdev::Operation::parts) cuts whole blocks, up to 2^32 of them. A range of bytes may be longer, as that of a `fallocate`, and
+//! its first and last block may be partial.
 
-use crate::drive::Limits;
-
-/// Logical blocks of any command: their number has 16 bits on the wire.
-const MOST_BLOCKS: u64 = 65536;
+use blockdev::Verb;
 
 /// A range of whole logical blocks, and the bytes of the request that lie in it.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Clone, Copy, PartialEq, Eq, Default, Debug)]
 pub struct CommandStep {
     /// First logical block.
     pub lba: u64,
@@ -27,47 +27,27 @@ impl CommandStep {
     }
 }
 
-/// What kind of request is split.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum SplitKind {
-    /// Blocks are read whole and what is asked for is cut out.
-    Read,
-    /// Blocks that are touched in part become steps of their own.
-    Write,
-    /// As `Write`, in commands without data.
-    Zero,
-}
-
-/// The commands for `len` bytes (1 or more) at `offset`. The common case, a range of whole blocks that one
+/// The commands for `len` bytes (1 or more) at `offset`, each of at most `most` logical blocks (1 or more). A read takes blocks whole, and its bytes are
+/// cut out of them. In other requests, a block that is touched in part is a step of its own. The common case, a range of whole blocks that one
 /// command carries, is a single step.
-pub fn split(kind: SplitKind, offset: u64, len: u64, block_size: u32, limits: Limits) -> Steps {
+pub fn split(verb: Verb, offset: u64, len: u64, block_size: u32, most: u32) -> Steps {
     let size = u64::from(block_size);
-    let most = match kind {
-        SplitKind::Read | SplitKind::Write => limits.transfer / block_size,
-        SplitKind::Zero => limits.zero / block_size,
-    };
-    let most = u64::from(most).clamp(1, MOST_BLOCKS);
-    let first = CommandStep {
-        lba: offset / size,
-        blocks: 1,
-        skip: u32::try_from(offset % size).unwrap_or(0),
-        len: 0,
-        at: 0,
-    };
+    let most = u64::from(most);
+    let skip = u32::try_from(offset % size).unwrap_or(0);
+    let mut step = CommandStep { lba: offset / size, skip, ..CommandStep::default() };
     let mut steps = Steps::None;
-    let mut step = first;
     let mut at = 0;
     while at < len {
         let rest = u64::from(step.skip) + (len - at);
-        let blocks = match kind {
-            SplitKind::Read => rest.div_ceil(size).min(most),
+        let blocks = match verb.reads() {
+            true => rest.div_ceil(size).min(most),
             // A first block with something to keep, or a last one, stands alone.
-            _ if step.skip > 0 || rest < size => 1,
-            _ => (rest / size).min(most),
+            false if step.skip > 0 || rest < size => 1,
+            false => (rest / size).min(most),
         };
         step.at = at;
         step.len = rest.min(blocks * size) - u64::from(step.skip);
-        // At most MOST_BLOCKS.
+        // No more than `most`, which has 32 bits.
         step.blocks = u32::try_from(blocks).unwrap_or(u32::MAX);
         steps.push(step);
         at += step.len;
@@ -113,7 +93,7 @@ impl Steps {
 mod tests {
     use super::*;
 
-    const LIMITS: Limits = Limits { transfer: 16384, zero: 51200, commands: 8 };
+    const VERBS: [Verb; 3] = [Verb::Read, Verb::Write, Verb::WriteZeroes { deallocate: true }];
 
     fn step(lba: u64, blocks: u32, skip: u32, len: u64, at: u64) -> CommandStep {
         CommandStep { lba, blocks, skip, len, at }
@@ -121,38 +101,36 @@ mod tests {
 
     #[test]
     fn one_command_where_the_limit_allows() {
-        for kind in [SplitKind::Read, SplitKind::Write] {
-            let steps = split(kind, 16384, 16384, 512, LIMITS);
-            assert_eq!(steps, Steps::One(step(32, 32, 0, 16384, 0)));
+        for verb in VERBS {
+            assert_eq!(split(verb, 16384, 16384, 512, 32), Steps::One(step(32, 32, 0, 16384, 0)));
         }
-        assert_eq!(split(SplitKind::Zero, 0, 51200, 512, LIMITS), Steps::One(step(0, 100, 0, 51200, 0)));
     }
 
     #[test]
     fn larger_requests_are_cut_at_the_limit() {
-        let steps = split(SplitKind::Write, 4096, 40960, 4096, LIMITS);
+        let steps = split(Verb::Write, 4096, 40960, 4096, 4);
         let expected = [step(1, 4, 0, 16384, 0), step(5, 4, 0, 16384, 16384), step(9, 2, 0, 8192, 32768)];
         assert_eq!(steps.as_slice(), expected);
     }
 
     #[test]
     fn reads_take_whole_blocks_and_writes_single_out_the_partial_ones() {
-        assert_eq!(split(SplitKind::Read, 100, 5000, 4096, LIMITS), Steps::One(step(0, 2, 100, 5000, 0)));
-        let steps = split(SplitKind::Write, 100, 9000, 4096, LIMITS);
+        assert_eq!(split(Verb::Read, 100, 5000, 4096, 4), Steps::One(step(0, 2, 100, 5000, 0)));
+        let steps = split(Verb::Write, 100, 9000, 4096, 4);
         let expected = [step(0, 1, 100, 3996, 0), step(1, 1, 0, 4096, 3996), step(2, 1, 0, 908, 8092)];
         assert_eq!(steps.as_slice(), expected);
         assert!(steps.as_slice()[0].is_partial(4096) && !steps.as_slice()[1].is_partial(4096));
-        let within = split(SplitKind::Zero, 600, 7, 512, LIMITS);
+        let within = split(VERBS[2], 600, 7, 512, 100);
         assert_eq!(within, Steps::One(step(1, 1, 88, 7, 0)));
     }
 
     #[test]
     fn every_split_covers_its_request_exactly_once() {
-        for kind in [SplitKind::Read, SplitKind::Write, SplitKind::Zero] {
+        for verb in VERBS {
             for block_size in [512u32, 4096] {
                 for offset in (0..9000).step_by(37) {
                     for len in [1u64, 99, 511, 512, 513, 4096, 5000, 8192, 40000] {
-                        let steps = split(kind, offset, len, block_size, LIMITS);
+                        let steps = split(verb, offset, len, block_size, 16384 / block_size);
                         let mut at = 0;
                         for s in steps.as_slice() {
                             assert_eq!(s.at, at);
@@ -160,7 +138,7 @@ mod tests {
                             assert_eq!(position, offset + at);
                             let room = u64::from(s.blocks) * u64::from(block_size);
                             assert!(s.len > 0 && u64::from(s.skip) + s.len <= room);
-                            assert!(kind == SplitKind::Read || !s.is_partial(block_size) || s.blocks == 1);
+                            assert!(verb.reads() || !s.is_partial(block_size) || s.blocks == 1);
                             at += s.len;
                         }
                         assert_eq!(at, len);

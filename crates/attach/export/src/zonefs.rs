@@ -167,7 +167,7 @@ impl ZoneFs {
 
     /// Reads `size` bytes at `offset`, as many of them as are written.
     pub fn read(&self, file: Arc<File>, zone: u32, offset: u64, size: u32, answer: Answer) {
-        let block_size = u64::from(file.namespace.block_size);
+        let block_size = u64::from(file.namespace.block_size());
         let known = file.zones().written(zone).unwrap_or(0) * block_size;
         if offset.saturating_add(size.into()) <= known {
             return self.engine.read_zone(file, zone, offset, size, answer);
@@ -203,10 +203,10 @@ impl ZoneFs {
         if !mode.direct {
             return self.refuse(file, zone, Errno::EIO, answer);
         }
-        if !(offset | len).is_multiple_of(file.namespace.block_size.into()) {
+        if !(offset | len).is_multiple_of(file.namespace.block_size().into()) {
             return self.refuse(file, zone, Errno::EINVAL, answer);
         }
-        let at = offset / u64::from(file.namespace.block_size);
+        let at = offset / u64::from(file.namespace.block_size());
         if file.zones().written(zone) == Some(at) {
             return self.engine.write_zone(file, zone, offset, data, mode.durable, answer);
         }
@@ -244,7 +244,7 @@ impl ZoneFs {
             Room { blocks: u64::from(zones.count) * zones.capacity, free: 0, zones: zones.count.into() };
         let mut zone = 0;
         while zone < zones.count {
-            let asked = self.engine.zones_of_report().min(zones.count - zone);
+            let asked = file.namespace.zones_of_report().min(zones.count - zone);
             let found = self.report(file, zone, asked).await?;
             if found.is_empty() {
                 return Err(Errno::EIO);

@@ -113,13 +113,6 @@ impl Controller {
         self.cntlid
     }
 
-    /// How often the drive has lost completed writes to a power cut since it was started. A cut that capacitors cover
-    /// does not count. A Flush covers nothing that was written before the last such cut. A caller that sees a completion sees
-    /// all cuts before it counted here.
-    pub fn losses(&self) -> u64 {
-        self.admin.queue.inner.shared.losses()
-    }
-
     /// Carries out one admin command and waits for its end. Any thread may call it, several at once; not
     /// from within [`Sink::complete`] or [`Events`].
     ///
@@ -127,19 +120,6 @@ impl Controller {
     /// If the drive was stopped. A command that fails is `Ok` with its status.
     pub fn admin(&self, command: &Command, buffer: Buffer) -> Result<(Completion, Buffer), Gone> {
         self.admin.execute(command, buffer)
-    }
-
-    /// The same for a command on a namespace of this [generation](Queue::post).
-    ///
-    /// # Errors
-    /// If the drive was stopped. A command that fails is `Ok` with its status.
-    pub fn admin_of(
-        &self,
-        command: &Command,
-        generation: Option<NonZeroU64>,
-        buffer: Buffer,
-    ) -> Result<(Completion, Buffer), Gone> {
-        self.admin.execute_of(command, generation, buffer)
     }
 
     /// Makes an I/O queue for `entries` commands in flight.
@@ -258,16 +238,7 @@ impl BlockingQueue {
     /// # Errors
     /// If the drive was stopped. A command that fails is `Ok` with its status.
     pub fn execute(&self, command: &Command, buffer: Buffer) -> Result<(Completion, Buffer), Gone> {
-        self.execute_of(command, None, buffer)
-    }
-
-    fn execute_of(
-        &self,
-        command: &Command,
-        generation: Option<NonZeroU64>,
-        buffer: Buffer,
-    ) -> Result<(Completion, Buffer), Gone> {
-        let tag = self.submit_of(command, generation, buffer)?;
+        let tag = self.submit(command, buffer)?;
         self.wait(tag)
     }
 
@@ -275,23 +246,11 @@ impl BlockingQueue {
     ///
     /// # Errors
     /// If the drive was stopped.
-    pub fn submit(&self, command: &Command, buffer: Buffer) -> Result<u64, Gone> {
-        self.submit_of(command, None, buffer)
-    }
-
-    fn submit_of(
-        &self,
-        command: &Command,
-        generation: Option<NonZeroU64>,
-        mut buffer: Buffer,
-    ) -> Result<u64, Gone> {
+    pub fn submit(&self, command: &Command, mut buffer: Buffer) -> Result<u64, Gone> {
         let tag = self.waiters.next.fetch_add(1, Ordering::Relaxed);
         loop {
-            match self.queue.post(tag, command, generation, buffer) {
-                Ok(()) => {
-                    self.queue.ring();
-                    return Ok(tag);
-                }
+            match self.queue.submit(tag, command, buffer) {
+                Ok(()) => return Ok(tag),
                 Err(Refused { reason: RefusedReason::Gone(gone), .. }) => return Err(gone),
                 Err(refused) => buffer = refused.buffer,
             }

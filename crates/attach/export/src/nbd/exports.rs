@@ -37,10 +37,10 @@ impl Namespaces {
         ExportInfo {
             id: file.ino,
             name: file.name(),
-            description: format!("blocks of {} bytes{access}", namespace.block_size),
+            description: format!("blocks of {} bytes{access}", namespace.block_size()),
             bytes: namespace.bytes(),
-            minimum: namespace.block_size,
-            preferred: namespace.block_size.max(PAGE),
+            minimum: namespace.block_size(),
+            preferred: namespace.block_size().max(PAGE),
             maximum: MAX_PAYLOAD_BYTES,
             read_only: namespace.read_only,
             fast_zeroes: namespace.abilities.fast_zeroes,
@@ -50,14 +50,14 @@ impl Namespaces {
 
     /// Tells which blocks are allocated. Waits for the drive.
     pub fn status(&self, file: &File, offset: u64, len: u32, one: bool, reply: Reply) {
-        let size = file.namespace.block_size;
+        let size = file.namespace.block_size();
         let changed = || self.engine().is_void(file);
         if changed() {
             return reply.fail(Errno::ENODEV);
         }
         let blocks = u64::from(len / size);
         let most = if one { 1 } else { EXTENTS };
-        match self.0.drive().extents(file.namespace.key, offset / u64::from(size), blocks, most) {
+        match self.0.drive().extents(&file.namespace.device, offset / u64::from(size), blocks, most) {
             // The answer may be about another namespace.
             Ok(_) if changed() => reply.fail(Errno::ENODEV),
             Ok(extents) => reply.status(size, len, &extents),

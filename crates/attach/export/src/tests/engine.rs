@@ -1,10 +1,11 @@
 //! Requests without the kernel.
 
-use super::memory::{Memory, namespace};
+use super::memory::{Limits, Memory, namespace};
 use crate::access::Access;
-use crate::drive::{Limits, Op};
+use crate::drive::{Drive, DriveCommand};
 use crate::engine::{Answer, Engine};
 use crate::files::{File, Files};
+use blockdev::Verb;
 use fuser::Errno;
 use rng::Rng;
 use std::collections::BTreeMap;
@@ -31,7 +32,7 @@ impl Bench {
         let drive = Memory::new(completions, limits, &[namespace(1, block_size, bytes)]);
         engine.connect(drive.clone());
         let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
-        files.update(&[namespace(1, block_size, bytes)]);
+        files.update(&drive.namespaces().unwrap());
         let file = files.find("nvme0n1").unwrap();
         Bench { engine, drive, file }
     }
@@ -71,9 +72,8 @@ fn a_request_within_the_limit_is_one_command() {
     let bench = Bench::new(512, 1 << 20);
     bench.write(16384, &[7; 16384]).recv().unwrap().unwrap();
     assert_eq!(bench.read(16384, 16384).recv().unwrap().unwrap(), [7; 16384]);
-    let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
-    let (lba, blocks) = (32, 32);
-    assert_eq!(ops, [Op::Write { lba, blocks, fua: false }, Op::Read { lba, blocks }]);
+    let expected = [Verb::Write, Verb::Read].map(|verb| DriveCommand::blocks(verb, 32, 32));
+    assert_eq!(bench.drive.seen(), expected);
 }
 
 #[test]

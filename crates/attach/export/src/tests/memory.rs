@@ -1,17 +1,22 @@
 //! A drive in memory, for tests: completes its commands at once, or later and in any order.
 
 use super::zoned::ZoneModel;
-use crate::drive::{Abilities, Completions, Drive, Limits, Namespace, NamespaceKey, Op};
-use crate::drive::{DriveNotice, Reports};
+use crate::drive::{Completions, Drive, DriveCommand, DriveNotice, Namespace, Reports};
+use blockdev::{Operation, Verb};
 use fuser::Errno;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::{Arc, Mutex, Weak, mpsc};
 
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct Seen {
-    pub nsid: u32,
-    pub op: Op,
+/// What its commands may carry.
+#[derive(Clone, Copy)]
+pub struct Limits {
+    /// Bytes of a read or write.
+    pub transfer: u32,
+    /// Bytes of zeroes.
+    pub zero: u32,
+    /// Commands in flight.
+    pub commands: u32,
 }
 
 pub struct Memory {
@@ -27,7 +32,7 @@ struct MemoryState {
     namespaces: BTreeMap<u32, (Namespace, Vec<u8>)>,
     /// Zones by namespace.
     zones: BTreeMap<u32, ZoneModel>,
-    seen: Vec<Seen>,
+    seen: Vec<DriveCommand>,
     in_flight: u32,
     most_in_flight: u32,
     fail: Option<Errno>,
@@ -38,11 +43,8 @@ struct MemoryState {
 type Held = (u64, Result<(), Errno>, Vec<u8>);
 
 pub fn namespace(nsid: u32, block_size: u32, bytes: u64) -> Namespace {
-    let blocks = bytes / u64::from(block_size);
-    let nguid = [nsid as u8; 16];
-    let abilities = Abilities::default();
-    let key = NamespaceKey { nsid, generation: None };
-    Namespace { key, nguid, block_size, blocks, zones: None, read_only: false, losses: 0, abilities }
+    let device = blockdev::Namespace::plain(nsid, bytes / u64::from(block_size), block_size);
+    Namespace { nguid: [nsid as u8; 16], ..Namespace::new(device) }
 }
 
 impl Memory {
@@ -67,8 +69,11 @@ impl Memory {
         Arc::new(memory)
     }
 
-    pub fn attach(&self, namespace: Namespace) {
-        let room = vec![0; namespace.blocks as usize * namespace.block_size as usize];
+    pub fn attach(&self, mut namespace: Namespace) {
+        let size = namespace.block_size();
+        let limits = &mut namespace.device.limits;
+        (limits.transfer, limits.write_zeroes) = (self.limits.transfer / size, self.limits.zero / size);
+        let room = vec![0; namespace.device.blocks as usize * size as usize];
         let mut state = self.state.lock().unwrap();
         state.namespaces.insert(namespace.nsid(), (namespace, room));
         state.zones.extend(namespace.zones.map(|zones| (namespace.nsid(), ZoneModel::new(zones))));
@@ -107,7 +112,7 @@ impl Memory {
     }
 
     /// Commands since the last call.
-    pub fn seen(&self) -> Vec<Seen> {
+    pub fn seen(&self) -> Vec<DriveCommand> {
         std::mem::take(&mut self.state.lock().unwrap().seen)
     }
 
@@ -145,33 +150,36 @@ impl Memory {
 }
 
 impl MemoryState {
-    fn execute(&mut self, nsid: u32, op: Op, data: &mut [u8]) -> Result<(), Errno> {
+    fn execute(&mut self, nsid: u32, command: DriveCommand, data: &mut [u8]) -> Result<(), Errno> {
         if let Some(errno) = self.fail {
             return Err(errno);
         }
         let (namespace, room) = self.namespaces.get_mut(&nsid).ok_or(Errno::ENODEV)?;
-        let size = namespace.block_size as usize;
+        let size = namespace.block_size() as usize;
         let range = |lba: u64, blocks: u32| -> Result<std::ops::Range<usize>, Errno> {
             let start = lba as usize * size;
             let end = start + blocks as usize * size;
             if blocks == 0 || end > room.len() { Err(Errno::EINVAL) } else { Ok(start..end) }
         };
-        match op {
-            Op::Read { lba, blocks } => data.copy_from_slice(&room[range(lba, blocks)?]),
-            Op::Write { lba, blocks, .. } => {
-                let range = range(lba, blocks)?;
-                if let Some(zones) = self.zones.get_mut(&nsid) {
-                    zones.write(lba, blocks)?;
+        match command {
+            DriveCommand::Blocks(Operation { verb, lba, blocks }) => match verb {
+                Verb::Read => data.copy_from_slice(&room[range(lba, blocks)?]),
+                Verb::Write | Verb::WriteFua => {
+                    let range = range(lba, blocks)?;
+                    if let Some(zones) = self.zones.get_mut(&nsid) {
+                        zones.write(lba, blocks)?;
+                    }
+                    room[range].copy_from_slice(data);
                 }
-                room[range].copy_from_slice(data);
-            }
-            Op::Zero { lba, blocks, .. } => {
-                let range = range(lba, blocks)?;
-                room[range].fill(0);
-            }
-            Op::Flush => {}
-            Op::Report { lba } => self.zones.get(&nsid).ok_or(Errno::EOPNOTSUPP)?.report(lba, data),
-            Op::Zone { lba, action } => {
+                Verb::WriteZeroes { .. } => {
+                    let range = range(lba, blocks)?;
+                    room[range].fill(0);
+                }
+                Verb::Flush => {}
+                other => panic!("{other:?} is no command of files"),
+            },
+            DriveCommand::Report { lba } => self.zones.get(&nsid).ok_or(Errno::EOPNOTSUPP)?.report(lba, data),
+            DriveCommand::Zone { lba, action } => {
                 self.zones.get_mut(&nsid).ok_or(Errno::EOPNOTSUPP)?.manage(lba, action)?;
             }
         }
@@ -180,8 +188,8 @@ impl MemoryState {
 }
 
 impl Drive for Memory {
-    fn limits(&self) -> Limits {
-        self.limits
+    fn queue_entries(&self) -> u32 {
+        self.limits.commands
     }
 
     fn namespaces(&self) -> Result<Vec<Namespace>, String> {
@@ -195,14 +203,14 @@ impl Drive for Memory {
         self.losses.load(Ordering::SeqCst)
     }
 
-    fn submit(&self, tag: u64, of: NamespaceKey, op: Op, mut data: Vec<u8>) {
+    fn submit(&self, tag: u64, of: &blockdev::Namespace, command: DriveCommand, mut data: Vec<u8>) {
         let nsid = of.nsid;
         let mut state = self.state.lock().unwrap();
-        state.seen.push(Seen { nsid, op });
+        state.seen.push(command);
         state.in_flight += 1;
         state.most_in_flight = state.most_in_flight.max(state.in_flight);
         assert!(state.in_flight <= self.limits.commands, "more commands than the queue holds");
-        let result = state.execute(nsid, op, &mut data);
+        let result = state.execute(nsid, command, &mut data);
         if let Some(held) = &mut state.held {
             return held.push((tag, result, data));
         }

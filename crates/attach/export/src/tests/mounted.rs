@@ -1,10 +1,11 @@
 //! The export as programs and the kernel see it. Needs root, `/dev/fuse` and loop devices.
 
-use super::memory::{Memory, Seen, namespace};
+use super::memory::{Limits, Memory, namespace};
 use super::support::{self, each_way, is_mounted, run, wait_for};
-use crate::drive::{Limits, Namespace, Op};
+use crate::drive::{DriveCommand, Namespace};
 use crate::export::{Export, FuseTransport, Options};
 use crate::{ExportError, clean_stale};
+use blockdev::{Operation, Verb};
 use fuser::Errno;
 use rustix::fs::{FallocateFlags, fallocate};
 use std::fs::{File, OpenOptions};
@@ -79,9 +80,9 @@ fn code(errno: Errno) -> i32 {
     errno.into()
 }
 
-fn writes(seen: &[Seen]) -> Vec<(u64, u32)> {
-    let write = |seen: &Seen| match seen.op {
-        Op::Write { lba, blocks, .. } => Some((lba, blocks)),
+fn writes(seen: &[DriveCommand]) -> Vec<(u64, u32)> {
+    let write = |seen: &DriveCommand| match *seen {
+        DriveCommand::Blocks(Operation { verb, lba, blocks }) if verb.writes() => Some((lba, blocks)),
         _ => None,
     };
     seen.iter().filter_map(write).collect()
@@ -167,15 +168,14 @@ fn promises_become_flush_and_fua(rings: bool) {
     file.write_all_at(&[1; 16384], 0).unwrap();
     file.sync_all().unwrap();
     file.sync_data().unwrap();
-    let write = |fua| Op::Write { lba: 0, blocks: 32, fua };
-    let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
-    assert_eq!(ops, [write(false), Op::Flush, Op::Flush]);
+    let flush = DriveCommand::blocks(Verb::Flush, 0, 0);
+    assert_eq!(bench.drive.seen(), [DriveCommand::blocks(Verb::Write, 0, 32), flush, flush]);
     for flags in [crate::zonefs::O_DSYNC, rustix::fs::OFlags::SYNC.bits()] {
         let flags = flags.cast_signed();
         let durable = OpenOptions::new().write(true).custom_flags(flags).open(bench.file(1)).unwrap();
         durable.write_all_at(&[1; 16384], 0).unwrap();
-        let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
-        assert!(ops.starts_with(&[write(true)]), "{ops:?}");
+        let seen = bench.drive.seen();
+        assert!(seen.starts_with(&[DriveCommand::blocks(Verb::WriteFua, 0, 32)]), "{seen:?}");
     }
     drop(file);
     bench.stop();
@@ -191,16 +191,13 @@ fn holes_are_deallocated_and_read_as_zeroes(rings: bool) {
     let keep = FallocateFlags::KEEP_SIZE;
     fallocate(&file, FallocateFlags::PUNCH_HOLE | keep, 4096, 4 * MIB).unwrap();
     fallocate(&file, FallocateFlags::ZERO_RANGE, 6 * MIB, 10_000).unwrap();
-    let zero = |lba, blocks, deallocate| Op::Zero { lba, blocks, deallocate };
-    let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
-    let (lba, blocks) = (1538, 1);
     let expected = [
-        zero(1, 1024, true),
-        zero(1536, 2, false),
-        Op::Read { lba, blocks },
-        Op::Write { lba, blocks, fua: false },
+        DriveCommand::blocks(Verb::WriteZeroes { deallocate: true }, 1, 1024),
+        DriveCommand::blocks(Verb::WriteZeroes { deallocate: false }, 1536, 2),
+        DriveCommand::blocks(Verb::Read, 1538, 1),
+        DriveCommand::blocks(Verb::Write, 1538, 1),
     ];
-    assert_eq!(ops, expected);
+    assert_eq!(bench.drive.seen(), expected);
     let content = bench.drive.content(1);
     let zeroes: Vec<usize> = (0..content.len()).filter(|at| content[*at] == 0).collect();
     assert_eq!(zeroes.len() as u64, 4 * MIB + 10_000);
@@ -351,7 +348,10 @@ fn loop_devices_have_the_sector_size_and_keep_writes_whole(rings: bool) {
 
         bench.drive.fill(nsid, 7);
         run("blkdiscard", &["--offset", "1MiB", "--length", "2MiB", node]);
-        assert!(bench.drive.seen().iter().any(|seen| matches!(seen.op, Op::Zero { deallocate: true, .. })));
+        let verb = Verb::WriteZeroes { deallocate: true };
+        let deallocates =
+            |seen: &DriveCommand| matches!(seen, DriveCommand::Blocks(part) if part.verb == verb);
+        assert!(bench.drive.seen().iter().any(deallocates));
         let content = bench.drive.content(nsid);
         let hole = (MIB as usize)..(3 * MIB as usize);
         assert!(content[hole.clone()].iter().all(|byte| *byte == 0));

@@ -1,9 +1,10 @@
 //! A server of NBD over a drive in memory, with a client that looks at every byte.
 
-use super::memory::{Memory, namespace};
+use super::memory::{Limits, Memory, namespace};
 use crate::backend::Backend;
-use crate::drive::{Drive, Limits, Namespace, Op, Zones};
+use crate::drive::{Drive, DriveCommand, Namespace, Zones};
 use crate::nbd::{CONNECTIONS, Listener, Place, Server, greeting};
+use blockdev::Verb;
 use fuser::Errno;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
@@ -242,13 +243,12 @@ fn requests_become_commands() {
         bench.drive.seen();
         client.outcome(1, 1, 512, 512, &[9; 512]).unwrap();
         client.outcome(1, 6, 0, 1024, &[]).unwrap();
-        let seen: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
         let expected = [
-            Op::Write { lba: 1, blocks: 1, fua: true },
-            Op::Zero { lba: 0, blocks: 2, deallocate: true },
-            Op::Flush,
+            DriveCommand::blocks(Verb::WriteFua, 1, 1),
+            DriveCommand::blocks(Verb::WriteZeroes { deallocate: true }, 0, 2),
+            DriveCommand::blocks(Verb::Flush, 0, 0),
         ];
-        assert_eq!(seen, expected, "FUA");
+        assert_eq!(bench.drive.seen(), expected, "FUA");
     }
 }
 

@@ -6,7 +6,6 @@
 use super::nbd::Client;
 use super::support::{possible, wait_for};
 use crate::backend::{Backend, Follower};
-use crate::drive::NamespaceKey;
 use crate::engine::Answer;
 use crate::export::{Export, FuseTransport, Options};
 use crate::files::{Changes, File};
@@ -103,12 +102,13 @@ enum Way {
 
 struct Handle {
     way: Way,
-    key: NamespaceKey,
+    /// What it was opened on.
+    of: host::Namespace,
 }
 
 impl Handle {
     fn generation(&self) -> u64 {
-        self.key.generation.unwrap().get()
+        self.of.generation.unwrap().get()
     }
 }
 
@@ -252,7 +252,7 @@ impl World {
         let truth: Vec<u64> = (1..=NAMESPACES).map(|nsid| self.truth(nsid)).collect();
         let (backend, hold) = (self.backend.clone(), self.hold.clone());
         wait_for("that the files follow the drive", || {
-            let found = |file: &Arc<File>| file.namespace.key.generation.map_or(0, u64::from);
+            let found = |file: &Arc<File>| file.namespace.device.generation.map_or(0, u64::from);
             let files: Vec<u64> = backend.files().all().iter().map(found).collect();
             hold.waits.load(Ordering::SeqCst) || files == truth
         });
@@ -265,7 +265,7 @@ impl World {
     fn open(&mut self) {
         let nsid = 1 + self.random.below(NAMESPACES.into()) as u32;
         let Some(file) = self.file(nsid) else { return };
-        let key = file.namespace.key;
+        let of = file.namespace.device;
         let handle = match self.random.below(4) {
             0 if file.namespace.zones.is_none() => self.open_typed(nsid),
             1 if file.namespace.zones.is_none() => {
@@ -275,11 +275,11 @@ impl World {
                     .map(|mut client| {
                         // The server closes a connection whose export goes before it has begun.
                         let _ = client.read(0, 4096);
-                        Handle { way: Way::Nbd(client), key }
+                        Handle { way: Way::Nbd(client), of }
                     })
             }
             2 if file.namespace.zones.is_none() => self.open_fuse(nsid),
-            _ => Some(Handle { way: Way::File(file), key }),
+            _ => Some(Handle { way: Way::File(file), of }),
         };
         if self.handles.len() == MAX_HANDLES {
             let at = self.random.below(MAX_HANDLES as u64) as usize;
@@ -299,12 +299,8 @@ impl World {
             return None;
         }
         let namespace = host.namespace(nsid).unwrap();
-        let generation = std::num::NonZeroU64::new(host.identify_namespace(nsid).unwrap().generation());
         let queue = host.io_queue(4).unwrap();
-        Some(Handle {
-            way: Way::Typed { _host: Box::new(host), queue, namespace },
-            key: NamespaceKey { nsid, generation },
-        })
+        Some(Handle { way: Way::Typed { _host: Box::new(host), queue, namespace }, of: namespace })
     }
 
     fn open_fuse(&mut self, nsid: u32) -> Option<Handle> {
@@ -314,7 +310,7 @@ impl World {
         let opened = OpenOptions::new().read(true).write(true).open(path).ok()?;
         let ino = opened.metadata().ok()?.ino();
         let file = self.backend.files().all().into_iter().find(|file| file.ino == ino)?;
-        Some(Handle { way: Way::Fuse(opened), key: file.namespace.key })
+        Some(Handle { way: Way::Fuse(opened), of: file.namespace.device })
     }
 
     /// Uses what was opened some time.
@@ -324,7 +320,7 @@ impl World {
         }
         let at = self.random.below(self.handles.len() as u64) as usize;
         let what = self.random.below(4);
-        let (nsid, generation) = (self.handles[at].key.nsid, self.handles[at].generation());
+        let (nsid, generation) = (self.handles[at].of.nsid, self.handles[at].generation());
         let is_current = self.truth(nsid) == generation;
         let offset = self.random.below(BYTES / 8) * 8;
         let bytes = 8 * (1 + self.random.below(3000));
@@ -380,9 +376,9 @@ impl World {
 
     /// What is allocated is told of no other namespace, either.
     fn ask_for_extents(&mut self, at: usize) {
-        let key = self.handles[at].key;
-        let is_current = self.truth(key.nsid) == key.generation.unwrap().get();
-        let told = self.backend.drive().extents(key, 0, 8, 8);
+        let of = self.handles[at].of;
+        let is_current = self.truth(of.nsid) == self.handles[at].generation();
+        let told = self.backend.drive().extents(&of, 0, 8, 8);
         assert!(is_current || told.is_err(), "extents of another namespace");
     }
 

@@ -1,13 +1,14 @@
 //! The files of zones, without the kernel.
 
-use super::memory::{Memory, namespace};
+use super::memory::{Limits, Memory, namespace};
 use crate::access::{Access, AccessChange};
 use crate::attributes::Shown;
-use crate::drive::{Limits, Namespace, Op, Zones};
+use crate::drive::{Drive, DriveCommand, Namespace, Zones};
 use crate::engine::{Answer, Engine};
 use crate::files::{Files, ROOT};
 use crate::fs::{Change, Directory, Space};
 use crate::task;
+use blockdev::Verb;
 use fuser::{Errno, FopenFlags};
 use nvme::zone::{ZoneSendAction, ZoneState};
 use rustix::fs::OFlags;
@@ -19,8 +20,9 @@ const BLOCK: u64 = 4096;
 /// Blocks of a zone that can be written.
 const CAPACITY: u64 = 6;
 const COUNT: u32 = 5;
-/// A report has two zones at most.
-const LIMITS: Limits = Limits { transfer: 192, zero: 65536, commands: 4 };
+const LIMITS: Limits = Limits { transfer: 1 << 20, zero: 65536, commands: 4 };
+/// A transfer is one block, and a report has 63 zones at most.
+const ONE_BLOCK: Limits = Limits { transfer: BLOCK as u32, ..LIMITS };
 
 struct Bench {
     drive: Arc<Memory>,
@@ -30,9 +32,9 @@ struct Bench {
 
 type Outcome<T> = mpsc::Receiver<Result<T, i32>>;
 
-fn zoned() -> Namespace {
-    let zones = Some(Zones { count: COUNT, size: 8, capacity: CAPACITY });
-    Namespace { zones, ..namespace(2, BLOCK as u32, u64::from(COUNT) * 8 * BLOCK) }
+fn zoned(count: u32) -> Namespace {
+    let zones = Some(Zones { count, size: 8, capacity: CAPACITY });
+    Namespace { zones, ..namespace(2, BLOCK as u32, u64::from(count) * 8 * BLOCK) }
 }
 
 fn write_only() -> u32 {
@@ -41,16 +43,16 @@ fn write_only() -> u32 {
 
 impl Bench {
     fn new() -> Self {
-        Self::with(Limits { transfer: 1 << 20, ..LIMITS })
+        Self::with(LIMITS, COUNT)
     }
 
-    fn with(limits: Limits) -> Self {
+    fn with(limits: Limits, zones: u32) -> Self {
         let engine = Arc::new(Engine::new());
         let completions = Arc::downgrade(&engine);
-        let drive = Memory::new(completions, limits, &[namespace(1, 512, 8192), zoned()]);
+        let drive = Memory::new(completions, limits, &[namespace(1, 512, 8192), zoned(zones)]);
         engine.connect(drive.clone());
         let files = Arc::new(Files::new(Access { mode: 0o640, uid: 3, gid: 4 }, BTreeMap::new()));
-        files.update(&[namespace(1, 512, 8192), zoned()]);
+        files.update(&drive.namespaces().unwrap());
         let directory = Directory::new(files.clone(), engine, false);
         Bench { drive, directory, files }
     }
@@ -203,13 +205,12 @@ fn writes_go_to_the_end_of_the_file_and_nowhere_else() {
     assert_eq!(bench.size(2).0, 0);
     bench.drive.seen();
     bench.write(2, 0, &[4; 4096], durable).unwrap();
-    let ops: Vec<Op> = bench.drive.seen().into_iter().map(|seen| seen.op).collect();
-    assert_eq!(ops, [Op::Write { lba: 16, blocks: 1, fua: true }]);
+    assert_eq!(bench.drive.seen(), [DriveCommand::blocks(Verb::WriteFua, 16, 1)]);
 }
 
 #[test]
 fn parts_of_a_write_follow_each_other() {
-    let bench = Bench::with(Limits { transfer: 4096, ..LIMITS });
+    let bench = Bench::with(ONE_BLOCK, COUNT);
     bench.write(0, 0, &[7; 5 * 4096], write_only()).unwrap();
     assert_eq!((bench.size(0).0, bench.drive.most_in_flight()), (5 * BLOCK, 1));
 }
@@ -268,7 +269,10 @@ fn truncation_resets_and_finishes() {
     assert_eq!((bench.truncate(0, 0), bench.state(0)), (Ok(0), ZoneState::EMPTY));
     bench.drive.seen();
     assert_eq!(bench.truncate(0, 0), Ok(0));
-    assert!(bench.drive.seen().iter().all(|seen| matches!(seen.op, Op::Report { .. })), "nothing to do");
+    assert!(
+        bench.drive.seen().iter().all(|seen| matches!(seen, DriveCommand::Report { .. })),
+        "nothing to do"
+    );
     // A zone that is active, although nothing is written.
     bench.set(0, ZoneState::CLOSED, 0);
     assert_eq!((bench.truncate(0, 0), bench.state(0)), (Ok(0), ZoneState::EMPTY));
@@ -322,8 +326,8 @@ fn what_changes_a_zone_takes_turns() {
     closed.recv().unwrap().unwrap();
     opened.recv().unwrap().unwrap();
     truncated.recv().unwrap().unwrap();
-    let action = |seen: &super::memory::Seen| match seen.op {
-        Op::Zone { lba: 0, action } => Some(action),
+    let action = |seen: &DriveCommand| match *seen {
+        DriveCommand::Zone { lba: 0, action } => Some(action),
         _ => None,
     };
     let actions: Vec<ZoneSendAction> = bench.drive.seen().iter().filter_map(action).collect();
@@ -357,7 +361,7 @@ fn zones_that_cannot_be_written_any_more_say_so() {
 #[test]
 fn a_protected_namespace_has_read_only_zones() {
     let bench = Bench::new();
-    bench.files.update(&[Namespace { read_only: true, ..zoned() }]);
+    bench.files.update(&[Namespace { read_only: true, ..zoned(COUNT) }]);
     assert_eq!(bench.size(0), (0, 0o440));
     assert_eq!(bench.open(0).recv().unwrap().unwrap_err(), code(Errno::EROFS));
     assert_eq!(bench.truncate(0, 0), Err(code(Errno::EROFS)));
@@ -366,14 +370,15 @@ fn a_protected_namespace_has_read_only_zones() {
 
 #[test]
 fn free_space_is_what_zones_have_room_for() {
-    let bench = Bench::with(LIMITS);
+    let zones = 150;
+    let bench = Bench::with(ONE_BLOCK, zones);
     let top = bench.files.find("nvme0n2").unwrap().ino;
     bench.set(0, ZoneState::CLOSED, 2);
     bench.set(1, ZoneState::FULL, 3);
-    bench.set(2, ZoneState::READ_ONLY, 1);
-    bench.set(3, ZoneState::OFFLINE, 1);
+    bench.set(62, ZoneState::READ_ONLY, 1);
+    bench.set(149, ZoneState::OFFLINE, 1);
     let Space { blocks, free, unit, files } = bench.space(top);
-    assert_eq!((blocks, free, unit, files), (5 * CAPACITY, 2 * CAPACITY - 2, BLOCK as u32, 5));
+    assert_eq!((blocks, free, unit, files), (150 * CAPACITY, 147 * CAPACITY - 2, BLOCK as u32, 150));
 }
 
 #[test]

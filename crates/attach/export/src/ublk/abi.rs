@@ -213,8 +213,8 @@ pub fn parameters(namespace: &Namespace, largest: u32) -> Vec<u8> {
     // The kernel's file systems know from these that Flush and Force Unit Access mean something.
     let access = VOLATILE_CACHE | FUA | if namespace.read_only { READ_ONLY } else { 0 };
     // A power of two, of 512 to 4,096 bytes.
-    let block = namespace.block_size.trailing_zeros() as u8;
-    let page = namespace.block_size.max(PAGE);
+    let block = namespace.block_size().trailing_zeros() as u8;
+    let page = namespace.block_size().max(PAGE);
     let page_shift = page.trailing_zeros() as u8;
     // At most 2^21.
     let zeroes = (LARGEST_ZERO / SECTOR) as u32;
@@ -268,21 +268,9 @@ impl Descriptor {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::drive::{Abilities, NamespaceKey};
 
     fn namespace(nsid: u32, block_size: u32, bytes: u64) -> Namespace {
-        let blocks = bytes / u64::from(block_size);
-        let abilities = Abilities::default();
-        Namespace {
-            key: NamespaceKey { nsid, generation: None },
-            nguid: [0; 16],
-            block_size,
-            blocks,
-            zones: None,
-            read_only: false,
-            losses: 0,
-            abilities,
-        }
+        Namespace::new(blockdev::Namespace::plain(nsid, bytes / u64::from(block_size), block_size))
     }
 
     #[test]

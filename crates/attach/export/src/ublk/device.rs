@@ -32,7 +32,7 @@ pub fn suits(file: &File) -> Result<(), &'static str> {
     if file.namespace.zones.is_some() {
         return Err("the namespace is zoned; use --fuse, or attach it over NVMe/TCP");
     }
-    if file.namespace.block_size > LARGEST_BLOCK {
+    if file.namespace.block_size() > LARGEST_BLOCK {
         return Err("its blocks are larger than the 4,096 bytes that the kernel's driver takes");
     }
     Ok(())

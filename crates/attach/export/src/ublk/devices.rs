@@ -102,7 +102,7 @@ impl Shared {
         let device = UblkDevice::start(&mut state.driver, &self.engine, file)?;
         let node = device.node();
         let exported =
-            Exported { name, node, bytes: file.namespace.bytes(), block_size: file.namespace.block_size };
+            Exported { name, node, bytes: file.namespace.bytes(), block_size: file.namespace.block_size() };
         state.devices.insert(file.ino, (exported, device));
         Ok(())
     }
