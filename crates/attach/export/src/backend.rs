@@ -4,9 +4,9 @@
 use crate::access::Access;
 use crate::attached::Attached;
 use crate::drive::{Drive, DriveNotice, Reports};
-use crate::engine::Engine;
 use crate::error::ExportError;
 use crate::files::{Changes, File, Files};
+use crate::request_queue::RequestQueue;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
 
@@ -23,7 +23,7 @@ pub trait Follower: Send + Sync + 'static {
 /// ([`ublk`](crate::ublk)). They share one host of the drive and one queue. It ends when the last of them has ended.
 pub struct Backend {
     watched: Arc<Watched>,
-    engine: Arc<Engine>,
+    requests: Arc<RequestQueue>,
     news: mpsc::Sender<DriveNotice>,
     watcher: Option<JoinHandle<()>>,
 }
@@ -53,11 +53,11 @@ impl Backend {
         connect: impl FnOnce(Reports) -> Result<Arc<dyn Drive>, String>,
         mode: u16,
     ) -> Result<Arc<Self>, ExportError> {
-        let engine = Arc::new(Engine::new());
+        let requests = Arc::new(RequestQueue::new());
         let (news, inbox) = mpsc::channel();
-        let completions = Arc::downgrade(&engine);
+        let completions = Arc::downgrade(&requests);
         let drive = connect(Reports { completions, news: news.clone() }).map_err(ExportError::Drive)?;
-        engine.connect(drive.clone());
+        requests.connect(drive.clone());
         let access = Access {
             mode: mode & 0o7777,
             uid: rustix::process::geteuid().as_raw(),
@@ -66,7 +66,7 @@ impl Backend {
         let files = Arc::new(Files::new(access, drive.names()));
         files.update(&drive.namespaces().map_err(ExportError::Drive)?);
         let watched = Arc::new(Watched { drive, files, followers: Mutex::default() });
-        let mut backend = Backend { watched: watched.clone(), engine, news, watcher: None };
+        let mut backend = Backend { watched: watched.clone(), requests, news, watcher: None };
         let watcher = std::thread::Builder::new().name("block-watch".into());
         let watcher = watcher.spawn(move || watched.watch(&inbox));
         backend.watcher = Some(watcher.map_err(ExportError::system("starting a thread"))?);
@@ -84,8 +84,8 @@ impl Backend {
     }
 
     /// The requests in flight.
-    pub(crate) fn engine(&self) -> &Arc<Engine> {
-        &self.engine
+    pub(crate) fn requests(&self) -> &Arc<RequestQueue> {
+        &self.requests
     }
 
     /// Lets `begin` see the files as they are, and the follower all changes from then on.

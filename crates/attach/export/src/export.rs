@@ -267,8 +267,8 @@ impl Drop for Export {
 
 /// Mounts the directory, in the way that is asked for, and takes its requests.
 fn serve(dir: &Path, backend: &Backend, options: &Options) -> Result<(Served, Option<Mount>), ExportError> {
-    let (files, engine) = (backend.files(), backend.engine());
-    let begin = |rings| begin(dir, Directory::new(files.clone(), engine.clone(), rings), options.threads);
+    let (files, requests) = (backend.files(), backend.requests());
+    let begin = |rings| begin(dir, Directory::new(files.clone(), requests.clone(), rings), options.threads);
     let refused = |why| ExportError::NoRings { dir: dir.to_owned(), why };
     if options.transport == FuseTransport::Device {
         tracing::info!("block files: requests come through /dev/fuse, as asked for");

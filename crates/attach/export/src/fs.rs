@@ -3,8 +3,8 @@
 use crate::access::AccessChange;
 use crate::attributes::{ATTRIBUTE_TIMEOUT, Shown};
 use crate::drive::MAX_TRANSFER_BYTES;
-use crate::engine::{Answer, Engine, Responder};
 use crate::files::{File, Files, Node, ROOT};
+use crate::request_queue::{Answer, RequestQueue, Responder};
 use crate::zonefs::{Room, WriteMode, ZoneFs};
 use crate::{pool, task};
 use fuser::{
@@ -35,7 +35,7 @@ const MAX_OUTSTANDING: u16 = 1024;
 #[derive(Clone)]
 pub struct Directory {
     files: Arc<Files>,
-    engine: Arc<Engine>,
+    requests: Arc<RequestQueue>,
     zones: ZoneFs,
     since: SystemTime,
     /// Whether to ask the kernel for io_uring.
@@ -69,14 +69,14 @@ pub struct Space {
 
 impl Directory {
     /// The directory of these files; with `rings`, the kernel is asked to bring its requests through io_uring.
-    pub fn new(files: Arc<Files>, engine: Arc<Engine>, rings: bool) -> Self {
-        let zones = ZoneFs::new(engine.clone());
-        Directory { files, engine, zones, since: SystemTime::now(), rings, granted: Arc::default() }
+    pub fn new(files: Arc<Files>, requests: Arc<RequestQueue>, rings: bool) -> Self {
+        let zones = ZoneFs::new(requests.clone());
+        Directory { files, requests, zones, since: SystemTime::now(), rings, granted: Arc::default() }
     }
 
     /// Begins several requests, whose commands the drive may begin together when `begin` returns.
     pub fn together(&self, begin: impl FnMut()) {
-        self.engine.together(begin);
+        self.requests.together(begin);
     }
 
     /// Whether the kernel is asked for io_uring.
@@ -172,7 +172,7 @@ impl Directory {
     /// Reads `size` bytes at `offset`.
     pub fn read(&self, ino: u64, offset: u64, size: u32, answer: Answer) {
         match self.node(ino) {
-            Ok(Node::File(file)) => self.engine.read(file, offset, size, answer),
+            Ok(Node::File(file)) => self.requests.read(file, offset, size, answer),
             Ok(Node::Zone(file, zone)) => self.zones.read(file, zone, offset, size, answer),
             Ok(Node::Root | Node::Zoned(_) | Node::Zones(_)) => answer.fail(Errno::EISDIR),
             Err(errno) => answer.fail(errno),
@@ -183,7 +183,7 @@ impl Directory {
     pub fn write(&self, ino: u64, offset: u64, data: Vec<u8>, flags: u32, answer: Answer) {
         let mode = WriteMode::new(flags);
         match self.node(ino) {
-            Ok(Node::File(file)) => self.engine.write(file, offset, data, mode.durable, answer),
+            Ok(Node::File(file)) => self.requests.write(file, offset, data, mode.durable, answer),
             Ok(Node::Zone(file, zone)) => self.zones.write(file, zone, offset, data, mode, answer),
             Ok(Node::Root | Node::Zoned(_) | Node::Zones(_)) => answer.fail(Errno::EISDIR),
             Err(errno) => answer.fail(errno),
@@ -193,7 +193,7 @@ impl Directory {
     /// `fsync` and `fdatasync`.
     pub fn sync(&self, ino: u64, answer: Answer) {
         match self.node(ino) {
-            Ok(Node::File(file) | Node::Zone(file, _)) => self.engine.flush(file, answer),
+            Ok(Node::File(file) | Node::Zone(file, _)) => self.requests.flush(file, answer),
             Ok(Node::Root | Node::Zoned(_) | Node::Zones(_)) => answer.fail(Errno::EISDIR),
             Err(errno) => answer.fail(errno),
         }
@@ -218,7 +218,7 @@ impl Directory {
         if !mode.contains(keep) && end.is_none_or(|end| end > file.namespace.bytes()) {
             return answer.fail(Errno::EINVAL);
         }
-        self.engine.zero(file, offset, length, deallocate, answer);
+        self.requests.zero(file, offset, length, deallocate, answer);
     }
 
     /// A directory's entries after an offset. An entry's offset is where the listing goes on after it: 1 and 2 for the directory itself

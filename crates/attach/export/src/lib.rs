@@ -8,7 +8,7 @@
 //!
 //! How a request travels:
 //! 1. A thread takes it from the kernel, through io_uring (`uring`) or `/dev/fuse` (`fuser`). Both ask the same directory (`fs`).
-//! 2. `engine` turns it into commands, one where the drive's limit allows (`split`).
+//! 2. `request_queue` turns it into commands, one where the drive's limit allows (`split`).
 //! 3. The thread that delivers the drive's completion answers the request. Often it is the same one, so a request costs no switch of threads.
 //!
 //! Writes of partial blocks read, change and write back, apart from other writes (`gate`).
@@ -33,7 +33,6 @@ mod attached;
 mod attributes;
 mod backend;
 pub mod drive;
-mod engine;
 mod errno;
 mod error;
 mod export;
@@ -48,6 +47,7 @@ mod mountinfo;
 pub mod nbd;
 mod pool;
 mod record;
+mod request_queue;
 mod split;
 mod task;
 pub mod ublk;

@@ -6,8 +6,8 @@
 
 use crate::access::AccessChange;
 use crate::attributes::Shown;
-use crate::engine::{Answer, Engine};
 use crate::files::File;
+use crate::request_queue::{Answer, RequestQueue};
 use crate::task::{self, promise};
 use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};
 use nvme::zone::{ZoneDescriptor, ZoneReport, ZoneSendAction, ZoneState};
@@ -47,13 +47,13 @@ pub struct Room {
 /// The files of zones.
 #[derive(Clone)]
 pub struct ZoneFs {
-    engine: Arc<Engine>,
+    requests: Arc<RequestQueue>,
 }
 
 impl ZoneFs {
-    /// Those of the engine's drive.
-    pub fn new(engine: Arc<Engine>) -> Self {
-        ZoneFs { engine }
+    /// The zones of the drive that these requests go to.
+    pub fn new(requests: Arc<RequestQueue>) -> Self {
+        ZoneFs { requests }
     }
 
     /// What `stat` shows of a zone.
@@ -170,7 +170,7 @@ impl ZoneFs {
         let block_size = u64::from(file.namespace.block_size());
         let known = file.zones().written(zone).unwrap_or(0) * block_size;
         if offset.saturating_add(size.into()) <= known {
-            return self.engine.read_zone(file, zone, offset, size, answer);
+            return self.requests.read_zone(file, zone, offset, size, answer);
         }
         let zonefs = self.clone();
         task::run(async move {
@@ -181,7 +181,7 @@ impl ZoneFs {
             };
             // Not larger than `size`.
             let within = u32::try_from(end.saturating_sub(offset).min(size.into())).unwrap_or(size);
-            zonefs.engine.read_zone(file, zone, offset, within, answer);
+            zonefs.requests.read_zone(file, zone, offset, within, answer);
         });
     }
 
@@ -208,12 +208,12 @@ impl ZoneFs {
         }
         let at = offset / u64::from(file.namespace.block_size());
         if file.zones().written(zone) == Some(at) {
-            return self.engine.write_zone(file, zone, offset, data, mode.durable, answer);
+            return self.requests.write_zone(file, zone, offset, data, mode.durable, answer);
         }
         let zonefs = self.clone();
         task::run(async move {
             zonefs.wait_for_block(&file, zone, at).await;
-            zonefs.engine.write_zone(file, zone, offset, data, mode.durable, answer);
+            zonefs.requests.write_zone(file, zone, offset, data, mode.durable, answer);
         });
     }
 
@@ -267,7 +267,7 @@ impl ZoneFs {
     /// A report of so many zones, at most as many as one report has.
     async fn report(&self, file: &Arc<File>, first: u32, zones: u32) -> Result<Vec<Zone>, Errno> {
         let (giver, page) = promise();
-        self.engine.report(file.clone(), first, zones, Box::new(move |page| giver.give(page)));
+        self.requests.report(file.clone(), first, zones, Box::new(move |page| giver.give(page)));
         let page = page.await.ok_or(Errno::EIO)??;
         let report = ZoneReport::parse(&page, 0).ok_or(Errno::EIO)?;
         Ok((first..).zip(report.zones()).map(|(number, (zone, _))| reported(file, number, zone)).collect())
@@ -276,7 +276,7 @@ impl ZoneFs {
     async fn manage(&self, file: &Arc<File>, zone: u32, action: ZoneSendAction) -> Result<(), Errno> {
         file.zones().note_written(zone, None);
         let (giver, done) = promise();
-        self.engine.manage(file.clone(), zone, action, Box::new(move |done| giver.give(done)));
+        self.requests.manage(file.clone(), zone, action, Box::new(move |done| giver.give(done)));
         let done = done.await.ok_or(Errno::EIO)?;
         // Reports of before do not count.
         file.zones().note_written(zone, None);

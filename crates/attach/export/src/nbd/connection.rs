@@ -5,8 +5,8 @@ use super::negotiation::{Negotiation, Progress, Session};
 use super::outbox::{Asked, Outbox, Socket, Wants, bell};
 use super::requests::{Action, Incoming, Requests};
 use super::wire::greeting;
-use crate::engine::Answer;
 use crate::files::File;
+use crate::request_queue::Answer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;
 use std::io::{self, ErrorKind};
@@ -333,17 +333,17 @@ impl Transmission {
             _ => Asked::Done,
         };
         let reply = self.outbox.begin(cookie, asked, action.bytes());
-        let (engine, file) = (self.namespaces.engine(), self.file.clone());
+        let (requests, file) = (self.namespaces.requests(), self.file.clone());
         match action {
-            Action::Read { offset, len } => engine.read(file, offset, len, Answer::to(reply)),
-            Action::Write { offset, data, fua } => engine.write(file, offset, data, fua, Answer::to(reply)),
+            Action::Read { offset, len } => requests.read(file, offset, len, Answer::to(reply)),
+            Action::Write { offset, data, fua } => requests.write(file, offset, data, fua, Answer::to(reply)),
             Action::Zero { offset, len, deallocate, fua: false } => {
-                engine.zero(file, offset, len.into(), deallocate, Answer::to(reply));
+                requests.zero(file, offset, len.into(), deallocate, Answer::to(reply));
             }
             Action::Zero { offset, len, deallocate, fua: true } => {
-                engine.zero_durably(file, offset, len.into(), deallocate, Answer::to(reply));
+                requests.zero_durably(file, offset, len.into(), deallocate, Answer::to(reply));
             }
-            Action::Flush => engine.flush(file, Answer::to(reply)),
+            Action::Flush => requests.flush(file, Answer::to(reply)),
             Action::Status { offset, len, one } => {
                 self.namespaces.status(&file, offset, len, one, reply);
             }

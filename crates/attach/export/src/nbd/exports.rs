@@ -5,8 +5,8 @@ use super::outbox::Reply;
 use super::replies::EXTENTS;
 use super::wire::MAX_PAYLOAD_BYTES;
 use crate::backend::Backend;
-use crate::engine::Engine;
 use crate::files::File;
+use crate::request_queue::RequestQueue;
 use fuser::Errno;
 use std::sync::Arc;
 
@@ -22,9 +22,9 @@ impl Namespaces {
         self.conventional().find(|file| file.ino == export.id)
     }
 
-    /// The engine.
-    pub fn engine(&self) -> &Arc<Engine> {
-        self.0.engine()
+    /// The requests in flight.
+    pub fn requests(&self) -> &Arc<RequestQueue> {
+        self.0.requests()
     }
 
     fn conventional(&self) -> impl Iterator<Item = Arc<File>> {
@@ -51,7 +51,7 @@ impl Namespaces {
     /// Tells which blocks are allocated. Waits for the drive.
     pub fn status(&self, file: &File, offset: u64, len: u32, one: bool, reply: Reply) {
         let size = file.namespace.block_size();
-        let changed = || self.engine().is_void(file);
+        let changed = || self.requests().is_void(file);
         if changed() {
             return reply.fail(Errno::ENODEV);
         }

@@ -5,7 +5,7 @@
 //!
 //! How a request travels:
 //! 1. A thread per connection reads bytes. [`Negotiation`] and then [`Requests`] say what they mean; neither knows a socket.
-//! 2. The engine of the block files turns requests into commands.
+//! 2. The request queue of the block files turns requests into commands.
 //! 3. The thread that delivers the drive's completion puts the reply into the connection's outbox (`outbox`), and sends it if it can without
 //!    waiting.
 //!

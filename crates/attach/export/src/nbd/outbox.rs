@@ -6,7 +6,7 @@
 use super::replies;
 use super::wire::NbdError;
 use crate::drive::Extent;
-use crate::engine::Responder;
+use crate::request_queue::Responder;
 use fuser::Errno;
 use rustix::event::EventfdFlags;
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};

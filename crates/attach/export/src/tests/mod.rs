@@ -1,11 +1,11 @@
 //! Tests over a drive in memory: of the requests alone, and through the kernel.
 
-mod engine;
 mod memory;
 mod mounted;
 mod nbd;
 mod nbd_parser;
 mod replaced;
+mod request_queue;
 #[path = "../../tests/support/mod.rs"]
 mod support;
 mod ublk;

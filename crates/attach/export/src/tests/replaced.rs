@@ -6,10 +6,10 @@
 use super::nbd::Client;
 use super::support::{possible, wait_for};
 use crate::backend::{Backend, Follower};
-use crate::engine::Answer;
 use crate::export::{Export, FuseTransport, Options};
 use crate::files::{Changes, File};
 use crate::nbd::{Listener, Place, Server};
+use crate::request_queue::Answer;
 use crate::uring;
 use fuser::Errno;
 use host::{Host, Identity, IoQueue, namespace_create};
@@ -88,7 +88,7 @@ impl Follower for Hold {
 
 /// A way to a namespace that was opened once.
 enum Way {
-    /// As FUSE, NBD and ublk have it: a file, and the engine.
+    /// As FUSE, NBD and ublk have it: a file, and the request queue.
     File(Arc<File>),
     Fuse(std::fs::File),
     Nbd(Client),
@@ -325,9 +325,9 @@ impl World {
         let offset = self.random.below(BYTES / 8) * 8;
         let bytes = 8 * (1 + self.random.below(3000));
         let bytes = bytes.min(BYTES - offset);
-        let engine = self.backend.engine().clone();
+        let requests = self.backend.requests().clone();
         let outcome = match &mut self.handles[at].way {
-            Way::File(file) => use_file(&engine, file, generation, (what, offset, bytes)),
+            Way::File(file) => use_file(&requests, file, generation, (what, offset, bytes)),
             Way::Fuse(file) => match what {
                 0 | 1 => file.write_all_at(&stamps(generation, bytes), offset).map(|()| Vec::new()),
                 2 => file.sync_all().map(|()| Vec::new()),
@@ -415,7 +415,7 @@ impl World {
                 _ => None,
             })
             .collect();
-        let engine = self.backend.engine().clone();
+        let requests = self.backend.requests().clone();
         let mut random = Rng::new(self.random.next_u64());
         std::thread::scope(|scope| {
             scope.spawn(move || {
@@ -423,7 +423,7 @@ impl World {
                     let (file, generation) = &files[random.below(files.len() as u64) as usize];
                     let offset = random.below(BYTES / 16) * 8;
                     // Many commands, and parts of blocks.
-                    let _ = use_file(&engine, file, *generation, (0, offset, BYTES / 2 - 8));
+                    let _ = use_file(&requests, file, *generation, (0, offset, BYTES / 2 - 8));
                 }
             });
             self.replace();
@@ -475,7 +475,7 @@ impl Handle {
 
 /// A request of a front end, and its answer.
 fn use_file(
-    engine: &Arc<crate::engine::Engine>,
+    requests: &Arc<crate::request_queue::RequestQueue>,
     file: &Arc<File>,
     generation: u64,
     (what, offset, bytes): (u64, u64, u64),
@@ -484,19 +484,19 @@ fn use_file(
     let answer = move |result: Result<Vec<u8>, Errno>| drop(send.send(result));
     let data = stamps(generation, bytes);
     match (what, file.namespace.zones.is_some()) {
-        (0, false) => engine.write(file.clone(), offset, data, false, Answer::call(answer)),
-        (1, false) => engine.zero(file.clone(), offset, bytes, true, Answer::call(answer)),
-        (2, _) => engine.flush(file.clone(), Answer::call(answer)),
-        (_, false) => engine.read(file.clone(), offset, bytes as u32, Answer::call(answer)),
+        (0, false) => requests.write(file.clone(), offset, data, false, Answer::call(answer)),
+        (1, false) => requests.zero(file.clone(), offset, bytes, true, Answer::call(answer)),
+        (2, _) => requests.flush(file.clone(), Answer::call(answer)),
+        (_, false) => requests.read(file.clone(), offset, bytes as u32, Answer::call(answer)),
         (0, true) => {
             let data = stamps(generation, 8192);
-            engine.write_zone(file.clone(), 0, 0, data, false, Answer::call(answer));
+            requests.write_zone(file.clone(), 0, 0, data, false, Answer::call(answer));
         }
-        (1, true) => engine.manage(file.clone(), 0, ZoneSendAction::RESET, Box::new(answer)),
+        (1, true) => requests.manage(file.clone(), 0, ZoneSendAction::RESET, Box::new(answer)),
         (_, true) => {
             // Its states tell nothing of the data, but whether it was answered does.
             let told = move |result: Result<Vec<u8>, Errno>| answer(result.map(|_| Vec::new()));
-            engine.report(file.clone(), 0, 1, Box::new(told));
+            requests.report(file.clone(), 0, 1, Box::new(told));
         }
     }
     outcome.recv().unwrap().map_err(|errno| format!("{errno:?}"))

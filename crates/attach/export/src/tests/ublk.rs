@@ -3,8 +3,8 @@
 use super::memory::{Limits, Memory, namespace};
 use crate::access::Access;
 use crate::drive::{Completions, Drive, DriveCommand, Namespace};
-use crate::engine::Engine;
 use crate::files::{File, Files};
+use crate::request_queue::RequestQueue;
 use crate::ublk::{Action, Answers, Asked, Descriptor, Done, Reply, carry_out};
 use blockdev::Verb;
 use fuser::Errno;
@@ -22,7 +22,7 @@ fn place(tag: u16) -> u64 {
 }
 
 struct Bench {
-    engine: Arc<Engine>,
+    requests: Arc<RequestQueue>,
     drive: Arc<Memory>,
     files: Files,
     answers: Arc<Answers>,
@@ -31,16 +31,16 @@ struct Bench {
 
 impl Bench {
     fn new(namespaces: &[Namespace]) -> Self {
-        let engine = Arc::new(Engine::new());
-        let completions: Arc<dyn Completions> = engine.clone();
+        let requests = Arc::new(RequestQueue::new());
+        let completions: Arc<dyn Completions> = requests.clone();
         let drive = Memory::new(Arc::downgrade(&completions), LIMITS, namespaces);
-        engine.connect(drive.clone());
+        requests.connect(drive.clone());
         let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&drive.namespaces().unwrap());
         let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         let data = tempfile::tempfile().unwrap();
         let answers = Arc::new(Answers::new(data.try_clone().unwrap(), 1, event));
-        Bench { engine, drive, files, answers, data }
+        Bench { requests, drive, files, answers, data }
     }
 
     fn file(&self) -> Arc<File> {
@@ -51,7 +51,7 @@ impl Bench {
     fn ask(&self, file: &Arc<File>, tag: u16, operation: u32, start: u64, sectors: u32) {
         let action = Action::of(Descriptor { operation, sectors, start }).unwrap();
         let reply = Reply::new(&self.answers, tag, action.asked());
-        carry_out(&self.engine, file.clone(), action, reply);
+        carry_out(&self.requests, file.clone(), action, reply);
     }
 
     /// What the kernel would be told.

@@ -4,9 +4,9 @@ use super::memory::{Limits, Memory, namespace};
 use crate::access::{Access, AccessChange};
 use crate::attributes::Shown;
 use crate::drive::{Drive, DriveCommand, Namespace, Zones};
-use crate::engine::{Answer, Engine};
 use crate::files::{Files, ROOT};
 use crate::fs::{Change, Directory, Space};
+use crate::request_queue::{Answer, RequestQueue};
 use crate::task;
 use blockdev::Verb;
 use fuser::{Errno, FopenFlags};
@@ -47,13 +47,13 @@ impl Bench {
     }
 
     fn with(limits: Limits, zones: u32) -> Self {
-        let engine = Arc::new(Engine::new());
-        let completions = Arc::downgrade(&engine);
+        let requests = Arc::new(RequestQueue::new());
+        let completions = Arc::downgrade(&requests);
         let drive = Memory::new(completions, limits, &[namespace(1, 512, 8192), zoned(zones)]);
-        engine.connect(drive.clone());
+        requests.connect(drive.clone());
         let files = Arc::new(Files::new(Access { mode: 0o640, uid: 3, gid: 4 }, BTreeMap::new()));
         files.update(&drive.namespaces().unwrap());
-        let directory = Directory::new(files.clone(), engine, false);
+        let directory = Directory::new(files.clone(), requests, false);
         Bench { drive, directory, files }
     }
 

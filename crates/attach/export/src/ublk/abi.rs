@@ -8,7 +8,7 @@ pub const SECTOR: u64 = 512;
 pub const LARGEST_BLOCK: u32 = 4096;
 /// Bytes of a page: what the drive deallocates as a whole.
 const PAGE: u32 = 4096;
-/// Bytes of one discard, or of zeroes to write, at most. The engine makes several commands of it.
+/// Bytes of one discard, or of zeroes to write, at most. The request queue makes several commands of it.
 const LARGEST_ZERO: u64 = 1 << 30;
 
 /// `_IOR('u', number, …)` and `_IOWR`, of a structure with so many bytes.

@@ -4,8 +4,8 @@ use super::abi::{DeviceInfo, LARGEST_BLOCK, parameters};
 use super::control::{Driver, block_node, character_node};
 use super::error::UblkError;
 use super::queue;
-use crate::engine::Engine;
 use crate::files::File;
+use crate::request_queue::RequestQueue;
 use rustix::io::Errno;
 use std::fs::File as SystemFile;
 use std::io;
@@ -43,12 +43,16 @@ impl UblkDevice {
     ///
     /// # Errors
     /// What the driver says. There is no device then.
-    pub fn start(driver: &mut Driver, engine: &Arc<Engine>, file: &Arc<File>) -> Result<Self, UblkError> {
+    pub fn start(
+        driver: &mut Driver,
+        requests: &Arc<RequestQueue>,
+        file: &Arc<File>,
+    ) -> Result<Self, UblkError> {
         let processors = std::thread::available_parallelism().map_or(1, usize::from);
         let queues = u16::try_from(processors).unwrap_or(QUEUES).min(QUEUES);
         let info = driver.add(queues, DEPTH)?;
         let mut device = UblkDevice { id: info.id, threads: Vec::new() };
-        match device.begin(driver, engine, file, info) {
+        match device.begin(driver, requests, file, info) {
             Ok(()) => Ok(device),
             Err(error) => {
                 if let Err(error) = device.remove(driver) {
@@ -62,7 +66,7 @@ impl UblkDevice {
     fn begin(
         &mut self,
         driver: &mut Driver,
-        engine: &Arc<Engine>,
+        requests: &Arc<RequestQueue>,
         file: &Arc<File>,
         info: DeviceInfo,
     ) -> Result<(), UblkError> {
@@ -75,7 +79,7 @@ impl UblkDevice {
             path.display()
         )))?;
         for queue in 0..info.queues {
-            let thread = queue::serve(&character, queue, info.depth, engine.clone(), file.clone());
+            let thread = queue::serve(&character, queue, info.depth, requests.clone(), file.clone());
             self.threads.push(thread.map_err(UblkError::refused(format!("{name}: serving its queues")))?);
         }
         driver.start(info.id).map_err(UblkError::refused(format!("{name}: starting it")))

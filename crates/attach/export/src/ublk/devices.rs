@@ -4,8 +4,8 @@ use super::control::Driver;
 use super::device::{UblkDevice, suits};
 use super::error::UblkError;
 use crate::backend::{Backend, Follower};
-use crate::engine::Engine;
 use crate::files::{Changes, File};
+use crate::request_queue::RequestQueue;
 use std::collections::BTreeMap;
 use std::path::PathBuf;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
@@ -31,7 +31,7 @@ pub struct Devices {
 }
 
 struct Shared {
-    engine: Arc<Engine>,
+    requests: Arc<RequestQueue>,
     state: Mutex<State>,
 }
 
@@ -53,7 +53,7 @@ impl Devices {
             tracing::info!("removed what a process that was killed had left of /dev/ublkb{device}");
         }
         let state = Mutex::new(State { driver, devices: BTreeMap::new() });
-        let shared = Arc::new(Shared { engine: backend.engine().clone(), state });
+        let shared = Arc::new(Shared { requests: backend.requests().clone(), state });
         // From here on, dropping it on an error cleans up.
         let devices = Devices { shared: shared.clone(), backend: backend.clone() };
         let attach = |files: &[Arc<File>]| files.iter().try_for_each(|file| shared.attach(file));
@@ -99,7 +99,7 @@ impl Shared {
             return Ok(());
         }
         let mut state = self.state();
-        let device = UblkDevice::start(&mut state.driver, &self.engine, file)?;
+        let device = UblkDevice::start(&mut state.driver, &self.requests, file)?;
         let node = device.node();
         let exported =
             Exported { name, node, bytes: file.namespace.bytes(), block_size: file.namespace.block_size() };

@@ -5,7 +5,7 @@
 //!
 //! How a request travels:
 //! 1. A device has a few queues, each with a thread and a ring (`queue`, `ring`). The kernel describes a request in memory that both see (`abi`).
-//! 2. The thread turns it into a request of the engine (`requests`). The data of a write is read from the character device `/dev/ublkcN`
+//! 2. The thread turns it into a request of the request queue (`requests`). The data of a write is read from the character device `/dev/ublkcN`
 //!    (`UBLK_F_USER_COPY`), so that no memory is lent to the kernel.
 //! 3. The thread that delivers the drive's completion copies the data of a read into the request, and the queue's thread tells the kernel that it is
 //!    done (`reply`).

@@ -4,8 +4,8 @@ use super::abi::ABORT;
 use super::reply::{Answers, Reply};
 use super::requests::{Action, carry_out};
 use super::ring::{Arrival, QueueRing};
-use crate::engine::Engine;
 use crate::files::File;
+use crate::request_queue::RequestQueue;
 use fuser::Errno;
 use rustix::event::EventfdFlags;
 use std::fs::File as SystemFile;
@@ -21,7 +21,7 @@ pub fn serve(
     device: &SystemFile,
     queue: u16,
     depth: u16,
-    engine: Arc<Engine>,
+    requests: Arc<RequestQueue>,
     file: Arc<File>,
 ) -> io::Result<JoinHandle<()>> {
     let event = rustix::event::eventfd(0, EventfdFlags::CLOEXEC)?;
@@ -33,7 +33,7 @@ pub fn serve(
             let _ = started.send(Ok(()));
             let name = file.name();
             let places = depth.into();
-            if let Err(error) = (Queue { ring, answers, engine, file, places, over: false }).run() {
+            if let Err(error) = (Queue { ring, answers, requests, file, places, over: false }).run() {
                 tracing::error!(%error, "{name}: a queue of its ublk device has failed: its requests fail");
             }
         }
@@ -52,7 +52,7 @@ pub fn serve(
 struct Queue {
     ring: QueueRing,
     answers: Arc<Answers>,
-    engine: Arc<Engine>,
+    requests: Arc<RequestQueue>,
     file: Arc<File>,
     /// Places for requests that can be used.
     places: u32,
@@ -81,8 +81,8 @@ impl Queue {
             self.ring.wait()?;
             self.answers.mailbox().awake();
             let arrived = self.ring.arrived()?;
-            let engine = self.engine.clone();
-            engine.together(|| arrived.iter().for_each(|arrival| self.take(arrival)));
+            let requests = self.requests.clone();
+            requests.together(|| arrived.iter().for_each(|arrival| self.take(arrival)));
         }
     }
 
@@ -105,7 +105,7 @@ impl Queue {
         match action {
             Some(action) => {
                 let reply = Reply::new(&self.answers, tag, action.asked());
-                carry_out(&self.engine, self.file.clone(), action, reply);
+                carry_out(&self.requests, self.file.clone(), action, reply);
             }
             None => Reply::new(&self.answers, tag, super::reply::Asked::Done).fail(Errno::EOPNOTSUPP),
         }

@@ -1,8 +1,8 @@
 //! Answers on their way to the kernel.
 
 use super::abi::data_offset;
-use crate::engine::Responder;
 use crate::mailbox::Mailbox;
+use crate::request_queue::Responder;
 use fuser::Errno;
 use std::io;
 use std::os::fd::OwnedFd;

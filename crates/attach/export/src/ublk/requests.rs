@@ -1,10 +1,10 @@
-//! Requests of the kernel: what they mean, and what the engine is asked to do.
+//! Requests of the kernel: what they mean, and how they enter the request queue.
 
 use super::abi::{Descriptor, SECTOR};
 use super::reply::{Asked, Reply};
-use crate::engine::{Answer, Engine};
 use crate::files::File;
 use crate::pool;
+use crate::request_queue::{Answer, RequestQueue};
 use fuser::Errno;
 use std::sync::Arc;
 
@@ -78,13 +78,13 @@ impl Action {
 }
 
 /// Has it done. `reply` is answered when it is.
-pub fn carry_out(engine: &Arc<Engine>, file: Arc<File>, action: Action, reply: Reply) {
+pub fn carry_out(requests: &Arc<RequestQueue>, file: Arc<File>, action: Action, reply: Reply) {
     match action {
-        Action::Read { offset, len } => engine.read(file, offset, len, Answer::to(reply)),
+        Action::Read { offset, len } => requests.read(file, offset, len, Answer::to(reply)),
         Action::Write { offset, len, fua } => {
             let mut data = pool::take(len.into());
             match reply.take_data(&mut data) {
-                Ok(()) => engine.write(file, offset, data, fua, Answer::to(reply)),
+                Ok(()) => requests.write(file, offset, data, fua, Answer::to(reply)),
                 Err(error) => {
                     tracing::debug!(%error, "the kernel does not hand out the data of a write");
                     reply.fail(Errno::EIO);
@@ -92,11 +92,11 @@ pub fn carry_out(engine: &Arc<Engine>, file: Arc<File>, action: Action, reply: R
             }
         }
         Action::Zero { offset, len, deallocate, fua: false } => {
-            engine.zero(file, offset, len, deallocate, Answer::to(reply));
+            requests.zero(file, offset, len, deallocate, Answer::to(reply));
         }
         Action::Zero { offset, len, deallocate, fua: true } => {
-            engine.zero_durably(file, offset, len, deallocate, Answer::to(reply));
+            requests.zero_durably(file, offset, len, deallocate, Answer::to(reply));
         }
-        Action::Flush => engine.flush(file, Answer::to(reply)),
+        Action::Flush => requests.flush(file, Answer::to(reply)),
     }
 }

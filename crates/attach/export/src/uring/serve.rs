@@ -3,8 +3,8 @@
 use super::frame::{Fixed, Frame, Reply};
 use crate::access::AccessChange;
 use crate::attributes::{ATTRIBUTE_TIMEOUT, Shown};
-use crate::engine::{Answer, Responder};
 use crate::fs::{Change, Directory, Entry, Space};
+use crate::request_queue::{Answer, Responder};
 use crate::task;
 use fuser::{Errno, FileAttr, FileType};
 use std::time::{SystemTime, UNIX_EPOCH};

@@ -145,7 +145,7 @@ fn tag(slot: u32, step: u32) -> u64 {
     u64::from(slot) << 32 | u64::from(step)
 }
 
-struct EngineState {
+struct QueueState {
     requests: Vec<Option<ActiveRequest>>,
     free: Vec<u32>,
     /// Commands that the drive's queue still has room for.
@@ -154,17 +154,17 @@ struct EngineState {
     waiting: VecDeque<Issue>,
 }
 
-/// Turns requests into commands of one drive.
-pub struct Engine {
+/// The requests in flight on one drive, and the commands that they become.
+pub struct RequestQueue {
     drive: OnceLock<Arc<dyn Drive>>,
-    state: Mutex<EngineState>,
+    state: Mutex<QueueState>,
 }
 
-impl Engine {
-    /// An engine without a drive; [`connect`](Engine::connect) follows.
+impl RequestQueue {
+    /// A queue without a drive; [`connect`](RequestQueue::connect) follows.
     pub fn new() -> Self {
-        let state = EngineState { requests: Vec::new(), free: Vec::new(), room: 0, waiting: VecDeque::new() };
-        Engine { drive: OnceLock::new(), state: Mutex::new(state) }
+        let state = QueueState { requests: Vec::new(), free: Vec::new(), room: 0, waiting: VecDeque::new() };
+        RequestQueue { drive: OnceLock::new(), state: Mutex::new(state) }
     }
 
     /// Gives it its drive; the first one stays.
@@ -198,7 +198,7 @@ impl Engine {
         self.begin(file, work, Place::of(offset, len), Vec::new(), answer);
     }
 
-    /// As [`zero`](Engine::zero), and makes that durable before the answer.
+    /// As [`zero`](RequestQueue::zero), and makes that durable before the answer.
     pub fn zero_durably(
         self: &Arc<Self>,
         file: Arc<File>,
@@ -352,7 +352,7 @@ impl Engine {
         }
     }
 
-    fn state(&self) -> MutexGuard<'_, EngineState> {
+    fn state(&self) -> MutexGuard<'_, QueueState> {
         self.state.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
@@ -387,7 +387,7 @@ impl Engine {
     }
 }
 
-impl Completions for Engine {
+impl Completions for RequestQueue {
     fn complete(&self, tag: u64, result: Result<(), Errno>, data: Vec<u8>) {
         // Upper and lower half.
         let (slot, step) = ((tag >> 32) as u32, tag & 0xFFFF_FFFF);
@@ -423,7 +423,7 @@ impl Completions for Engine {
     }
 }
 
-impl EngineState {
+impl QueueState {
     fn insert(&mut self, request: ActiveRequest) -> u32 {
         if let Some(slot) = self.free.pop() {
             self.requests[slot as usize] = Some(request);

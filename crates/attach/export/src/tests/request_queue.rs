@@ -3,8 +3,8 @@
 use super::memory::{Limits, Memory, namespace};
 use crate::access::Access;
 use crate::drive::{Drive, DriveCommand};
-use crate::engine::{Answer, Engine};
 use crate::files::{File, Files};
+use crate::request_queue::{Answer, RequestQueue};
 use blockdev::Verb;
 use fuser::Errno;
 use rng::Rng;
@@ -14,7 +14,7 @@ use std::sync::{Arc, mpsc};
 const LIMITS: Limits = Limits { transfer: 16384, zero: 65536, commands: 4 };
 
 struct Bench {
-    engine: Arc<Engine>,
+    requests: Arc<RequestQueue>,
     drive: Arc<Memory>,
     file: Arc<File>,
 }
@@ -27,14 +27,14 @@ impl Bench {
     }
 
     fn with(limits: Limits, block_size: u32, bytes: u64) -> Self {
-        let engine = Arc::new(Engine::new());
-        let completions = Arc::downgrade(&engine);
+        let requests = Arc::new(RequestQueue::new());
+        let completions = Arc::downgrade(&requests);
         let drive = Memory::new(completions, limits, &[namespace(1, block_size, bytes)]);
-        engine.connect(drive.clone());
+        requests.connect(drive.clone());
         let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&drive.namespaces().unwrap());
         let file = files.find("nvme0n1").unwrap();
-        Bench { engine, drive, file }
+        Bench { requests, drive, file }
     }
 
     fn answer() -> (Answer, PendingAnswer) {
@@ -44,25 +44,25 @@ impl Bench {
 
     fn read(&self, offset: u64, len: u32) -> PendingAnswer {
         let (answer, outcome) = Self::answer();
-        self.engine.read(self.file.clone(), offset, len, answer);
+        self.requests.read(self.file.clone(), offset, len, answer);
         outcome
     }
 
     fn write(&self, offset: u64, data: &[u8]) -> PendingAnswer {
         let (answer, outcome) = Self::answer();
-        self.engine.write(self.file.clone(), offset, data.to_vec(), false, answer);
+        self.requests.write(self.file.clone(), offset, data.to_vec(), false, answer);
         outcome
     }
 
     fn flush(&self) -> PendingAnswer {
         let (answer, outcome) = Self::answer();
-        self.engine.flush(self.file.clone(), answer);
+        self.requests.flush(self.file.clone(), answer);
         outcome
     }
 
     fn zero(&self, offset: u64, len: u64) -> PendingAnswer {
         let (answer, outcome) = Self::answer();
-        self.engine.zero(self.file.clone(), offset, len, true, answer);
+        self.requests.zero(self.file.clone(), offset, len, true, answer);
         outcome
     }
 }
@@ -126,11 +126,11 @@ fn nothing_is_written_to_a_vanished_or_protected_file() {
     files.update(&[protected]);
     let file = files.find("nvme0n1").unwrap();
     let (answer, outcome) = Bench::answer();
-    bench.engine.write(file.clone(), 0, vec![1; 4096], false, answer);
+    bench.requests.write(file.clone(), 0, vec![1; 4096], false, answer);
     assert_eq!(i32::from(outcome.recv().unwrap().unwrap_err()), i32::from(Errno::EROFS));
     files.update(&[]);
     let (answer, outcome) = Bench::answer();
-    bench.engine.read(file, 0, 4096, answer);
+    bench.requests.read(file, 0, 4096, answer);
     assert_eq!(i32::from(outcome.recv().unwrap().unwrap_err()), i32::from(Errno::ENODEV));
     assert!(bench.drive.seen().is_empty());
 }
