@@ -1,8 +1,10 @@
 //! The compiled part of the Python package `tranche`: profiles, loads, simulations and live drives. What Python programs see is in `python/tranche`.
 
+mod drives;
 mod error;
 mod fault;
 mod fleet;
+mod given;
 mod integer;
 mod interrupt;
 mod live;
@@ -13,6 +15,7 @@ mod profile;
 mod quantity;
 mod simulate;
 mod study;
+mod study_options;
 mod table;
 mod zones;
 

@@ -8,13 +8,7 @@ use lab_models::{
 use lab_report::{control::Control, results::Variant as Runs, tables};
 use pyo3::{exceptions::PyValueError, prelude::*, types::PyDict};
 
-use crate::{
-    error::failed,
-    integer::Whole,
-    interrupt::interruptible,
-    study::{Given, profile},
-    table::Table,
-};
+use crate::{error::failed, given::Given, integer::Whole, interrupt::interruptible, table::Table};
 
 /// What came of a model.
 #[pyclass(frozen, module = "tranche")]
@@ -36,7 +30,7 @@ fn outcome(
     work: impl FnOnce(&lab_engines::sweep::Profiles<'_>, &Control) -> anyhow::Result<Runs> + Send,
 ) -> PyResult<ModelOutcome> {
     let drives = given.end()?;
-    let found = interruptible(py, |control| work(&|name| profile(&drives, name), control))?;
+    let found = interruptible(py, |control| work(&|name| drives.profile(name), control))?;
     let found = [found.map_err(failed)?];
     Ok(ModelOutcome {
         document: serde_json::to_string(&found[0]).map_err(failed)?,

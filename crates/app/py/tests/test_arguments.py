@@ -11,7 +11,7 @@ from typing import Annotated, Any, get_args, get_origin
 
 import pytest
 import tranche
-from tranche import _arguments, _study, fleet, models
+from tranche import _arguments, _study_options, fleet, models
 from tranche.fleet import samples
 
 LOAD = tranche.Load.fio("[j]\nrw=read\nsize=64k\n")
@@ -133,7 +133,7 @@ def quantities() -> Iterator[tuple[str, str, Any]]:
             for function in functions:
                 for argument, hint in _arguments.hints_of(inspect.unwrap(function)).items():
                     yield f"{module.__name__}.{name}", argument, hint
-    for study, options in _study._OPTIONS.items():
+    for study, options in _study_options.OPTIONS.items():
         for option, hint in _arguments.hints_of(options).items():
             yield study, option, hint
 
@@ -148,7 +148,7 @@ def test_sizes_and_times_are_texts_everywhere(made: Mapping[type, Any], tmp_path
     found = {place: marks(hint) for place, hint in named.items() if place not in told}
     assert len(found) > 40 and not (plain := [place for place, kinds in found.items() if not kinds]), plain
     nonsense = "12 parsecs"
-    for study, options in _study._OPTIONS.items():
+    for study, options in _study_options.OPTIONS.items():
         for option, hint in _arguments.hints_of(options).items():
             if marks(hint):
                 with pytest.raises(ValueError, match=f'^{option}: "{nonsense}" is not a '):

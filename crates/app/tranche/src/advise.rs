@@ -1,11 +1,11 @@
 //! `tranche advise`.
 
 use crate::progress;
-use crate::studies::ControllerName;
 use crate::trace_form::TraceForm;
 use anyhow::{Context, Result};
 use clap::Args;
 use lab_advise::{Advice, Layout, Measure, Server};
+use lab_engines::machine::Controller;
 use lab_engines::sim::usual_cache;
 use std::os::unix::fs::FileTypeExt;
 use std::path::{Path, PathBuf};
@@ -63,7 +63,7 @@ pub struct Options {
     disk: String,
     /// With the layout cache: the storage controller of the disk
     #[arg(long, value_enum, value_name = "NAME", default_value = "h330")]
-    controller: ControllerName,
+    controller: Controller,
     /// With the layout cache: how much of the drive is the cache [default: a quarter of the database]
     #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     cache_size: Option<u64>,
@@ -154,7 +154,7 @@ pub fn advise(options: &Options) -> Result<lab_report::Findings<Advice>> {
         neighbour: options.neighbour.clone(),
         neighbour_quota: options.neighbour_quota,
         disk: options.disk.clone(),
-        controller: options.controller.into(),
+        controller: options.controller,
         cache_size: options.cache_size,
         seconds: options.seconds,
         warmup: options.warmup,

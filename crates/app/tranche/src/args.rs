@@ -114,7 +114,7 @@ pub enum Command {
     Profile(Profile),
     /// Answer one question by an experiment
     #[command(subcommand)]
-    Study(crate::studies::Study),
+    Study(lab_studies::StudyCommand),
     /// Run any command on several layouts of a drive, interleaved, and compare
     Compare(Box<crate::studies::Compare>),
     /// Read the configuration of a MySQL, MariaDB or PostgreSQL server, simulate other layouts of its drive, and say what they would gain

@@ -140,7 +140,7 @@ fn run(cli: Cli) -> Result<ExitCode> {
         Command::Bench(bench) => print_outcome(output, &bench::bench(&bench)?),
         Command::Sim(options) => sim::sim(&options, output),
         Command::Profile(command) => profiles::profile(&command, output),
-        Command::Study(study) => print_outcome(output, &studies::study(study)?),
+        Command::Study(study) => print_outcome(output, &studies::study(&study)?),
         Command::Compare(options) => print_outcome(output, &studies::compare(*options)?),
     }?;
     Ok(ExitCode::SUCCESS)

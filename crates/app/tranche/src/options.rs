@@ -4,7 +4,6 @@ use crate::default_address;
 use crate::secret::Secret;
 use clap::{Args, ValueEnum};
 use host::Addr;
-use std::path::{Path, PathBuf};
 use std::sync::OnceLock;
 
 /// Form of results on standard output.
@@ -81,73 +80,5 @@ impl Target {
     /// Where the drive listens.
     pub fn on(&self) -> &Addr {
         self.on.as_ref().unwrap_or_else(|| DEFAULT_DRIVE.get_or_init(default_address::default_drive))
-    }
-}
-
-/// What becomes of the results of an earlier run.
-#[derive(Args, Clone, Copy, Debug)]
-pub struct Overwrite {
-    /// Overwrite the results of an earlier run in the directory of --out
-    #[arg(long)]
-    force: bool,
-}
-
-impl Overwrite {
-    /// The directory of a run's results: the one that is `named`, or `usual`, with a number behind it if it has results that stay.
-    pub fn place(self, named: Option<PathBuf>, usual: &str) -> PathBuf {
-        named.unwrap_or_else(|| {
-            numbered(usual).find(|out| self.is_free(out)).unwrap_or_else(|| PathBuf::from(usual))
-        })
-    }
-
-    /// The last directory of `usual`, with a number behind it, that has results; `usual` if none has.
-    pub fn latest(self, usual: &str) -> PathBuf {
-        let taken = numbered(usual).take_while(|out| !self.is_free(out));
-        taken.last().unwrap_or_else(|| PathBuf::from(usual))
-    }
-
-    fn is_free(self, out: &Path) -> bool {
-        lab_report::results::Overwrite::from(self).check(out).is_ok()
-    }
-}
-
-/// A directory, and the same with the numbers from 2 on behind it.
-fn numbered(usual: &str) -> impl Iterator<Item = PathBuf> {
-    let numbered = (2_u32..).map(move |number| PathBuf::from(format!("{usual}-{number}")));
-    std::iter::once(PathBuf::from(usual)).chain(numbered)
-}
-
-impl From<Overwrite> for lab_report::results::Overwrite {
-    fn from(overwrite: Overwrite) -> Self {
-        Self { force: overwrite.force }
-    }
-}
-
-/// All of a list, as the library has them.
-pub fn all<T, U: From<T>>(list: Vec<T>) -> Vec<U> {
-    list.into_iter().map(U::from).collect()
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    #[test]
-    fn a_run_that_names_no_directory_leaves_earlier_results_alone() {
-        let dir = tempfile::tempdir().unwrap();
-        let usual = dir.path().join("sim");
-        let usual = usual.to_str().unwrap();
-        let place = |force: bool| Overwrite { force }.place(None, usual).to_str().unwrap().to_owned();
-        for wanted in [usual.to_owned(), format!("{usual}-2"), format!("{usual}-3")] {
-            assert_eq!(place(false), wanted);
-            std::fs::create_dir_all(&wanted).unwrap();
-            assert_eq!(place(false), wanted, "a directory without results is free");
-            std::fs::write(format!("{wanted}/results.json"), "{}").unwrap();
-        }
-        assert_eq!(place(true), usual);
-        let latest = |usual: &str| Overwrite { force: false }.latest(usual).to_str().unwrap().to_owned();
-        assert_eq!((latest(usual), latest("none")), (format!("{usual}-3"), "none".to_owned()));
-        let named = PathBuf::from(usual);
-        assert_eq!(Overwrite { force: false }.place(Some(named.clone()), "x"), named);
     }
 }

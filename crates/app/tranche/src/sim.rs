@@ -1,12 +1,13 @@
 //! `tranche sim`.
 
-use crate::options::{Output, Overwrite};
+use crate::options::Output;
 use crate::sim_view::{self, View};
 use crate::trace_form::TraceForm;
 use anyhow::Result;
 use clap::{Args, ValueEnum};
 use lab_engines::sim::{LoadFile, Settings, TraceOptions, usual_cache};
 use lab_report::profile;
+use lab_report::results::Overwrite;
 use load_formats::trace::{Fold, Speed};
 use nvme::Nsid;
 use std::path::PathBuf;
@@ -223,7 +224,7 @@ impl Options {
             }),
             interval: self.interval,
             policies: Default::default(),
-            overwrite: self.overwrite.into(),
+            overwrite: self.overwrite,
             resume: self.resume,
             cache: match self.no_cache {
                 true => None,

@@ -19,6 +19,7 @@ pub mod input;
 pub mod limits;
 pub mod memory;
 mod misuse;
+pub mod options;
 pub mod parallel;
 pub mod percentiles;
 mod processors;

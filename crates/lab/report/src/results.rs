@@ -3,9 +3,15 @@
 //! Runs are interleaved (A B C A B C), so runs of the same repetition were made close together in time and are compared
 //! with each other; a comparison is the median of these pairs, with the smallest and the largest as its spread.
 
-use std::{collections::BTreeMap, fmt::Write as _, fs, path::Path};
+use std::{
+    collections::BTreeMap,
+    fmt::Write as _,
+    fs,
+    path::{Path, PathBuf},
+};
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 use serde::Serialize;
 
 use crate::counters::NamespaceCounts;
@@ -26,9 +32,10 @@ pub fn directory(path: &Path) -> Result<()> {
 pub const JOURNAL: &str = "runs.jsonl";
 
 /// What becomes of the results of an earlier run.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Args, Clone, Copy, Debug, Default)]
 pub struct Overwrite {
-    /// The results of an earlier run in the same directory may be overwritten.
+    /// Overwrite the results of an earlier run in the directory of --out
+    #[arg(long)]
     pub force: bool,
 }
 
@@ -48,6 +55,34 @@ impl Overwrite {
             _ => Ok(()),
         }
     }
+
+    /// The directory of a run's results: the one that is `named`, or `usual`, with a number behind it if it has results that stay.
+    pub fn place(self, named: Option<PathBuf>, usual: &str) -> PathBuf {
+        named.unwrap_or_else(|| {
+            numbered(usual).find(|out| self.check(out).is_ok()).unwrap_or_else(|| PathBuf::from(usual))
+        })
+    }
+
+    /// That directory, if the results that it has may go.
+    ///
+    /// # Errors
+    /// As of [`check`](Self::check).
+    pub fn directory(self, named: Option<&Path>, usual: &str) -> Result<PathBuf> {
+        let place = self.place(named.map(Path::to_owned), usual);
+        self.check(&place).map(|()| place)
+    }
+
+    /// The last directory of `usual`, with a number behind it, that has results; `usual` if none has.
+    pub fn latest(self, usual: &str) -> PathBuf {
+        let taken = numbered(usual).take_while(|out| self.check(out).is_err());
+        taken.last().unwrap_or_else(|| PathBuf::from(usual))
+    }
+}
+
+/// A directory, and the same with the numbers from 2 on behind it.
+fn numbered(usual: &str) -> impl Iterator<Item = PathBuf> {
+    let numbered = (2_u32..).map(move |number| PathBuf::from(format!("{usual}-{number}")));
+    std::iter::once(PathBuf::from(usual)).chain(numbered)
 }
 
 /// Where in a study's parameter space a run was made: `{"threads": 8}`.
@@ -444,6 +479,25 @@ pub fn csv_field(text: &str) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[test]
+    fn a_run_that_names_no_directory_leaves_earlier_results_alone() {
+        let dir = tempfile::tempdir().unwrap();
+        let usual = dir.path().join("sim");
+        let usual = usual.to_str().unwrap();
+        let place = |force: bool| Overwrite { force }.place(None, usual).to_str().unwrap().to_owned();
+        for wanted in [usual.to_owned(), format!("{usual}-2"), format!("{usual}-3")] {
+            assert_eq!(place(false), wanted);
+            std::fs::create_dir_all(&wanted).unwrap();
+            assert_eq!(place(false), wanted, "a directory without results is free");
+            std::fs::write(format!("{wanted}/results.json"), "{}").unwrap();
+        }
+        assert_eq!(place(true), usual);
+        let latest = |usual: &str| Overwrite { force: false }.latest(usual).to_str().unwrap().to_owned();
+        assert_eq!((latest(usual), latest("none")), (format!("{usual}-3"), "none".to_owned()));
+        let named = PathBuf::from(usual);
+        assert_eq!(Overwrite { force: false }.place(Some(named.clone()), "x"), named);
+    }
 
     fn variant(name: &str, values: &[(u64, u32, f64)]) -> Variant {
         let run = |&(threads, repetition, value): &(u64, u32, f64)| Run {

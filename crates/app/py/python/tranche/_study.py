@@ -9,151 +9,24 @@ import tempfile
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path as FilePath
-from typing import TYPE_CHECKING, Any, Literal, TypeAlias, TypedDict, Unpack, overload
+from typing import TYPE_CHECKING, Any, Literal, Unpack, overload
 
 from . import _frames, _tranche
-from ._arguments import Duration, Path, Rate, Size, WholeSeconds, checked, hints_of, plain
-from ._tranche import Profile, Table
+from ._arguments import Path, checked, hints_of, plain
+from ._study_options import (
+    OPTIONS,
+    CacheOptions,
+    DoublewriteOptions,
+    FilesystemOptions,
+    NamespacesOptions,
+    OltpOptions,
+    QuotaOptions,
+    ZonedOptions,
+)
+from ._tranche import Table
 
 if TYPE_CHECKING:
     import pandas as _pandas
-
-StudyDrive: TypeAlias = Profile | Path
-"""A drive: a :class:`Profile`, the name of a built-in one, or the path of a TOML file."""
-
-
-class CommonOptions(TypedDict, total=False):
-    """What every study takes."""
-
-    quick: bool
-    """Short and rough: to see that it works, not for figures."""
-    repeat: int
-    """Repetitions, with other random numbers."""
-
-
-class PathOptions(TypedDict, total=False):
-    """What a host takes for a request. Times are up to a second."""
-
-    processors: int
-    """Processors of the host: 1 to 1,024."""
-    submission: Duration
-    """Time of a processor to submit a request."""
-    completion: Duration
-    """Time of a processor when a request has ended."""
-    lock: Duration
-    """Time of the lock of a SCSI device's request queue; 0 is a queue for each processor."""
-    requests: int
-    """Requests that a SCSI device's request queue holds: 1 to 65,536."""
-    sas_rate: Rate
-    """Bytes per second of a SAS device's lane, each way: by default 1,200,000,000, of 12 Gb/s; 600,000,000 of 6 Gb/s."""
-
-
-class DoublewriteOptions(CommonOptions, total=False):
-    """Options of the study ``doublewrite``."""
-
-    connections: list[int]
-    """Connections that run transactions; one point each. By default 4, 8, 16, 32 and 64."""
-    variants: list[Literal["nand", "dram", "pmem", "off", "atomic"]]
-    """Where the doublewrite buffer is, or why there is none. By default ``nand``, ``dram`` and ``off``."""
-    warehouses: int
-    """TPC-C warehouses, by default 28,000."""
-    seconds: WholeSeconds
-    """Measured seconds of each run, by default 60."""
-    warmup: WholeSeconds
-    """Seconds before them, by default 60."""
-    buffer_pool: Size
-    """Bytes of the buffer pool, by default 16 GiB."""
-    drive: StudyDrive
-    """By default ``pblaze5-910-short``."""
-
-
-class QuotaOptions(CommonOptions, total=False):
-    """Options of the study ``quota``."""
-
-    variants: list[Literal["none", "fair", "weights", "quota", "sets", "fdp", "windows"]]
-    """What is done for the namespace that suffers. By default all."""
-    drive: StudyDrive
-    """By default ``pblaze5-910-short``."""
-
-
-class NamespacesOptions(CommonOptions, total=False):
-    """Options of the study ``namespaces``."""
-
-    counts: list[int]
-    """Numbers of namespaces: 1 to 32. By default 1, 2, 4, 8, 16 and 32."""
-    of: int
-    """Cut the drive into so many, and use the first of them. By default it is cut into as many as are used."""
-    window: WholeSeconds
-    """Seconds for which a load must pass, by default 10."""
-    host_time: Literal["linux", "none"]
-    """What the application's machine takes for its threads: as measured on Linux, or nothing."""
-    drive: StudyDrive
-    """By default ``micron-9300-max-short``."""
-
-
-class ZonedOptions(CommonOptions, total=False):
-    """Options of the study ``zoned``."""
-
-    parts: list[Literal["writes", "reads", "rocksdb", "f2fs", "placement", "dies", "durability"]]
-    """What is done. By default all."""
-    scale: int
-    """The drives have this fraction of the capacity, by default 256: 1 to 1,024."""
-    compaction_time: Duration
-    """Seconds of a processor for each KiB that a compaction reads and a flush writes, by default 6e-6."""
-    drive: StudyDrive
-    """By default ``zn540-2t``."""
-
-
-class FilesystemOptions(CommonOptions, PathOptions, total=False):
-    """Options of the study ``filesystem``."""
-
-    nvme: StudyDrive
-    """The NVMe drive, by default ``xs1715-400g``."""
-    sas: StudyDrive
-    """The SAS SSD, by default ``px02sm-400g``."""
-    disk: StudyDrive
-    """The hard disk, by default ``savvio-15k3-300g``."""
-    full: bool
-    """Whole SSDs instead of shortened ones: as much memory and time as their size takes."""
-
-
-class CacheOptions(CommonOptions, PathOptions, total=False):
-    """Options of the study ``cache``."""
-
-    parts: list[Literal["modes", "chunks", "warming", "designs"]]
-    """What is done. By default all but ``designs``."""
-    disk: StudyDrive
-    """The hard disk, by default ``savvio-15k3-300g``."""
-    nvme: StudyDrive
-    """The NVMe drive of the cache, by default ``xs1715-400g``."""
-    sas: StudyDrive
-    """The SAS SSD of the cache, by default ``px02sm-400g``."""
-    controller: Literal["h330", "h730p"]
-    """The storage controller of the disk and the SAS SSD, by default ``h730p``, which has a write cache."""
-    file: Size
-    """Bytes of the file of the loads that fit into the cache, by default 4 GiB."""
-
-
-class OltpOptions(CommonOptions, PathOptions, total=False):
-    """Options of the study ``oltp``."""
-
-    disk: StudyDrive
-    """The hard disk, by default ``savvio-15k3-300g``."""
-    nvme: StudyDrive
-    """The NVMe drive, by default ``xs1715-400g``."""
-    controller: Literal["h330", "h730p"]
-    """The storage controller of the disk, by default ``h330``, which has no write cache."""
-    statement_time: Duration
-    """Seconds of a processor for a statement with its client, by default 200e-6."""
-    seconds: WholeSeconds
-    """Measured seconds, by default 900."""
-    rows: int
-    """Rows of the table, by default 100,000,000."""
-    pool: Size
-    """Bytes of the buffer pool, by default 8 GiB."""
-    threads: int
-    """Threads of sysbench, by default 32: 1 to 4,096."""
-
 
 @dataclass(frozen=True)
 class Study:
@@ -195,17 +68,6 @@ class Study:
             ImportError: pandas is not installed.
         """
         return self.runs.to_pandas()
-
-
-_OPTIONS: Mapping[str, type] = {
-    "doublewrite": DoublewriteOptions,
-    "quota": QuotaOptions,
-    "namespaces": NamespacesOptions,
-    "zoned": ZonedOptions,
-    "filesystem": FilesystemOptions,
-    "cache": CacheOptions,
-    "oltp": OltpOptions,
-}
 
 
 @overload
@@ -290,7 +152,7 @@ def study(name: str, *, seed: int = 1, out: Path | None = None, overwrite: bool 
         TypeError: The study has no such option, or a value has the wrong type.
         Error: The study cannot run so.
     """
-    hints = hints_of(_OPTIONS[name]) if name in _OPTIONS else {}
+    hints = hints_of(OPTIONS[name]) if name in OPTIONS else {}
     given = plain({key: _plain(value) for key, value in options.items()}, hints)
     with contextlib.ExitStack() as stack:
         if out is None:

@@ -4,23 +4,35 @@ use std::num::NonZeroU64;
 
 use blockdev::BlockDevice;
 use blockdev::stack::{Hop, HopConfig, WriteCache, WriteCacheConfig};
+use clap::{Args, ValueEnum, value_parser};
 use sim::{MachineDevice, Processors, SimDevice};
 
 /// What the host takes for a request, in nanoseconds. Sweep these: only the number of processors is known of the published machine.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(Args, Clone, Copy, PartialEq, Eq, Debug)]
 pub struct HostPath {
-    /// Processors.
+    /// Processors of the host
+    #[arg(long, default_value_t = Self::PUBLISHED.processors, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
     pub processors: u32,
-    /// Of a processor, to submit a request.
+    /// Time of a processor to submit a request
+    #[arg(long, default_value = "3us", value_name = "TIME", value_parser = units::parse_time)]
     pub submission: u64,
-    /// Of a processor, when it has ended.
+    /// Time of a processor when a request has ended
+    #[arg(long, default_value = "2us", value_name = "TIME", value_parser = units::parse_time)]
     pub completion: u64,
-    /// Of the lock of a SCSI device's only request queue, for each submission and each completion; 0 is a queue for each processor.
+    /// Time of the lock of a SCSI device's only request queue, for each submission and each completion; 0s is a queue for each processor
+    #[arg(long, default_value = "2us", value_name = "TIME", value_parser = units::parse_time)]
     pub lock: u64,
-    /// Requests that a SCSI device's request queue holds.
-    pub requests: usize,
-    /// Bytes per second of a SAS device's lane, each way: what 8b/10b leaves of 12 Gb/s or of 6 Gb/s.
+    /// Requests that a SCSI device's request queue holds
+    #[arg(long, default_value_t = Self::PUBLISHED.requests, value_name = "N", value_parser = value_parser!(u32).range(1..=65536))]
+    pub requests: u32,
+    /// Rate of a SAS device's lane, each way: 1.2GB/s of 12 Gb/s, 600MB/s of 6 Gb/s
+    #[arg(long, default_value = "1.2GB/s", value_name = "RATE", value_parser = rate)]
     pub sas_rate: NonZeroU64,
+}
+
+fn rate(text: &str) -> Result<NonZeroU64, String> {
+    let rate = units::parse_rate(text).map_err(|wrong| wrong.to_string())?;
+    NonZeroU64::new(rate).ok_or_else(|| "a rate is more than 0".into())
 }
 
 impl HostPath {
@@ -48,7 +60,7 @@ impl HostPath {
         let queue = HopConfig {
             submission: self.lock,
             completion: self.lock,
-            requests: self.requests,
+            requests: self.requests as usize,
             ..HopConfig::NONE
         };
         match controller {
@@ -72,11 +84,11 @@ fn queued<D: BlockDevice<Error = std::convert::Infallible> + 'static>(
 const SAS: HopConfig = HopConfig { latency: 5_000, depth: 254, ..HopConfig::NONE };
 
 /// A storage controller.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Controller {
-    /// PERC H330: without a cache.
+    /// PERC H330: without a cache
     H330,
-    /// PERC H730P: with 2 GB of memory that a battery protects.
+    /// PERC H730P: with 2 GB of memory that a battery protects
     H730p,
 }
 

@@ -13,6 +13,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
 use live::Config;
 use serde_json::{Value, json};
 use toml::Table;
@@ -26,11 +27,12 @@ use lab_report::{
 };
 
 /// `--set` of a simulated study.
-#[derive(Clone, Debug, Default)]
+#[derive(Args, Clone, Debug, Default)]
 pub struct SetOptions {
     /// With --sim, repeat the study for each value of KEY. With several --set, repeat it for each combination. KEY is seed, or a key of the
     /// drive's TOML (set.1.spare). ftl.spare and gc.policy mean the first NVM Set on flash. Values may also be ranges: 1..5, 4..64:4 or
     /// 1..64:x2 (docs/sim.md)
+    #[arg(long, value_name = "KEY=A,B,…")]
     pub set: Vec<String>,
 }
 

@@ -2,8 +2,10 @@
 
 use std::fmt;
 
+use clap::ValueEnum;
+
 /// A layout of the doublewrite buffer.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
     /// Doublewrite buffer beside the data, on NAND.
     Nand,

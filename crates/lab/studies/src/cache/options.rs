@@ -1,89 +1,93 @@
 //! Options of the study.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::{Args, ValueEnum, value_parser};
 
 use lab_engines::machine::{CacheSizes, Controller, HostPath};
-use lab_report::results::{Overwrite, seed_of};
+use lab_report::{
+    options::{defaults, once},
+    results::{Overwrite, seed_of},
+};
 
-/// Options of the study.
-#[derive(Clone, Debug)]
+/// Options of `tranche study cache`.
+#[derive(Args, Clone, Debug)]
 pub struct Options {
+    /// In virtual time, as this study is by itself: every study that can be so takes it
+    #[arg(long)]
+    pub sim: bool,
     /// What is done
+    #[arg(long, value_delimiter = ',', default_value = "modes,chunks,warming", value_name = "NAME,…")]
     pub parts: Vec<Part>,
     /// The hard disk: a profile or a TOML file
+    #[arg(long, default_value = "savvio-15k3-300g", value_name = "NAME|FILE")]
     pub disk: String,
     /// The NVMe drive of the cache, likewise
+    #[arg(long, default_value = "xs1715-400g", value_name = "NAME|FILE")]
     pub nvme: String,
     /// The SAS SSD of the cache, likewise
+    #[arg(long, default_value = "px02sm-400g", value_name = "NAME|FILE")]
     pub sas: String,
     /// The storage controller of the disk and of the SAS SSD
+    #[arg(long, value_enum, default_value = "h730p", value_name = "NAME")]
     pub controller: Controller,
-    /// What the host takes for a request
+    /// What the host takes for a request.
+    #[command(flatten)]
     pub path: HostPath,
-    /// Bytes of the file of the loads that fit into the cache
+    /// Size of the file of the loads that fit into the cache
+    #[arg(long = "file-size", alias = "file", default_value = "4GiB", value_name = "SIZE", value_parser = units::parse_size)]
     pub file: u64,
     /// Repetitions, with other random numbers
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = value_parser!(u32).range(1..=100))]
     pub repeat: u32,
     /// Short and rough: to see that it works, not for figures
+    #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
+    /// Directory for report.html, results.json and results.csv [default: out/cache, or the first of out/cache-2, out/cache-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Whether results that are in `out` may go.
+    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 }
 
-/// A part of the study.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// A part of the study of caches.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
-    /// The disk alone, and both caches in three modes, cold and warm, under reads, writes and a mix.
+    /// The disk alone, and both caches in three modes, cold and warm, under reads, writes and a mix
     Modes,
-    /// Chunks from 32 KiB to 1 GiB, with three policies, under reads of more than the cache holds.
+    /// Chunks from 32 KiB to 1 GiB, with three policies, under reads of more than the cache holds
     Chunks,
-    /// How a cache warms up, step by step, with three policies.
+    /// How a cache warms up, step by step, with three policies
     Warming,
-    /// dm-cache's policies mq and smq, cold, warming and warm, and what each writes to its SSD.
+    /// dm-cache's policies mq and smq, cold, warming and warm, and what each writes to its SSD
     Designs,
 }
 
-impl Part {
-    /// Those of the published comparison, which are done if nothing else is said.
-    pub const PUBLISHED: [Self; 3] = [Self::Modes, Self::Chunks, Self::Warming];
-}
-
-/// Bytes of the loads' file: fio's of the published set-up has 4 GiB, and the published cache was nearly empty.
-pub const DEFAULT_FILE: u64 = 4 << 30;
-
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            parts: Part::PUBLISHED.to_vec(),
-            disk: "savvio-15k3-300g".into(),
-            nvme: "xs1715-400g".into(),
-            sas: "px02sm-400g".into(),
-            controller: Controller::H730p,
-            path: HostPath::PUBLISHED,
-            file: DEFAULT_FILE,
-            repeat: 1,
-            quick: false,
-            out: "out/cache".into(),
-            overwrite: Overwrite::default(),
-            seed: 1,
-        }
+        defaults()
     }
 }
 
 impl Options {
+    /// Where results go.
+    pub(super) fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("out/cache"))
+    }
+
+    /// With a directory for results in which no other results are, or results that may go.
+    pub(super) fn placed(&self) -> Result<Self> {
+        let out = self.overwrite.directory(self.out.as_deref(), "out/cache")?;
+        Ok(Self { out: Some(out), ..self.clone() })
+    }
+
     pub(super) fn check(&self) -> Result<()> {
-        let mut parts = self.parts.clone();
-        parts.sort_unstable();
-        parts.dedup();
-        if parts.len() != self.parts.len() {
-            lab_report::misuse!("--parts names one twice");
-        }
+        once("--parts", &self.parts)?;
         let (least, most) = (16 << 20, CacheSizes::PUBLISHED.cache / 2);
         if !(least..=most).contains(&self.file) {
             lab_report::misuse!(

@@ -55,19 +55,19 @@ pub(super) fn run(
     program: &Program,
     control: &Control,
 ) -> Result<Findings<Value>> {
-    lab_report::results::directory(&options.out)?;
+    lab_report::results::directory(options.out())?;
     let mut parts: Vec<Part> = Vec::new();
     for server in servers {
         let same = parts.iter().filter(|part| part.results.host.software.contains(&server.title)).count();
         let title = if same == 0 { server.title.clone() } else { format!("{} #{}", server.title, same + 1) };
         let directory = title.to_lowercase().replace(" #", "-").replace(' ', "-");
         control.note(&title);
-        let own = Options { out: options.out.join(&directory), ..options.clone() };
+        let own = Options { out: Some(options.out().join(&directory)), ..options.clone() };
         let outcome =
             run_on(&own, server, program.clone(), control).with_context(|| format!("with {title}"))?;
         parts.push(Part { title, directory, results: outcome.results });
     }
-    write(&options.out, &parts)
+    write(options.out(), &parts)
 }
 
 fn write(out: &Path, parts: &[Part]) -> Result<Findings<Value>> {

@@ -1,8 +1,9 @@
 //! Options of the study, and what they are by default.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::Args;
 
 use super::{measured::Measured, published};
 use crate::layouts::doublewrite::DEFAULT_PROFILE;
@@ -11,72 +12,87 @@ use lab_engines::sweep::SetOptions;
 use lab_models::innodb::{
     AGING_SECONDS, DEFAULT_PROFILE as PUBLISHED_PROFILE, REDO_MIB, ServerLoad, ServerTuning, Variant, WINDOWS,
 };
-use lab_report::results::{Comparison, Overwrite, compare};
+use lab_report::{
+    options::{defaults, once},
+    results::{Comparison, Overwrite, compare},
+};
 
-/// Options of the study.
-#[derive(Clone, Debug)]
+/// Options of `tranche study doublewrite`.
+#[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Run real software on a real file system over the drive [default: where root, FUSE, loop devices and a server are there, else --sim]
+    #[arg(long, conflicts_with = "sim")]
     pub live: bool,
     /// In virtual time: a model of the published server and database on the published drive
+    #[arg(long)]
     pub sim: bool,
     /// The model with the live study's parameters, beside what that measured: its results.json
+    #[arg(long, value_name = "FILE", conflicts_with = "live")]
     pub like_live: Option<PathBuf>,
     /// Connections that run transactions; several values make one point each [default: 4; with --sim 4,8,16,32,64]
+    #[arg(long, alias = "threads", value_delimiter = ',', value_name = "N,…")]
     pub connections: Vec<u32>,
     /// Layouts to compare
+    #[arg(long, value_delimiter = ',', default_value = "nand,dram,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
     /// TPC-C warehouses: live about 85 MB each [default: 8; with --sim 28000]
+    #[arg(long, value_name = "N")]
     pub warehouses: Option<u32>,
     /// Measured time of each run [default: 25s; with --sim 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub seconds: Option<u64>,
     /// Load before the measurement [default: 10s; with --sim 60s]
+    #[arg(long, value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub warmup: Option<u64>,
     /// Interleaved repetitions [default: 3; with --sim 1]
+    #[arg(long, value_name = "N")]
     pub repeat: Option<u32>,
     /// InnoDB buffer pool; smaller makes more writes per transaction [default: 96MiB; with --sim 16GiB]
+    #[arg(long, value_name = "SIZE", value_parser = units::parse_size)]
     pub buffer_pool: Option<u64>,
     /// Drive: a profile or a TOML file [default: pblaze5-910-lab; with --sim pblaze5-910-short, onto which the database is folded]
+    #[arg(long, alias = "profile", value_name = "NAME|FILE")]
     pub drive: Option<String>,
     /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server; given several times, one after the other and
     /// side by side
+    #[arg(long, value_name = "PATH", conflicts_with = "sim")]
     pub mysqld: Vec<PathBuf>,
-    /// Directory for report.html, results.json and results.csv
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
+    /// Directory for report.html, results.json and results.csv [default: out/doublewrite, or the first of out/doublewrite-2, out/doublewrite-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Whether results that are in `out` may go.
+    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, value_name = "DIR", conflicts_with = "sim")]
     pub scratch: Option<PathBuf>,
-    /// Only in virtual time: two points, and short ones, to see that it works, not for figures
+    /// With --sim: two points, and short ones. To see that it works, not for figures
+    #[arg(long, requires = "sim", conflicts_with = "like_live")]
     pub quick: bool,
     /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// What is varied.
+    #[command(flatten)]
     pub sweep: SetOptions,
+}
+
+impl Options {
+    /// Where results go.
+    pub(super) fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("out/doublewrite"))
+    }
+
+    /// With a directory for results in which no other results are, or results that may go.
+    pub(super) fn placed(&self) -> Result<Self> {
+        let out = self.overwrite.directory(self.out.as_deref(), "out/doublewrite")?;
+        Ok(Self { out: Some(out), ..self.clone() })
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            live: false,
-            sim: false,
-            like_live: None,
-            connections: Vec::new(),
-            variants: vec![Variant::Nand, Variant::Dram, Variant::Off],
-            warehouses: None,
-            seconds: None,
-            warmup: None,
-            repeat: None,
-            buffer_pool: None,
-            drive: None,
-            mysqld: Vec::new(),
-            out: "out/doublewrite".into(),
-            overwrite: Overwrite::default(),
-            scratch: None,
-            quick: false,
-            seed: 1,
-            sweep: SetOptions::default(),
-        }
+        defaults()
     }
 }
 
@@ -130,7 +146,7 @@ impl Settings {
             drive: o
                 .drive
                 .unwrap_or_else(|| if published { PUBLISHED_PROFILE } else { DEFAULT_PROFILE }.into()),
-            out: o.out,
+            out: options.out().to_owned(),
             scratch: o.scratch,
             quick: o.quick,
             aging: if o.quick { QUICK_AGING } else { AGING_SECONDS },
@@ -163,13 +179,7 @@ impl Settings {
         if !(1..=1_000).contains(&self.repeat) {
             lab_report::misuse!("--repeat is {}: 1 to 1000 are possible", self.repeat);
         }
-        let mut seen = self.variants.clone();
-        seen.sort();
-        seen.dedup();
-        if seen.len() != self.variants.len() {
-            lab_report::misuse!("--variants names one twice");
-        }
-        Ok(())
+        once("--variants", &self.variants)
     }
 
     pub(super) fn tuning(&self, variant: Variant) -> Tuning {

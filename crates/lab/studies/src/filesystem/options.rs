@@ -1,111 +1,146 @@
 //! Options of the study.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
-use anyhow::{Result, bail};
+use anyhow::Result;
+use clap::{Args, ValueEnum, value_parser};
 
-use lab_databases::layout::Filesystem;
+use lab_databases::layout;
 use lab_engines::machine::HostPath;
-use lab_report::results::Overwrite;
+use lab_report::{
+    options::{defaults, once},
+    results::Overwrite,
+};
 
 /// Options of the live study.
-#[derive(Clone, Debug)]
+#[derive(Args, Clone, Debug)]
 pub struct Live {
-    /// File systems: ext4 and XFS
+    /// Live: file systems
+    #[arg(long, requires = "live", value_delimiter = ',', default_value = "ext4,xfs", value_name = "NAME,…")]
     pub filesystems: Vec<Filesystem>,
-    /// The drives and the files have the published capacity divided by this
+    /// Live: drives and files have the published capacity divided by this
+    #[arg(long, requires = "live", default_value_t = 256, value_name = "N", value_parser = value_parser!(u32).range(1..=256))]
     pub scale: u32,
-    /// A second of the drives takes so many on the wall's clock
+    /// Live: a second of the drives takes N seconds on the wall's clock, so that they and not this machine are the limit
+    #[arg(long, requires = "live", default_value_t = 128, value_name = "N", value_parser = value_parser!(u32).range(1..=200))]
     pub slow_motion: u32,
-    /// Measured seconds of a job on an SSD, on the wall's clock
+    /// Live: measured time of a job on an SSD, on the wall's clock
+    #[arg(long, requires = "live", default_value = "10s", value_name = "TIME", value_parser = units::parse_seconds::<u32>)]
     pub seconds: u32,
-    /// Measured seconds of a job on the disk, likewise
+    /// Live: measured time of a job on the disk, likewise
+    #[arg(long, requires = "live", default_value = "30s", value_name = "TIME", value_parser = units::parse_seconds::<u32>)]
     pub disk_seconds: u32,
-    /// Where images and mounts are while it runs
+    /// Live: directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, requires = "live", value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
 
 impl Default for Live {
     fn default() -> Self {
-        Self {
-            filesystems: vec![Filesystem::Ext4, Filesystem::Xfs],
-            scale: 256,
-            slow_motion: 128,
-            seconds: 10,
-            disk_seconds: 30,
-            scratch: None,
-        }
+        Options::default().real
     }
 }
 
 impl Live {
     pub(super) fn check(&self) -> Result<()> {
-        let range = |name: &str, value: u32, low: u32, high: u32| match (low..=high).contains(&value) {
+        let range = |name: &str, value: u32| match (1..=3600).contains(&value) {
             true => Ok(()),
-            false => lab_report::misuse!("--{name} is {value}: {low} to {high} are possible"),
+            false => lab_report::misuse!("--{name} is {value}: 1 to 3600 are possible"),
         };
-        range("scale", self.scale, 1, 256)?;
-        range("slow-motion", self.slow_motion, 1, 200)?;
-        range("seconds", self.seconds, 1, 3600)?;
-        range("disk-seconds", self.disk_seconds, 1, 3600)?;
-        let mut seen = Vec::new();
-        for filesystem in &self.filesystems {
-            if !matches!(filesystem, Filesystem::Ext4 | Filesystem::Xfs) {
-                bail!("the file systems of the study are ext4 and xfs");
-            }
-            if seen.contains(filesystem) {
-                lab_report::misuse!("--filesystems names one twice");
-            }
-            seen.push(*filesystem);
-        }
-        if seen.is_empty() {
-            bail!("there is no file system to run on")
-        }
-        Ok(())
+        range("seconds", self.seconds)?;
+        range("disk-seconds", self.disk_seconds)?;
+        once("--filesystems", &self.filesystems)
     }
 }
 
-/// Options of the study.
-#[derive(Clone, Debug)]
+/// A file system of the live study.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
+pub enum Filesystem {
+    /// ext4
+    Ext4,
+    /// XFS
+    Xfs,
+}
+
+impl Filesystem {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Self::Ext4 => "ext4",
+            Self::Xfs => "xfs",
+        }
+    }
+}
+
+impl From<Filesystem> for layout::Filesystem {
+    fn from(filesystem: Filesystem) -> Self {
+        match filesystem {
+            Filesystem::Ext4 => Self::Ext4,
+            Filesystem::Xfs => Self::Xfs,
+        }
+    }
+}
+
+/// Options of `tranche study filesystem`.
+#[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Run the real fio on real file systems over scaled drives, with these options
-    pub live: Option<Live>,
+    /// In virtual time, as this study is by itself: every study that can be so takes it
+    #[arg(long)]
+    pub sim: bool,
+    /// Run the real fio on ext4 and XFS over scaled drives in slow motion. Needs root, FUSE, loop devices and fio. Without it the study is in virtual
+    /// time
+    #[arg(long, conflicts_with_all = ["sim", "full"])]
+    pub live: bool,
+    /// What the live study does.
+    #[command(flatten)]
+    pub real: Live,
     /// The NVMe drive: a profile or a TOML file
+    #[arg(long, default_value = "xs1715-400g", value_name = "NAME|FILE")]
     pub nvme: String,
     /// The SAS SSD, likewise
+    #[arg(long, default_value = "px02sm-400g", value_name = "NAME|FILE")]
     pub sas: String,
     /// The hard disk, likewise
+    #[arg(long, default_value = "savvio-15k3-300g", value_name = "NAME|FILE")]
     pub disk: String,
     /// Whole SSDs instead of shortened ones: as much memory and time as their size takes
+    #[arg(long)]
     pub full: bool,
-    /// What the host takes for a request
+    /// What the host takes for a request.
+    #[command(flatten)]
     pub path: HostPath,
     /// Repetitions, with other random numbers
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = value_parser!(u32).range(1..=100))]
     pub repeat: u32,
     /// Short and rough: to see that it works, not for figures
+    #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
+    /// Directory for report.html, results.json and results.csv [default: out/filesystem, or the first of out/filesystem-2, out/filesystem-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Whether results that are in `out` may go.
+    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+}
+
+impl Options {
+    /// Where results go.
+    pub(super) fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("out/filesystem"))
+    }
+
+    /// With a directory for results in which no other results are, or results that may go.
+    pub(super) fn placed(&self) -> Result<Self> {
+        let out = self.overwrite.directory(self.out.as_deref(), "out/filesystem")?;
+        Ok(Self { out: Some(out), ..self.clone() })
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            live: None,
-            nvme: "xs1715-400g".into(),
-            sas: "px02sm-400g".into(),
-            disk: "savvio-15k3-300g".into(),
-            full: false,
-            path: HostPath::PUBLISHED,
-            repeat: 1,
-            quick: false,
-            out: "out/filesystem".into(),
-            overwrite: Overwrite::default(),
-            seed: 1,
-        }
+        defaults()
     }
 }

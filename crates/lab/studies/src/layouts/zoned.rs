@@ -3,6 +3,7 @@
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use toml::{Table, Value};
 
 use lab_databases::layout::{Filesystem, Layout, Namespace, Precondition, Size};
@@ -10,40 +11,36 @@ use lab_databases::layout::{Filesystem, Layout, Namespace, Precondition, Size};
 /// The scaled ZN540.
 pub const DEFAULT_PROFILE: &str = "zn540-lab";
 
-/// What is compared.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// What the live study compares.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Variant {
-    /// MyRocks on a store on zones.
-    Zones,
-    /// MyRocks on XFS on a conventional namespace with 7 % of spare.
+    /// MyRocks on XFS on a conventional namespace with 7 % of spare
+    #[value(name = "myrocks-7")]
     Spare7,
-    /// The same with 28 % of spare.
+    /// MyRocks on XFS on a conventional namespace with 28 % of spare
+    #[value(name = "myrocks-28")]
     Spare28,
-    /// InnoDB on XFS on a conventional namespace with 7 % of spare.
+    /// MyRocks on a store on zones
+    #[value(name = "myrocks-zones")]
+    Zones,
+    /// InnoDB on XFS on a conventional namespace with 7 % of spare
+    #[value(name = "innodb-7")]
     InnoDb,
-    /// RocksDB with its plug-in on a store on zones.
-    RocksZones,
-    /// RocksDB on XFS on a conventional namespace with 7 % of spare.
+    /// RocksDB on XFS on a conventional namespace with 7 % of spare
+    #[value(name = "rocksdb-7")]
     Rocks7,
-    /// The same with 28 % of spare.
+    /// RocksDB on XFS on a conventional namespace with 28 % of spare
+    #[value(name = "rocksdb-28")]
     Rocks28,
+    /// RocksDB with its plug-in on a store on zones
+    #[value(name = "rocksdb-zones")]
+    RocksZones,
 }
 
 /// Thousandths of the media that the published drives offer: 2.0, 1.92 and 1.60 TB of 2 TiB (ATC 2021, section 5).
 const OFFERED_PERMILLE: [u64; 3] = [910, 873, 728];
 
 impl Variant {
-    /// All of them.
-    pub const ALL: [Self; 7] = [
-        Self::Spare7,
-        Self::Spare28,
-        Self::Zones,
-        Self::InnoDb,
-        Self::Rocks7,
-        Self::Rocks28,
-        Self::RocksZones,
-    ];
-
     /// Whether it is RocksDB alone, under db_bench; the others are databases under sysbench.
     pub(crate) fn is_db_bench(self) -> bool {
         matches!(self, Self::RocksZones | Self::Rocks7 | Self::Rocks28)
@@ -143,7 +140,7 @@ mod tests {
     #[test]
     fn layouts_are_drives() {
         let drive = lab_report::profile::table(DEFAULT_PROFILE).unwrap();
-        for variant in Variant::ALL {
+        for variant in Variant::value_variants() {
             let layout = variant.layout(DEFAULT_PROFILE, &drive).unwrap();
             layout.check().unwrap();
             let toml = toml::to_string(&layout.drive_toml().unwrap()).unwrap();

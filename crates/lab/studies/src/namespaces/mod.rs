@@ -38,7 +38,7 @@ use lab_report::{
 /// A profile that does not exist, a drive that cannot be cut so, a directory that cannot be written; an interruption before there was anything to
 /// report.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    options.overwrite.check(&options.out)?;
+    let options = &options.placed()?;
     sweep::study(
         &options.sweep.set,
         |profiles| run_on(options, profiles, control),
@@ -56,10 +56,10 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
         profile: &options.drive,
         toml: &profiles(&options.drive)?,
         seed: options.seed,
-        out: &options.out,
+        out: options.out(),
         drives: &|toml| options.counts().iter().map(|&count| options.drive(toml, count)).collect(),
         run: &|toml, seed, out, control| {
-            let options = Options { seed, out: out.to_owned(), ..options.clone() };
+            let options = Options { seed, out: Some(out.to_owned()), ..options.clone() };
             run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }
@@ -85,20 +85,20 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     for &count in &seen {
         options.drive(&toml, count)?;
     }
-    results::directory(&options.out)?;
+    results::directory(options.out())?;
     let mut done = if options.live { live(options, &toml, control)? } else { all(options, &toml, control)? };
     if done.found.is_empty() && done.pairs.is_empty() {
         bail!("interrupted before there was anything to report");
     }
     let mut results = assemble(options, &toml, &done);
     results.note(report::notes(&results, &done, options), options.quick);
-    results.write(&options.out)?;
-    let page = options.out.join("report.html");
+    results.write(options.out())?;
+    let page = options.out().join("report.html");
     done.found.sort_by_key(|found| (found.count, found.repetition));
     report::write(&results, &done, &page)?;
     let text = report::text(&results, &done, &page);
     let failure = done.interrupted.then(|| control::PARTIAL.to_owned());
-    Ok(Findings { results, written: Some(options.out.clone()), text, failure })
+    Ok(Findings { results, written: Some(options.out().to_owned()), text, failure })
 }
 
 /// What came of it.

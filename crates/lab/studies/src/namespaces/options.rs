@@ -1,8 +1,9 @@
 //! Options of the study.
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::{Args, ValueEnum, value_parser};
 use live::Config;
 use load_formats::act::HostTime;
 
@@ -11,66 +12,68 @@ use super::{
     trial::{Length, Plan},
 };
 use lab_engines::sweep::SetOptions;
-use lab_report::results::{Overwrite, seed_of};
+use lab_report::{
+    options::defaults,
+    results::{Overwrite, seed_of},
+};
 
-/// Options of the study.
-#[derive(Clone, Debug)]
+/// Options of `tranche study namespaces`.
+#[derive(Args, Clone, Debug)]
 pub struct Options {
     /// The drive in this process under the wall's clock, in slow motion, beside the same in virtual time
+    #[arg(long, conflicts_with_all = ["sim", "set"])]
     pub live: bool,
     /// In virtual time; so it is, too, if neither is given
+    #[arg(long)]
     pub sim: bool,
     /// Live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command weighs as much less
+    #[arg(long, default_value_t = 32, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
     pub slow_motion: u32,
     /// Numbers of namespaces [default: 1,2,4,8,16,32, as far as there are so many; live: 1,8]
+    #[arg(long, value_delimiter = ',', value_name = "N,…")]
     pub counts: Vec<u32>,
     /// Cut the drive into so many namespaces, write all of them, and use the first of them: as published with 8. Otherwise the
     /// drive is cut into as many as are used
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=COUNT_MAX as i64))]
     pub of: Option<u32>,
     /// The drive: a profile or a TOML file; its first namespace says how much is cut into equal ones
+    #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub drive: String,
     /// How long a load must pass, after half of that which is not measured; the real test takes 24 hours [default: 10s; live: 1s]
+    #[arg(long, value_name = "TIME", value_parser = window)]
     pub window: Option<u32>,
     /// What the application's machine takes for its threads: `linux` (measured: docs/studies/namespaces.md), or `none`, so that the drive
     /// alone limits them
+    #[arg(long, value_enum, default_value_t = HostTimes::Linux, value_name = "TIMES")]
     pub host_time: HostTimes,
     /// Repetitions, with other random numbers
+    #[arg(long, default_value_t = 1, value_name = "N", value_parser = value_parser!(u32).range(1..=100))]
     pub repeat: u32,
     /// Short windows and rough steps: to see that it works, not for figures
+    #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
+    /// Directory for report.html, results.json and results.csv [default: out/namespaces, or the first of out/namespaces-2, out/namespaces-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Whether results that are in `out` may go.
+    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// What is varied.
+    #[command(flatten)]
     pub sweep: SetOptions,
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            live: false,
-            sim: false,
-            slow_motion: 32,
-            counts: Vec::new(),
-            of: None,
-            drive: DEFAULT_PROFILE.into(),
-            window: None,
-            host_time: HostTimes::Linux,
-            repeat: 1,
-            quick: false,
-            out: "out/namespaces".into(),
-            overwrite: Overwrite::default(),
-            seed: 1,
-            sweep: SetOptions::default(),
-        }
+        defaults()
     }
 }
 
 /// What the application's machine takes.
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, Debug)]
 pub enum HostTimes {
     /// As measured on a Linux machine
     Linux,
@@ -98,6 +101,17 @@ const COUNTS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const LIVE_COUNTS: [u32; 2] = [published::PAIR.1, published::PAIR.0];
 
 impl Options {
+    /// Where results go.
+    pub(super) fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("out/namespaces"))
+    }
+
+    /// With a directory for results in which no other results are, or results that may go.
+    pub(super) fn placed(&self) -> Result<Self> {
+        let out = self.overwrite.directory(self.out.as_deref(), "out/namespaces")?;
+        Ok(Self { out: Some(out), ..self.clone() })
+    }
+
     pub(super) fn length(&self) -> Length {
         let usual = if self.quick || self.live { 1 } else { 10 };
         let window = self.window.unwrap_or(usual);
@@ -149,5 +163,14 @@ impl Options {
     /// How exactly the highest multiple is found: to this share of it, in per cent.
     pub(super) fn step(&self) -> u32 {
         if self.quick { 20 } else { 4 }
+    }
+}
+
+/// A second to a day.
+fn window(text: &str) -> Result<u32, String> {
+    match units::parse_seconds(text) {
+        Ok(seconds @ 1..=86_400) => Ok(seconds),
+        Ok(_) => Err("a window is 1s to 24h".to_owned()),
+        Err(wrong) => Err(wrong.to_string()),
     }
 }

@@ -13,7 +13,7 @@ mod testbed;
 use anyhow::Result;
 use serde_json::Value;
 
-pub use self::options::{DEFAULT_STATEMENT_NS, Live, Options};
+pub use self::options::{Live, Options};
 use self::{
     setup::{Piece, pieces},
     testbed::DriveTables,
@@ -35,9 +35,9 @@ use lab_report::{
 /// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report. Live, also
 /// what is missing on this machine.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    options.overwrite.check(&options.out)?;
-    if let Some(live) = &options.live {
-        return sweep::value(live::run(options, live, control)?);
+    let options = &options.placed()?;
+    if options.live {
+        return sweep::value(live::run(options, control)?);
     }
     sweep::value(run_on(options, &profile::table, control)?)
 }
@@ -51,7 +51,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     let options = &options.of_simulation();
     let tables = DriveTables { disk: profiles(&options.disk)?, nvme: profiles(&options.nvme)? };
     tables.check()?;
-    results::directory(&options.out)?;
+    results::directory(options.out())?;
     let pieces = pieces(options);
     let progress = Steps::new(control, pieces.len() as u64);
     let done = parallel::map(control, &pieces, |piece| {
@@ -81,7 +81,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         notes: Vec::new(),
     };
     results.note(report::notes(options), options.quick);
-    publish(results, &options.out, interrupted, |results| report::report(results, options))
+    publish(results, options.out(), interrupted, |results| report::report(results, options))
 }
 
 fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {

@@ -6,11 +6,7 @@ pub(super) const NVME: f64 = 18.0;
 pub(super) const CACHE: f64 = 4.0;
 /// Rows of the table.
 pub(super) const ROWS: u64 = 100_000_000;
-/// Bytes of the buffer pool.
-pub(super) const POOL: u64 = 8 << 30;
 /// Threads of sysbench.
 pub(super) const THREADS: u32 = 32;
-/// Seconds of a run.
-pub(super) const SECONDS: u64 = 900;
 /// Bytes of the log files: 32 GB each.
 pub(super) const REDO: u64 = 64 << 30;

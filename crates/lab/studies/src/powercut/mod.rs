@@ -15,13 +15,14 @@ mod variant;
 
 use std::{
     fs,
-    path::PathBuf,
+    path::{Path, PathBuf},
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
 };
 
 use anyhow::{Context, Result, anyhow, bail};
+use clap::Args;
 use serde::Serialize;
 
 pub use self::variant::{Protection, Variant};
@@ -38,60 +39,65 @@ use lab_databases::{
     scratch::{self, Scratch},
     tpcc::Rng,
 };
-use lab_models::innodb;
 use lab_report::{
     Findings,
     control::{Control, Progress},
+    options::defaults,
     report::Table,
     results::Overwrite,
 };
 
-/// Options of the campaign.
-#[derive(Clone, Debug)]
+/// Options of `tranche study powercut`.
+#[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Rounds for each variant
+    #[arg(long, default_value_t = 10, value_name = "N")]
     pub rounds: u32,
     /// Layouts to try; `off` and `postgres-torn` are expected to show torn pages, the others must lose nothing
+    #[arg(long, value_delimiter = ',', default_value = "nand,dram,atomic,off", value_name = "NAME,…")]
     pub variants: Vec<Variant>,
     /// Connections that write
+    #[arg(long, alias = "threads", default_value_t = 4, value_name = "N")]
     pub connections: u32,
     /// Seed of every cut and of the load [default: from the clock; it is printed]
+    #[arg(long, value_name = "N")]
     pub seed: Option<u64>,
-    /// Drive: a profile or a TOML file
+    /// Drive of InnoDB and PostgreSQL: a profile or a TOML file
+    #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub drive: String,
     /// Database server, instead of the one installed: MariaDB, MySQL or Percona Server
+    #[arg(long, value_name = "PATH")]
     pub mysqld: Option<PathBuf>,
     /// PostgreSQL's program postgres, instead of the newest one installed
+    #[arg(long, value_name = "PATH")]
     pub postgres: Option<PathBuf>,
-    /// Directory for powercut.json
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
+    /// Directory for powercut.json [default: out/powercut, or the first of out/powercut-2, out/powercut-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Whether results that are in `out` may go.
+    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
+}
+
+impl Options {
+    /// Where results go.
+    fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("out/powercut"))
+    }
+
+    /// With a directory for results in which no other results are, or results that may go.
+    fn placed(&self) -> Result<Self> {
+        let out = self.overwrite.directory(self.out.as_deref(), "out/powercut")?;
+        Ok(Self { out: Some(out), ..self.clone() })
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            rounds: 10,
-            variants: [
-                innodb::Variant::Nand,
-                innodb::Variant::Dram,
-                innodb::Variant::Atomic,
-                innodb::Variant::Off,
-            ]
-            .map(Variant::InnoDb)
-            .to_vec(),
-            connections: 4,
-            seed: None,
-            drive: DEFAULT_PROFILE.into(),
-            mysqld: None,
-            postgres: None,
-            out: "out/powercut".into(),
-            overwrite: Overwrite::default(),
-            scratch: None,
-        }
+        defaults()
     }
 }
 
@@ -181,7 +187,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// When something is missing, or the drive or the server cannot be brought up: the message has the seed.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Campaign>> {
-    options.overwrite.check(&options.out)?;
+    let options = &options.placed()?;
     run_on(options, &Program::find_or_this()?, control)
 }
 
@@ -196,7 +202,7 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     require_root()?;
     let servers = Servers::find(options)?;
     let seed = options.seed.unwrap_or_else(clock_seed);
-    lab_report::results::directory(&options.out)?;
+    lab_report::results::directory(options.out())?;
     control.note(&format!("seed {seed}"));
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(5 << 30), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
@@ -206,13 +212,13 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     for &variant in &options.variants {
         let database = servers.of(variant)?;
         let field = Field { options, database: &*database, program, scratch: &scratch, variant };
-        let counts = scratch.keep_logs(field.campaign(seed, &mut progress), &options.out.join("logs"));
+        let counts = scratch.keep_logs(field.campaign(seed, &mut progress), &options.out().join("logs"));
         campaign.variants.push(counts.with_context(|| {
             format!("in variant {variant}; `--seed {seed} --variants {variant}` repeats it")
         })?);
     }
     drop(progress);
-    let path = options.out.join("powercut.json");
+    let path = options.out().join("powercut.json");
     fs::write(&path, serde_json::to_string_pretty(&campaign)? + "\n")
         .with_context(|| format!("writing {}", path.display()))?;
     let mut text = campaign.table().text();
@@ -223,7 +229,7 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     let failure = (!campaign.passed()).then(|| {
         format!("a layout that must survive power cuts did not; `--seed {seed}` repeats the campaign")
     });
-    Ok(Findings { results: campaign, written: Some(options.out.clone()), text, failure })
+    Ok(Findings { results: campaign, written: Some(options.out().to_owned()), text, failure })
 }
 
 fn clock_seed() -> u64 {
@@ -380,7 +386,7 @@ impl Field<'_> {
         counts.torn_pages += torn;
         counts.rounds_torn += u32::from(torn > 0);
         let acknowledged = commits.load(Ordering::Relaxed);
-        let logs = self.options.out.join("logs").join(format!("{}-{}", self.variant, round + 1));
+        let logs = self.options.out().join("logs").join(format!("{}-{}", self.variant, round + 1));
         match self.scratch.keep_logs(self.recover(&*place, &histories), &logs) {
             Ok(verdict) => {
                 counts.acknowledged += verdict.acknowledged;

@@ -2,6 +2,7 @@
 
 use std::fmt;
 
+use clap::{ValueEnum, builder::PossibleValue};
 use lab_databases::layout::{Layout, Precondition};
 use lab_models::innodb;
 
@@ -86,6 +87,47 @@ impl Variant {
         if let Some(drive) = drive.as_table_mut() {
             drive.insert("power_loss_protection".into(), self.is_protected().into());
         }
+    }
+}
+
+impl ValueEnum for Variant {
+    fn value_variants<'a>() -> &'a [Self] {
+        use innodb::Variant::{Atomic, Dram, Nand, Off, Pmem};
+        &[
+            Self::InnoDb(Nand),
+            Self::InnoDb(Dram),
+            Self::InnoDb(Pmem),
+            Self::InnoDb(Off),
+            Self::InnoDb(Atomic),
+            Self::Rocks,
+            Self::PostgreSql(Protection::FullPages),
+            Self::PostgreSql(Protection::AtomicWrites),
+            Self::PostgreSql(Protection::Nothing),
+        ]
+    }
+
+    fn to_possible_value(&self) -> Option<PossibleValue> {
+        use innodb::Variant::{Atomic, Dram, Nand, Off, Pmem};
+        let help = match self {
+            Self::InnoDb(Nand) => "InnoDB, doublewrite buffer beside the data, on NAND",
+            Self::InnoDb(Dram) => "InnoDB, doublewrite buffer on a DRAM namespace of the same drive",
+            Self::InnoDb(Pmem) => {
+                "InnoDB, doublewrite buffer on a persistent memory namespace of the same drive"
+            }
+            Self::InnoDb(Off) => "InnoDB without doublewrite buffer: unsafe",
+            Self::InnoDb(Atomic) => {
+                "InnoDB without doublewrite buffer, on a drive that writes 16 KiB atomically"
+            }
+            Self::Rocks => "MyRocks on a store on zones, on the drive zn540-lab",
+            Self::PostgreSql(Protection::FullPages) => "PostgreSQL with full_page_writes",
+            Self::PostgreSql(Protection::AtomicWrites) => {
+                "PostgreSQL without full_page_writes, on a drive that writes 8 KiB atomically"
+            }
+            Self::PostgreSql(Protection::Nothing) => {
+                "PostgreSQL without full_page_writes, on a drive that writes 4 KiB atomically: unsafe"
+            }
+        };
+        Some(PossibleValue::new(self.name()).help(help))
     }
 }
 

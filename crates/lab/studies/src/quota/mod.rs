@@ -10,9 +10,10 @@ mod tenants;
 mod variants;
 mod windows;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::{Context, Result};
+use clap::{Args, value_parser};
 use live::Config;
 use serde_json::Value;
 
@@ -29,55 +30,73 @@ use lab_engines::{
 use lab_report::{
     Findings,
     control::{self, Cancel, Control, Interrupted, Progress, Steps},
+    options::{defaults, once},
     parallel,
     results::{self, Comparison, Host, Overwrite, Published, Results, Run, Spread, compare},
 };
 
-/// Options of the study.
-#[derive(Clone, Debug)]
+/// Options of `tranche study quota`.
+#[derive(Args, Clone, Debug)]
 pub struct Options {
     /// Only live: the lab drive in this process, with threads that load it, beside the same in virtual time [default: this and
     /// --sim]
+    #[arg(long, conflicts_with = "sim")]
     pub live: bool,
     /// Only in virtual time, at the published drive's speed
+    #[arg(long)]
     pub sim: bool,
     /// What is done for NS1
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "none,fair,weights,quota,sets,fdp,windows",
+        value_name = "NAME,…"
+    )]
     pub variants: Vec<Variant>,
     /// Repetitions, with other random numbers; live ones take turns
+    #[arg(long, default_value_t = 2, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
     pub repeat: u32,
     /// Drive of --sim: a profile or a TOML file
+    #[arg(long, alias = "profile", default_value = DEFAULT_PROFILE, value_name = "NAME|FILE")]
     pub drive: String,
-    /// Part 2 live: a second of the drive takes so many on the clock on the wall, so that what the machine adds to a command
-    /// weighs as much less
+    /// Part 2 live: a second of the drive takes N seconds on the wall's clock. So what the machine adds to a command weighs N times
+    /// less
+    #[arg(long, default_value_t = 8, value_name = "N", value_parser = value_parser!(u32).range(1..=1000))]
     pub slow_motion: u32,
     /// Fewer points and shorter runs: to see that it works, not for figures
+    #[arg(long)]
     pub quick: bool,
     /// Directory for report.html, results.json and results.csv; those of the live part are in `live` below it when both
-    /// parts run
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
+    /// parts run [default: out/quota, or the first of out/quota-2, out/quota-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Whether results that are in `out` may go.
+    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// What is varied.
+    #[command(flatten)]
     pub sweep: SetOptions,
+}
+
+impl Options {
+    /// Where results go.
+    fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("out/quota"))
+    }
+
+    /// With a directory for results in which no other results are, or results that may go.
+    fn placed(&self) -> Result<Self> {
+        let out = self.overwrite.directory(self.out.as_deref(), "out/quota")?;
+        Ok(Self { out: Some(out), ..self.clone() })
+    }
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            live: false,
-            sim: false,
-            variants: Variant::ALL.to_vec(),
-            repeat: 2,
-            drive: DEFAULT_PROFILE.into(),
-            slow_motion: 8,
-            quick: false,
-            out: "out/quota".into(),
-            overwrite: Overwrite::default(),
-            seed: 1,
-            sweep: SetOptions::default(),
-        }
+        defaults()
     }
 }
 
@@ -100,7 +119,7 @@ struct EngineResult {
 /// A profile that does not exist, a drive that cannot be, a directory that cannot be written; an interruption before there was
 /// anything to report.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    options.overwrite.check(&options.out)?;
+    let options = &options.placed()?;
     sweep::study(
         &options.sweep.set,
         |profiles| run_on(options, profiles, control),
@@ -123,10 +142,10 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
         profile: &options.drive,
         toml: &profiles(&options.drive)?,
         seed: options.seed,
-        out: &options.out,
+        out: options.out(),
         drives: &|toml| options.variants.iter().map(|variant| drive(variant.drive(toml, &scale)?)).collect(),
         run: &|toml, seed, out, control| {
-            let options = Options { seed, out: out.to_owned(), ..options.clone() };
+            let options = Options { seed, out: Some(out.to_owned()), ..options.clone() };
             run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }
@@ -138,23 +157,18 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
 /// # Errors
 /// Like [`run()`].
 pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
-    let mut seen = options.variants.clone();
-    seen.sort();
-    seen.dedup();
-    if seen.len() != options.variants.len() {
-        lab_report::misuse!("--variants names one twice");
-    }
-    results::directory(&options.out)?;
+    once("--variants", &options.variants)?;
+    results::directory(options.out())?;
     let mut found = Vec::new();
     if !options.live {
         let scale = Scale::full(&options.drive, options.quick);
         let toml = profiles(&scale.profile)?;
-        found.push((options.out.clone(), simulate(options, &scale, &toml, control)?));
+        found.push((options.out().to_owned(), simulate(options, &scale, &toml, control)?));
     }
     if !options.sim && !control.is_cancelled() {
         let scale = Scale::lab(options.quick);
         let toml = profiles(&scale.profile)?;
-        let out = if options.live { options.out.clone() } else { options.out.join("live") };
+        let out = if options.live { options.out().to_owned() } else { options.out().join("live") };
         found.push((out, live(options, &scale, &toml, control)?));
     }
     finish(found)

@@ -3,6 +3,7 @@
 use std::{collections::BTreeMap, path::Path};
 
 use anyhow::Result;
+use clap::ValueEnum;
 
 use super::{
     EngineResult, Options, Variant, agreement, mega,
@@ -48,9 +49,9 @@ fn title(at: &Point) -> String {
 
 /// The variants of part 2 that have run.
 fn variants(results: &Results) -> Vec<(Variant, &lab_report::results::Variant)> {
-    Variant::ALL
-        .into_iter()
-        .filter_map(|v| Some((v, results.variant(v.name())?)))
+    Variant::value_variants()
+        .iter()
+        .filter_map(|v| Some((*v, results.variant(v.name())?)))
         .filter(|(_, v)| !v.runs.is_empty())
         .collect()
 }

@@ -3,6 +3,7 @@
 use std::fmt;
 
 use anyhow::{Context, Result, bail};
+use clap::ValueEnum;
 use host::{Host, Transport};
 use nvme::{
     Nsid,
@@ -13,7 +14,7 @@ use nvme::{
 use super::{scale::Scale, windows::WindowSchedule};
 
 /// A way to help NS1.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(ValueEnum, Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Variant {
     /// Nothing: commands are served in the order of their arrival.
     None,
@@ -38,10 +39,6 @@ impl fmt::Display for Variant {
 }
 
 impl Variant {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::None, Self::Fair, Self::Weights, Self::Quota, Self::Sets, Self::Fdp, Self::Windows];
-
     /// Its name in results.
     pub fn name(self) -> &'static str {
         match self {

@@ -63,7 +63,7 @@ fn keys(options: &Options) -> u64 {
 
 /// Runs both and writes the results.
 pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Result<Findings<Value>> {
-    results::directory(&options.out)?;
+    results::directory(options.out())?;
     let mut progress = Progress::new(control, 2);
     progress.begin("db_bench");
     let live = live(options, db_bench, control)?;
@@ -88,7 +88,7 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
         study: "zoned".into(),
         engine: "live",
         seed: options.seed,
-        drive: serde_json::json!({ "profile": options.drive }),
+        drive: serde_json::json!({ "profile": options.drive() }),
         host: Host::this(vec![db_bench.display().to_string()]),
         comparisons,
         variants,
@@ -107,8 +107,8 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
         apart => format!("The model differs from RocksDB in {}.", apart.join(", ")),
     };
     results.notes.push(answer.clone());
-    results.write(&options.out)?;
-    let page = options.out.join("report.html");
+    results.write(options.out())?;
+    let page = options.out().join("report.html");
     Report {
         title: "The model of RocksDB beside RocksDB".into(),
         question: "Does the model flush and compact what RocksDB does?".into(),
@@ -124,7 +124,7 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
     .write(&page)?;
     let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
     let text = format!("{}\n{notes}\nreport: {}", table.text(), page.display());
-    sweep::value(Findings { results, written: Some(options.out.clone()), text, failure: None })
+    sweep::value(Findings { results, written: Some(options.out().to_owned()), text, failure: None })
 }
 
 fn table(results: &Results) -> (Table, Vec<String>) {
@@ -171,7 +171,7 @@ fn run_of(flush: f64, read: f64, written: f64, log: f64, tables: f64) -> Run {
 /// db_bench in a directory that goes afterwards.
 fn live(options: &Options, db_bench: &Path, control: &Control) -> Result<Live> {
     let directory = tempfile::tempdir().context("making a directory for the database")?;
-    let log = options.out.join("db_bench.txt");
+    let log = options.out().join("db_bench.txt");
     let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
     let mut child = Command::new(db_bench)
         .arg("--benchmarks=fillrandom,overwrite,waitforcompaction,stats")
@@ -248,8 +248,8 @@ fn parse(text: &str, keys: u64) -> Result<Live> {
     reason = "figures of a small benchmark"
 )]
 fn model(options: &Options, live: &Live, control: &Control) -> Result<Run> {
-    let toml = profile::table(&options.drive)?;
-    let sim = Sim::new(sim::small(&toml, &options.drive)?, Contents::None)?;
+    let toml = profile::table(options.drive())?;
+    let sim = Sim::new(sim::small(&toml, options.drive())?, Contents::None)?;
     let mut host = sim.host("nqn.2026-11.io.tranche:model")?;
     let namespace = host.namespace(1)?;
     let config = Config {

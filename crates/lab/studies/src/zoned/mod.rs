@@ -10,9 +10,10 @@ mod report;
 mod sim;
 mod tickers;
 
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 use anyhow::Result;
+use clap::{Args, ValueEnum, value_parser};
 use serde_json::Value;
 
 use lab_engines::sweep::{self, Profiles, SetOptions, Study};
@@ -21,95 +22,114 @@ pub use lab_models::rocksdb::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SC
 use lab_report::{
     Findings,
     control::Control,
+    options::{defaults, once},
     results::{Overwrite, Results, seed_of},
 };
 
-/// Options of the study.
-#[derive(Clone, Debug)]
+/// Options of `tranche study zoned`.
+#[derive(Args, Clone, Debug)]
 pub struct Options {
-    /// Run a real database on real file systems over the drive, with these options
-    pub live: Option<live::Options>,
+    /// Run MyRocks and InnoDB with sysbench, and RocksDB with db_bench, on real file systems over the drive. Needs root, FUSE, MariaDB with its
+    /// RocksDB plug-in, sysbench, db_bench, and RocksDB's plug-in (`make plugin`), as far as the variants need them
+    #[arg(long, conflicts_with_all = ["sim", "set", "parts", "scale", "quick", "compaction_ns"])]
+    pub live: bool,
+    /// What the live study does.
+    #[command(flatten)]
+    pub real: live::Live,
     /// In virtual time, at the published drive's speed; so it is, too, if neither is given
+    #[arg(long)]
     pub sim: bool,
     /// Instead of the study: the model of RocksDB beside this db_bench, which fills and overwrites a small database in a temporary directory
+    #[arg(long, value_name = "PATH", conflicts_with_all = ["live", "sim", "set", "parts"])]
     pub db_bench: Option<PathBuf>,
     /// What is done
+    #[arg(
+        long,
+        value_delimiter = ',',
+        default_value = "writes,reads,rocksdb,f2fs,placement,dies,durability",
+        value_name = "NAME,…"
+    )]
     pub parts: Vec<Part>,
     /// Chips of the drives: a profile or a TOML file with zones
-    pub drive: String,
+    /// [default: zn540-2t; live: zn540-lab]
+    #[arg(long, alias = "profile", value_name = "NAME|FILE")]
+    pub drive: Option<String>,
     /// The drives have this fraction of the capacity, and so have files, buffers and zones; channels, dies and their speed stay
+    #[arg(long, default_value_t = DEFAULT_SCALE, value_name = "N", value_parser = value_parser!(u32).range(1..=1024))]
     pub scale: u32,
-    /// Nanoseconds of a processor that a compaction takes for each KiB that it reads, and a flush for each that it writes
+    /// Time of a processor that a compaction takes for each KiB that it reads, and a flush for each that it writes
+    #[arg(long = "compaction-time", default_value = "6us", value_name = "TIME", value_parser = units::parse_time)]
     pub compaction_ns: u64,
-    /// Repetitions, with other random numbers
-    pub repeat: u32,
+    /// Repetitions, with other random numbers [default: 1; live: 2]
+    #[arg(long, value_name = "N", value_parser = value_parser!(u32).range(1..=100))]
+    pub repeat: Option<u32>,
     /// Short and rough: to see that it works, not for figures
+    #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go
+    /// Directory for report.html, results.json and results.csv [default: out/zoned, or the first of out/zoned-2, out/zoned-3, … without results]
+    #[arg(long, value_name = "DIR")]
+    pub out: Option<PathBuf>,
+    /// Whether results that are in `out` may go.
+    #[command(flatten)]
     pub overwrite: Overwrite,
     /// Seed of everything random
+    #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// What is varied.
+    #[command(flatten)]
     pub sweep: SetOptions,
 }
 
-/// A part of the study.
-#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
+/// A part of the study of zones.
+#[derive(ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
-    /// Steady writes to the whole drive.
+    /// Steady writes to the whole drive
     Writes,
-    /// Latency of reads beside writes.
+    /// Latency of reads beside writes
     Reads,
-    /// RocksDB's fills and overwrites, and reads beside writes.
+    /// RocksDB's fills and overwrites, and reads beside writes
     Rocksdb,
-    /// The same on f2fs.
+    /// The same on f2fs, on conventional namespaces and on zones
     F2fs,
-    /// Which files share zones: none, lifetime, overlap of keys, with the database at two sizes.
+    /// Which files share zones: any, those of one lifetime, or those whose keys meet
     Placement,
-    /// Zones on all dies, and on a few.
+    /// Zones on all dies, and on a few
     Dies,
-    /// What a power cut takes from a log, with and without Flush and power-loss protection.
+    /// What a power cut takes from a log, with and without Flush and power-loss protection
     Durability,
-}
-
-impl Part {
-    /// All of them.
-    pub const ALL: [Self; 7] =
-        [Self::Writes, Self::Reads, Self::Rocksdb, Self::F2fs, Self::Placement, Self::Dies, Self::Durability];
 }
 
 impl Default for Options {
     fn default() -> Self {
-        Self {
-            live: None,
-            sim: false,
-            db_bench: None,
-            parts: Part::ALL.to_vec(),
-            drive: DEFAULT_PROFILE.into(),
-            scale: DEFAULT_SCALE,
-            compaction_ns: DEFAULT_COMPACTION_NS,
-            repeat: 1,
-            quick: false,
-            out: "out/zoned".into(),
-            overwrite: Overwrite::default(),
-            seed: 1,
-            sweep: SetOptions::default(),
-        }
+        defaults()
     }
 }
 
 impl Options {
+    /// Where results go.
+    fn out(&self) -> &Path {
+        self.out.as_deref().unwrap_or(Path::new("out/zoned"))
+    }
+
+    /// With a directory for results in which no other results are, or results that may go.
+    fn placed(&self) -> Result<Self> {
+        let out = self.overwrite.directory(self.out.as_deref(), "out/zoned")?;
+        Ok(Self { out: Some(out), ..self.clone() })
+    }
+
     fn check(&self) -> Result<()> {
         check_scale(self.scale)?;
-        let mut parts = self.parts.clone();
-        parts.sort_unstable();
-        parts.dedup();
-        if parts.len() != self.parts.len() {
-            lab_report::misuse!("--parts names one twice");
-        }
-        Ok(())
+        once("--parts", &self.parts)
+    }
+
+    /// The drive's profile.
+    fn drive(&self) -> &str {
+        self.drive.as_deref().unwrap_or(if self.live { live::DEFAULT_PROFILE } else { DEFAULT_PROFILE })
+    }
+
+    /// Repetitions.
+    fn repeat(&self) -> u32 {
+        self.repeat.unwrap_or(if self.live { 2 } else { 1 })
     }
 
     /// The seed of a repetition.
@@ -123,10 +143,10 @@ impl Options {
 /// # Errors
 /// A profile that does not exist or has no zones, a directory that cannot be written; an interruption before there was anything to report.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    if let Some(live) = &options.live {
-        return sweep::value(live::run(live, control)?);
+    let options = &options.placed()?;
+    if options.live {
+        return sweep::value(live::run(options, control)?);
     }
-    options.overwrite.check(&options.out)?;
     options.check()?;
     if let Some(db_bench) = &options.db_bench {
         return agreement::run(options, db_bench, control);
@@ -153,13 +173,13 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
 pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Value>> {
     Study {
         name: "zoned",
-        profile: &options.drive,
-        toml: &profiles(&options.drive)?,
+        profile: options.drive(),
+        toml: &profiles(options.drive())?,
         seed: options.seed,
-        out: &options.out,
+        out: options.out(),
         drives: &|toml| sim::drives(options, toml),
         run: &|toml, seed, out, control| {
-            let options = Options { seed, out: out.to_owned(), ..options.clone() };
+            let options = Options { seed, out: Some(out.to_owned()), ..options.clone() };
             run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }

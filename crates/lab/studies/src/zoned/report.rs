@@ -364,7 +364,7 @@ fn answer(results: &Results) -> String {
 pub(super) fn notes(results: &Results, options: &Options, media: u64) -> Vec<String> {
     let mut notes = vec![format!(
         "The drives have the chips of {:?} with 1/{} of their capacity: {} of flash. Channels, dies and their speed are whole; blocks are shorter, and there are fewer of them.",
-        options.drive,
+        options.drive(),
         options.scale,
         show_size(media)
     )];

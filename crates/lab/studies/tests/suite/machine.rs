@@ -9,7 +9,7 @@ use lab_studies::{cache, filesystem, oltp};
 use serde_json::Value;
 
 fn filesystem(directory: &Path, options: filesystem::Options) -> (Value, String) {
-    let options = filesystem::Options { quick: true, out: directory.to_owned(), ..options };
+    let options = filesystem::Options { quick: true, out: Some(directory.to_owned()), ..options };
     crate::common::written(
         directory,
         200,
@@ -18,7 +18,7 @@ fn filesystem(directory: &Path, options: filesystem::Options) -> (Value, String)
 }
 
 fn cache(directory: &Path, options: cache::Options) -> (Value, String) {
-    let options = cache::Options { quick: true, out: directory.to_owned(), ..options };
+    let options = cache::Options { quick: true, out: Some(directory.to_owned()), ..options };
     crate::common::written(
         directory,
         200,
@@ -156,7 +156,7 @@ fn a_database_is_as_fast_as_its_drive_lets_it() {
         pool: 64 << 20,
         threads: 8,
         seconds: 4,
-        out: dir.path().to_owned(),
+        out: Some(dir.path().to_owned()),
         ..Default::default()
     };
     let outcome = oltp::run_on(&options, &profile::table, &Control::default()).unwrap();
@@ -190,7 +190,7 @@ fn a_database_is_as_fast_as_its_drive_lets_it() {
 fn what_makes_no_sense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let with = |options: cache::Options| {
-        let options = cache::Options { out: dir.path().to_owned(), ..options };
+        let options = cache::Options { out: Some(dir.path().to_owned()), ..options };
         format!("{:#}", cache::run_on(&options, &profile::table, &Control::default()).unwrap_err())
     };
     let error = with(cache::Options { file: 1 << 20, ..Default::default() });
@@ -201,12 +201,15 @@ fn what_makes_no_sense_is_refused() {
         cache::Options { nvme: "bench-16g".into(), parts: vec![cache::Part::Warming], ..Default::default() };
     let error = with(small);
     assert!(error.contains("use a larger drive"), "{error}");
-    let options =
-        filesystem::Options { disk: "default".into(), out: dir.path().to_owned(), ..Default::default() };
+    let options = filesystem::Options {
+        disk: "default".into(),
+        out: Some(dir.path().to_owned()),
+        ..Default::default()
+    };
     let error =
         format!("{:#}", filesystem::run_on(&options, &profile::table, &Control::default()).unwrap_err());
     assert!(error.contains("less than 16 files"), "{error}");
-    let options = oltp::Options { rows: 10, out: dir.path().to_owned(), ..Default::default() };
+    let options = oltp::Options { rows: 10, out: Some(dir.path().to_owned()), ..Default::default() };
     let error = format!("{:#}", oltp::run_on(&options, &profile::table, &Control::default()).unwrap_err());
     assert!(error.contains("--rows is 10"), "{error}");
     // Times of the host that are zero are none.

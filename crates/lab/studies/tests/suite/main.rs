@@ -3,5 +3,6 @@
 mod common;
 mod machine;
 mod namespaces;
+mod python;
 mod quota;
 mod zoned;

@@ -12,7 +12,7 @@ fn drive() -> toml::Table {
 }
 
 fn study(directory: &Path, options: Options) -> (Value, String) {
-    let options = Options { quick: true, out: directory.to_owned(), ..options };
+    let options = Options { quick: true, out: Some(directory.to_owned()), ..options };
     crate::common::written(directory, 100, run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap())
 }
 
@@ -89,7 +89,7 @@ fn live_large_blocks_are_cut() {
         live: true,
         counts: vec![1],
         slow_motion: 2,
-        out: dir.path().to_owned(),
+        out: Some(dir.path().to_owned()),
         ..Options::default()
     };
     let outcome = run_on(&options, &|_| Ok(small.clone()), &Control::default()).unwrap();

@@ -14,7 +14,7 @@ fn drive() -> toml::Table {
 
 /// As short as it goes.
 fn quick(directory: &Path) -> Options {
-    Options { quick: true, repeat: 1, out: directory.to_owned(), ..Options::default() }
+    Options { quick: true, repeat: 1, out: Some(directory.to_owned()), ..Options::default() }
 }
 
 const VARIANTS: [Variant; 2] = [Variant::None, Variant::Quota];
@@ -88,7 +88,7 @@ fn options_that_make_no_sense_are_told() {
     let twice = Options { sim: true, variants: vec![Variant::None; 2], ..Options::default() };
     let error = run_on(&twice, &|_| Ok(toml::Table::new()), &Control::default()).unwrap_err();
     assert!(error.to_string().contains("names one twice"), "{error}");
-    let nowhere = Options { sim: true, out: "/nonexistent/quota".into(), ..Options::default() };
+    let nowhere = Options { sim: true, out: Some("/nonexistent/quota".into()), ..Options::default() };
     let error = run_on(&nowhere, &|_| Ok(toml::from_str("[[set]]\nmedia = \"tape\"")?), &Control::default())
         .unwrap_err();
     assert!(format!("{error:#}").contains("tape"), "{error:#}");

@@ -8,7 +8,7 @@ use lab_studies::zoned::{Options, Part, live, run, run_on};
 use serde_json::Value;
 
 fn study(directory: &Path, options: Options) -> (Value, String) {
-    let options = Options { quick: true, out: directory.to_owned(), ..options };
+    let options = Options { quick: true, out: Some(directory.to_owned()), ..options };
     let drive = |name: &str| profile::table(name);
     crate::common::written(directory, 200, run_on(&options, &drive, &Control::default()).unwrap())
 }
@@ -88,13 +88,15 @@ fn only_a_log_without_flush_and_without_protection_loses_records() {
 
 #[test]
 fn what_is_not_there_is_said() {
-    let live = live::Options { rows: 1, out: "/nonexistent/zoned".into(), ..live::Options::default() };
-    let error = run(&Options { live: Some(live), ..Options::default() }, &Control::default()).unwrap_err();
+    let real = live::Live { rows: 1, ..live::Live::default() };
+    let out = Some("/nonexistent/zoned".into());
+    let error =
+        run(&Options { live: true, real, out, ..Options::default() }, &Control::default()).unwrap_err();
     assert!(error.to_string().contains("--rows is 1"), "{error}");
-    let none = run(&Options { drive: "tlc-3.84t".into(), ..Options::default() }, &Control::default());
+    let none = run(&Options { drive: Some("tlc-3.84t".into()), ..Options::default() }, &Control::default());
     assert!(none.unwrap_err().to_string().contains("has no table zone"));
     let missing = Some("/nonexistent/db_bench".into());
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { db_bench: missing, out: dir.path().to_owned(), ..Options::default() };
+    let options = Options { db_bench: missing, out: Some(dir.path().to_owned()), ..Options::default() };
     assert!(run(&options, &Control::default()).unwrap_err().to_string().contains("starting /nonexistent"));
 }

@@ -14,7 +14,7 @@ fn settings(options: Options) -> Result<Settings> {
 
 /// Small, and short.
 fn short(out: &Path) -> Options {
-    Options { drive: Some("small".into()), out: out.to_owned(), ..Options::default() }
+    Options { drive: Some("small".into()), out: Some(out.to_owned()), ..Options::default() }
 }
 
 fn profile() -> Table {

@@ -9,7 +9,7 @@ use super::super::{
     setup::Kind,
 };
 use lab_databases::{
-    layout::{Filesystem, Layout, Namespace, Precondition, Size},
+    layout::{Layout, Namespace, Precondition, Size},
     scratch::Scratch,
 };
 use lab_report::{profile, scaled_drive::Scale};
@@ -24,11 +24,6 @@ pub(super) fn name(kind: Kind) -> &'static str {
         Kind::Sas => "sas-ssd",
         Kind::Disk => "hdd",
     }
-}
-
-/// A file system as results have it.
-pub(super) fn filesystem_name(filesystem: Filesystem) -> &'static str {
-    if filesystem == Filesystem::Xfs { "xfs" } else { "ext4" }
 }
 
 /// How much less the drives are than the published ones.
@@ -76,8 +71,8 @@ pub(super) fn layout(
     let capacity = capacity.context("the NVM Set has no capacity")?;
     let each = (capacity / live.filesystems.len().max(1) as u64) >> 20 << 20;
     let namespaces = live.filesystems.iter().map(|&filesystem| Namespace {
-        filesystem,
-        ..Namespace::raw(filesystem_name(filesystem), 1, Size::Bytes(each))
+        filesystem: filesystem.into(),
+        ..Namespace::raw(filesystem.name(), 1, Size::Bytes(each))
     });
     let mut layout = Layout::new(name(kind), Some(path.display().to_string()), namespaces.collect());
     if kind != Kind::Disk && !quick {

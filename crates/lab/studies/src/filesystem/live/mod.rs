@@ -53,19 +53,20 @@ fn obstacle() -> Option<String> {
 /// # Errors
 /// When something that it needs is missing, says what and where to get it; when fio or a drive fails, with the end of their logs. Nothing is left mounted
 /// or running.
-pub(super) fn run(options: &Options, live: &Live, control: &Control) -> Result<Findings<Results>> {
+pub(super) fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
+    let live = &options.real;
     live.check()?;
     if let Some(why) = obstacle() {
         bail!("the study cannot run live here: {why}");
     }
     let program = Program::find_or_this()?;
-    results::directory(&options.out)?;
+    results::directory(options.out())?;
     // Two copies of the largest drive, and all that is prepared.
     let parent = live.scratch.clone().map_or_else(|| scratch::default_parent(6 << 30), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
     let study = Study { options, live, program, scratch, control };
-    let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
-    publish(results, &options.out, false, |results| report::report(results, live))
+    let results = study.scratch.keep_logs(study.run(), &options.out().join("logs"))?;
+    publish(results, options.out(), false, |results| report::report(results, live))
 }
 
 /// What the runs share.
@@ -139,10 +140,10 @@ impl Study<'_> {
     fn variants(&self) -> Vec<Variant> {
         let of = |kind| {
             self.live.filesystems.iter().map(move |&filesystem| Variant {
-                name: format!("{}-{}", drives::name(kind), drives::filesystem_name(filesystem)),
+                name: format!("{}-{}", drives::name(kind), filesystem.name()),
                 description: format!(
                     "{} on {}, in slow motion.",
-                    drives::filesystem_name(filesystem),
+                    filesystem.name(),
                     match kind {
                         Kind::Nvme => "the NVMe drive",
                         Kind::Sas => "the SAS SSD",
@@ -328,8 +329,7 @@ fn seconds(millis: u64) -> f64 {
 
 fn comparisons(variants: &[Variant], live: &Live) -> Vec<Comparison> {
     let find = |name: &str| variants.iter().find(|variant| variant.name == name);
-    let filesystems =
-        live.filesystems.iter().map(|filesystem| format!("-{}", drives::filesystem_name(*filesystem)));
+    let filesystems = live.filesystems.iter().map(|filesystem| format!("-{}", filesystem.name()));
     let names: Vec<(String, String)> =
         filesystems.map(|end| (String::new(), end)).chain([("virtual-".to_owned(), String::new())]).collect();
     let mut rows = Vec::new();

@@ -27,7 +27,7 @@ fn variant(drive: &str, filesystem: &str) -> String {
 }
 
 fn filesystems(live: &Live) -> Vec<&'static str> {
-    live.filesystems.iter().map(|filesystem| drives::filesystem_name(*filesystem)).collect()
+    live.filesystems.iter().map(|filesystem| filesystem.name()).collect()
 }
 
 fn ratio(of: Option<f64>, over: Option<f64>) -> String {

@@ -63,21 +63,21 @@ fn obstacle() -> Option<String> {
 /// # Errors
 /// When something that it needs is missing, says what and where to get it; when the database, the tier or the drive fails, with the end of their logs, or when
 /// the database is not whole after a run. Nothing is left mounted or running.
-pub(super) fn run(options: &Options, live: &Live, control: &Control) -> Result<Findings<Results>> {
+pub(super) fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
+    let live = &options.real;
     options.check()?;
-    live.check()?;
     if let Some(why) = obstacle() {
         bail!("the study cannot run live here: {why}");
     }
     let server = Server::find(live.mysqld.as_deref())?;
     let program = Program::find_or_this()?;
-    results::directory(&options.out)?;
+    results::directory(options.out())?;
     let parent = live.scratch.clone().map_or_else(|| scratch::default_parent(6 << 30), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
     let sizes = Sizes::of(options, live);
     let study = Study { options, live, sizes, server, program, scratch, control };
-    let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
-    publish(results, &options.out, false, |results| report::report(results, options, live, sizes))
+    let results = study.scratch.keep_logs(study.run(), &options.out().join("logs"))?;
+    publish(results, options.out(), false, |results| report::report(results, options, live, sizes))
 }
 
 /// What the runs share.

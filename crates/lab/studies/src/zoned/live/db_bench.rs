@@ -9,7 +9,7 @@ use std::{
 
 use anyhow::{Context, Result};
 
-use super::{Engine, Load, Options, Study, Variant, flash_metrics, published, summary, usable};
+use super::{Engine, Live, Load, Options, Study, Variant, flash_metrics, published, summary, usable};
 use crate::zoned::tickers::ticker;
 use lab_databases::{
     drive::HOST_NQN,
@@ -65,8 +65,8 @@ struct Measured {
 ///
 /// # Errors
 /// There is none; says how to get it.
-pub(super) fn plugin(options: &Options) -> Result<PathBuf> {
-    let mut candidates: Vec<PathBuf> = options.plugin.iter().cloned().collect();
+pub(super) fn plugin(live: &Live) -> Result<PathBuf> {
+    let mut candidates: Vec<PathBuf> = live.plugin.iter().cloned().collect();
     if candidates.is_empty() {
         let here = std::env::current_exe().ok();
         let built = here.as_deref().and_then(Path::parent).and_then(Path::parent);
@@ -91,7 +91,7 @@ impl Study<'_> {
         drive: &toml::Table,
         progress: &mut dyn FnMut(&str),
     ) -> Result<BaseImage> {
-        let layout = variant.layout(&self.options.drive, drive)?;
+        let layout = variant.layout(self.options.drive(), drive)?;
         BaseImage::make(&self.scratch, &self.program, &layout, progress, |_, _| Ok(()))
     }
 
@@ -104,17 +104,17 @@ impl Study<'_> {
         progress: &mut Progress,
     ) -> Result<Vec<Run>> {
         const NAME: &str = "run";
-        let options = self.options;
+        let live = self.live;
         let mut mounted = base.open(&self.scratch, &self.program, NAME, &toml::Table::new())?;
         let usable = usable(&mounted)?;
         let place = self.place(variant, &mut mounted)?;
         let mut runs = Vec::new();
-        if !options.loads.contains(&Load::Fill) {
+        if !live.loads.contains(&Load::Fill) {
             progress.detail("filling");
             self.call(&place, &mounted_drive_id(&mut mounted)?, (Load::Fill, 1, repetition), None)?;
         }
-        let mut warm = options.warmup == 0;
-        for &load in options.loads.iter().filter(|load| load.is_db_bench()) {
+        let mut warm = live.warmup == 0;
+        for &load in live.loads.iter().filter(|load| load.is_db_bench()) {
             for threads in self.threads(load) {
                 let what = load.title();
                 progress
@@ -122,7 +122,7 @@ impl Study<'_> {
                 if !warm && load != Load::Fill {
                     progress.detail("warming up");
                     let drive = mounted_drive_id(&mut mounted)?;
-                    self.call(&place, &drive, (Load::Overwrite, 1, repetition), Some(options.warmup))?;
+                    self.call(&place, &drive, (Load::Overwrite, 1, repetition), Some(live.warmup))?;
                     warm = true;
                 }
                 progress.detail("measuring");
@@ -160,7 +160,7 @@ impl Study<'_> {
         let drive = mounted_drive_id(mounted)?;
         let counted = mounted.counters()?;
         let begin = Instant::now();
-        let seconds = (load != Load::Fill).then_some(self.options.seconds);
+        let seconds = (load != Load::Fill).then_some(self.live.seconds);
         let (measured, cpu) = self.call(place, &drive, (load, threads, repetition), seconds)?;
         // What the kernel holds back is written for this load.
         mounted.sync()?;
@@ -227,6 +227,7 @@ fn command(
     (load, threads, repetition): (Load, u32, u32),
     seconds: Option<u64>,
 ) -> Command {
+    let live = &options.real;
     let mut command = Command::new("db_bench");
     match place {
         Place::Directory(directory) => {
@@ -238,11 +239,11 @@ fn command(
     }
     command.args([
         format!("--benchmarks={}", load.script()),
-        format!("--num={}", options.keys),
+        format!("--num={}", live.keys),
         format!("--key_size={}", RECORD.0),
         format!("--value_size={}", RECORD.1),
         format!("--threads={threads}"),
-        format!("--cache_size={}", options.cache),
+        format!("--cache_size={}", live.cache),
         format!("--seed={}", options.seed.wrapping_add(u64::from(repetition)).max(1)),
         format!("--write_buffer_size={TABLE}"),
         format!("--target_file_size_base={TABLE}"),

@@ -12,9 +12,10 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use clap::Args;
 
 pub use self::loads::Load;
-use super::published;
+use super::{Options, published};
 pub use crate::layouts::zoned::{DEFAULT_PROFILE, Variant};
 use lab_databases::{
     database::Instance,
@@ -33,73 +34,75 @@ use lab_report::{
     figure::{show, show_size},
     profile,
     report::publish,
-    results::{self, Comparison, Host, Overwrite, Point, Published, Results, Run, compare},
+    results::{self, Comparison, Host, Point, Published, Results, Run, compare},
 };
 
 /// Options of the live study.
-#[derive(Clone, Debug)]
-pub struct Options {
-    /// What is compared.
+#[derive(Args, Clone, Debug)]
+pub struct Live {
+    /// Live: what is compared
+    #[arg(
+        long,
+        requires = "live",
+        value_delimiter = ',',
+        default_value = "myrocks-7,myrocks-28,myrocks-zones,innodb-7,rocksdb-7,rocksdb-28,rocksdb-zones",
+        value_name = "NAME,…"
+    )]
     pub variants: Vec<Variant>,
-    /// What is run.
+    /// Live: what sysbench and db_bench run, one after the other
+    #[arg(
+        long,
+        requires = "live",
+        value_delimiter = ',',
+        default_value = "write-only,read-write,read-only,fill,overwrite,read-while-writing,read-while-limited",
+        value_name = "NAME,…"
+    )]
     pub loads: Vec<Load>,
-    /// Connections.
+    /// Live: connections, and threads of db_bench that read; several values make one point each
+    #[arg(
+        long = "connections",
+        requires = "live",
+        value_delimiter = ',',
+        default_value = "16",
+        value_name = "N,…"
+    )]
     pub threads: Vec<u32>,
-    /// Tables.
+    /// Live: tables
+    #[arg(long, requires = "live", default_value_t = 4, value_name = "N")]
     pub tables: u32,
-    /// Rows of a table.
+    /// Live: rows of each table, which take about 200 bytes
+    #[arg(long, requires = "live", default_value_t = 600_000, value_name = "N")]
     pub rows: u64,
-    /// Keys of db_bench.
+    /// Live: keys of db_bench, which take about 450 bytes
+    #[arg(long, requires = "live", default_value_t = 1_500_000, value_name = "N")]
     pub keys: u64,
-    /// Seconds that are measured.
+    /// Live: measured time of each run; a fill takes as long as it takes
+    #[arg(long, requires = "live", default_value = "20s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub seconds: u64,
-    /// Seconds of load before the first measurement of a drive.
+    /// Live: load before the first measurement of a drive
+    #[arg(long, requires = "live", default_value = "20s", value_name = "TIME", value_parser = units::parse_seconds::<u64>)]
     pub warmup: u64,
-    /// Repetitions.
-    pub repeat: u32,
-    /// Memory for cached blocks or pages, in bytes.
+    /// Live: RocksDB's block cache and InnoDB's buffer pool
+    #[arg(long = "buffer-pool", alias = "cache", requires = "live", default_value = "32MiB", value_name = "SIZE", value_parser = units::parse_size)]
     pub cache: u64,
-    /// The drive: a profile or a TOML file with zones.
-    pub drive: String,
-    /// The server, in place of the one that is installed.
+    /// Live: database server, instead of the one installed
+    #[arg(long, requires = "live", value_name = "PATH")]
     pub mysqld: Option<PathBuf>,
-    /// RocksDB's plug-in, in place of the one that `make plugin` has built.
+    /// Live: RocksDB's plug-in [default: target/plugins/libtranche_rocksdb.so, which `make plugin` makes]
+    #[arg(long, requires = "live", value_name = "FILE")]
     pub plugin: Option<PathBuf>,
-    /// Where results go.
-    pub out: PathBuf,
-    /// Whether results that are in `out` may go.
-    pub overwrite: Overwrite,
-    /// Where images and mounts are while it runs.
+    /// Live: directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
+    #[arg(long, requires = "live", value_name = "DIR")]
     pub scratch: Option<PathBuf>,
-    /// Seed of what is random.
-    pub seed: u64,
 }
 
-impl Default for Options {
+impl Default for Live {
     fn default() -> Self {
-        Self {
-            variants: Variant::ALL.to_vec(),
-            loads: Load::ALL.to_vec(),
-            threads: vec![16],
-            tables: 4,
-            rows: 600_000,
-            keys: 1_500_000,
-            seconds: 20,
-            warmup: 20,
-            repeat: 2,
-            cache: 32 << 20,
-            drive: DEFAULT_PROFILE.into(),
-            mysqld: None,
-            plugin: None,
-            out: "out/zoned".into(),
-            overwrite: Overwrite::default(),
-            scratch: None,
-            seed: 1,
-        }
+        Options::default().real
     }
 }
 
-impl Options {
+impl Live {
     fn check(&self) -> Result<()> {
         let range = |name: &str, value: u64, low: u64, high: u64| {
             if (low..=high).contains(&value) {
@@ -116,7 +119,6 @@ impl Options {
         range("keys", self.keys, 1_000, 1_000_000_000)?;
         range("seconds", self.seconds, 1, 86_400)?;
         range("warmup", self.warmup, 0, 86_400)?;
-        range("repeat", self.repeat.into(), 1, 1_000)?;
         range("cache", self.cache >> 20, 8, 1 << 20)?;
         if self.variants.is_empty() || self.loads.is_empty() || self.threads.is_empty() {
             bail!("there is nothing to run");
@@ -145,15 +147,15 @@ impl Options {
 }
 
 /// Why the study cannot run live here; `None` if it can, as far as can be seen without trying.
-pub fn obstacle(options: &Options) -> Option<String> {
-    let (sysbench, db_bench) = options.needs();
-    let needs_plugin = options.runs().contains(&Variant::RocksZones);
+pub fn obstacle(live: &Live) -> Option<String> {
+    let (sysbench, db_bench) = live.needs();
+    let needs_plugin = live.runs().contains(&Variant::RocksZones);
     let missing = |error: anyhow::Error| format!("{error:#}");
     mounted_drive::obstacle()
-        .or_else(|| Server::find(options.mysqld.as_deref()).err().filter(|_| sysbench).map(missing))
+        .or_else(|| Server::find(live.mysqld.as_deref()).err().filter(|_| sysbench).map(missing))
         .or_else(|| process::missing("sysbench", sysbench::PACKAGE).filter(|_| sysbench))
         .or_else(|| process::missing("db_bench", db_bench::PACKAGE).filter(|_| db_bench))
-        .or_else(|| db_bench::plugin(options).err().filter(|_| needs_plugin).map(missing))
+        .or_else(|| db_bench::plugin(live).err().filter(|_| needs_plugin).map(missing))
 }
 
 /// Runs the study and writes its results.
@@ -161,29 +163,29 @@ pub fn obstacle(options: &Options) -> Option<String> {
 /// # Errors
 /// When something that it needs is missing, says what and where to get it; when the database or the drive fails, with the end of their logs.
 /// Nothing is left mounted or running.
-pub fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
-    options.check()?;
-    options.overwrite.check(&options.out)?;
-    if let Some(why) = obstacle(options) {
+pub(super) fn run(options: &Options, control: &Control) -> Result<Findings<Results>> {
+    let live = &options.real;
+    live.check()?;
+    if let Some(why) = obstacle(live) {
         bail!("the study cannot run live here: {why}");
     }
-    let (sysbench, _) = options.needs();
-    let server = if sysbench { Some(Server::find(options.mysqld.as_deref())?) } else { None };
-    let plugin = db_bench::plugin(options).ok();
+    let (sysbench, _) = live.needs();
+    let server = if sysbench { Some(Server::find(live.mysqld.as_deref())?) } else { None };
+    let plugin = db_bench::plugin(live).ok();
     let program = Program::find_or_this()?;
-    results::directory(&options.out)?;
-    let bytes = (u64::from(options.tables) * options.rows * 250).max(options.keys * 420);
-    let parent =
-        options.scratch.clone().map_or_else(|| scratch::default_parent(bytes * 8 + (2 << 30)), Ok)?;
+    results::directory(options.out())?;
+    let bytes = (u64::from(live.tables) * live.rows * 250).max(live.keys * 420);
+    let parent = live.scratch.clone().map_or_else(|| scratch::default_parent(bytes * 8 + (2 << 30)), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
-    let study = Study { options, server, plugin, program, scratch, control };
-    let results = study.scratch.keep_logs(study.run(), &options.out.join("logs"))?;
-    publish(results, &options.out, false, report::report)
+    let study = Study { options, live, server, plugin, program, scratch, control };
+    let results = study.scratch.keep_logs(study.run(), &options.out().join("logs"))?;
+    publish(results, options.out(), false, report::report)
 }
 
 /// What the runs share.
 struct Study<'a> {
     options: &'a Options,
+    live: &'a Live,
     /// The database server, where one is needed.
     server: Option<Server>,
     plugin: Option<PathBuf>,
@@ -200,9 +202,9 @@ struct Database<'a> {
 
 impl Study<'_> {
     fn run(&self) -> Result<Results> {
-        let (options, chosen) = (self.options, self.options.runs());
-        let drive = profile::table(&options.drive)?;
-        let repeat = usize::try_from(options.repeat)?;
+        let (options, chosen) = (self.options, self.live.runs());
+        let drive = profile::table(options.drive())?;
+        let repeat = usize::try_from(options.repeat())?;
         let steps: usize = chosen.iter().map(|variant| 1 + repeat * self.cells(*variant)).sum();
         let mut progress = Progress::new(self.control, steps as u64);
         let mut bases = BTreeMap::new();
@@ -222,7 +224,7 @@ impl Study<'_> {
             let (name, description) = (variant.name().into(), variant.description().into());
             variants.push(results::Variant { name, description, runs: Vec::new() });
         }
-        for repetition in 0..options.repeat {
+        for repetition in 0..options.repeat() {
             for (&variant, result) in chosen.iter().zip(&mut variants) {
                 let base = bases.get(&variant).context("a variant was not prepared")?;
                 let runs = match variant.is_db_bench() {
@@ -245,12 +247,12 @@ impl Study<'_> {
     /// Threads of a load, a run for each number: what only writes has one.
     fn threads(&self, load: Load) -> Vec<u32> {
         let has_one = load.is_db_bench() && !load.reads_beside_writes();
-        if has_one { vec![1] } else { self.options.threads.clone() }
+        if has_one { vec![1] } else { self.live.threads.clone() }
     }
 
     /// Runs of a variant in each repetition.
     fn cells(&self, variant: Variant) -> usize {
-        let loads = self.options.loads.iter().filter(|load| load.is_db_bench() == variant.is_db_bench());
+        let loads = self.live.loads.iter().filter(|load| load.is_db_bench() == variant.is_db_bench());
         loads.map(|load| self.threads(*load).len()).sum()
     }
 
@@ -261,7 +263,7 @@ impl Study<'_> {
 
     /// Options of the server that a variant needs.
     fn tuning(&self, variant: Variant) -> Tuning {
-        let cache = self.options.cache >> 20;
+        let cache = self.live.cache >> 20;
         let rocks = variant != Variant::InnoDb;
         let extra = if rocks { mariadb::rocksdb_options(cache) } else { Vec::new() };
         Tuning {
@@ -279,9 +281,8 @@ impl Study<'_> {
         variant: Variant,
         repetition: u32,
     ) -> Sysbench<'s> {
-        let options = self.options;
-        let seed = options.seed.wrapping_add(u64::from(repetition));
-        let (tables, rows) = (options.tables, options.rows);
+        let seed = self.options.seed.wrapping_add(u64::from(repetition));
+        let (tables, rows) = (self.live.tables, self.live.rows);
         let (engine, cancel) = (variant.engine(), self.scratch.cancel());
         Sysbench { socket, engine, tables, rows, seed, rows_drawn: "uniform", cancel }
     }
@@ -293,7 +294,7 @@ impl Study<'_> {
         drive: &toml::Table,
         progress: &mut dyn FnMut(&str),
     ) -> Result<BaseImage> {
-        let layout = variant.layout(&self.options.drive, drive)?;
+        let layout = variant.layout(self.options.drive(), drive)?;
         BaseImage::make(&self.scratch, &self.program, &layout, progress, |mounted, progress| {
             let files = self.files(mounted)?;
             self.server()?.make_dir(&files.data)?;
@@ -321,15 +322,15 @@ impl Study<'_> {
         progress: &mut Progress,
     ) -> Result<Vec<Run>> {
         const NAME: &str = "run";
-        let options = self.options;
+        let live = self.live;
         let mut mounted = base.open(&self.scratch, &self.program, NAME, &toml::Table::new())?;
         let usable = usable(&mounted)?;
         let instance = self.start(&self.files(&mounted)?, &self.tuning(variant))?;
         let database = Database { instance: &instance, variant };
         let mut runs = Vec::new();
-        let mut warm = options.warmup == 0;
-        for &load in options.loads.iter().filter(|load| !load.is_db_bench()) {
-            for &threads in &options.threads {
+        let mut warm = live.warmup == 0;
+        for &load in live.loads.iter().filter(|load| !load.is_db_bench()) {
+            for &threads in &live.threads {
                 progress.begin(&format!(
                     "{variant}, {}, {threads} threads, repetition {}",
                     load.script(),
@@ -337,7 +338,7 @@ impl Study<'_> {
                 ));
                 if !warm {
                     progress.detail("warming up");
-                    let time = Duration::from_secs(options.warmup);
+                    let time = Duration::from_secs(live.warmup);
                     self.sysbench(instance.socket(), variant, repetition).run(
                         load.script(),
                         threads,
@@ -374,7 +375,7 @@ impl Study<'_> {
         let measured = self.sysbench(database.instance.socket(), database.variant, repetition).run(
             load.script(),
             threads,
-            Duration::from_secs(self.options.seconds),
+            Duration::from_secs(self.live.seconds),
         )?;
         let (cpu_after, counted_after) = (cpu::Sample::take(&processes), mounted.counters()?);
         let written = database.written()?.zip(engine).map(|(after, before)| after.saturating_sub(before));
@@ -398,7 +399,7 @@ impl Study<'_> {
             study: "zoned".into(),
             engine: "live",
             seed: self.options.seed,
-            drive: serde_json::json!({ "profile": self.options.drive, "toml": drive }),
+            drive: serde_json::json!({ "profile": self.options.drive(), "toml": drive }),
             host: Host::this(self.software()),
             comparisons: self.comparisons(&variants),
             variants,
@@ -410,7 +411,7 @@ impl Study<'_> {
 
     /// What the databases and loads are.
     fn software(&self) -> Vec<String> {
-        let (sysbench, db_bench) = self.options.needs();
+        let (sysbench, db_bench) = self.live.needs();
         let server = self.server.iter().map(|server| server.title.clone());
         let loads = [("sysbench", sysbench), ("db_bench", db_bench)];
         server.chain(loads.into_iter().filter(|(_, runs)| *runs).map(|(name, _)| name.to_owned())).collect()
@@ -431,7 +432,7 @@ impl Study<'_> {
         let mut rows = Vec::new();
         for (of, over) in pairs {
             let (Some(found), Some(base)) = (find(of), find(over)) else { continue };
-            let loads = self.options.loads.iter().filter(|load| load.is_db_bench() == of.is_db_bench());
+            let loads = self.live.loads.iter().filter(|load| load.is_db_bench() == of.is_db_bench());
             for load in loads {
                 for metric in load.compared() {
                     let name = format!("{}_{metric}", load.prefix());

@@ -1,5 +1,7 @@
 //! What the live study says.
 
+use clap::ValueEnum;
+
 use super::{Load, Options, Variant, published};
 use lab_report::{
     figure::show,
@@ -67,7 +69,7 @@ fn capacity(results: &Results) -> Table {
 
 fn sections(results: &Results) -> Vec<Section> {
     let mut sections = Vec::new();
-    for load in Load::ALL {
+    for &load in Load::value_variants() {
         for at in points(&results.variants) {
             let table = table(results, load, &at);
             if table.rows.is_empty() {
@@ -113,7 +115,7 @@ fn overwrites(results: &Results) -> Option<f64> {
 /// Zones over 7 % of spare, in transactions per second of MyRocks: the least and the most of all cells.
 fn gains(results: &Results) -> Option<(f64, f64)> {
     let (zones, spare) = (Variant::Zones.name(), Variant::Spare7.name());
-    let ratios = Load::ALL.into_iter().flat_map(|load| {
+    let ratios = Load::value_variants().iter().flat_map(|&load| {
         points(&results.variants).into_iter().filter_map(move |at| {
             Some(value(results, zones, load, "tps", &at)? / value(results, spare, load, "tps", &at)?)
         })
@@ -145,14 +147,15 @@ fn answer(results: &Results) -> String {
 
 /// Sentences for the reader.
 pub(super) fn notes(results: &Results, options: &Options) -> Vec<String> {
-    let (sysbench, db_bench) = options.needs();
-    let (drive, cache, processors) = (&options.drive, options.cache >> 20, results.host.processors);
+    let live = &options.real;
+    let (sysbench, db_bench) = live.needs();
+    let (drive, cache, processors) = (options.drive(), live.cache >> 20, results.host.processors);
     let mut notes = Vec::new();
     if sysbench {
-        let rows = u64::from(options.tables) * options.rows;
+        let rows = u64::from(live.tables) * live.rows;
         notes.push(format!(
             "The published MySQL has 24 tables of 500 million rows on 3.7 TB, a cache that is not told, and 112 processors. This one has {} tables and {rows} rows on the drive {drive:?}, {cache} MiB of cache and {processors} processors.",
-            options.tables
+            live.tables
         ));
         notes.push("Published of MyRocks are only the least and the most of nine cells, and latencies as plots. The comparison shows the least beside each of ours.".into());
     }
@@ -160,7 +163,7 @@ pub(super) fn notes(results: &Results, options: &Options) -> Vec<String> {
         let (key, value) = super::db_bench::RECORD;
         notes.push(format!(
             "The published db_bench writes 3.8 billion keys of 20 and 800 bytes (400 compressed) to 2 TB. This one writes {} keys of {key} and {value} bytes to the drive {drive:?}, with {cache} MiB of cache and {processors} processors. Limited writes are {} KiB/s, 20 MiB/s scaled as the bandwidth of zn540-lab. It syncs nothing.",
-            options.keys,
+            live.keys,
             super::db_bench::WRITE_LIMIT >> 10
         ));
         notes.push("The plug-in speaks to the drive from RocksDB's own process; nothing of the kernel is between them but a socket.".into());

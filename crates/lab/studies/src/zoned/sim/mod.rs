@@ -176,7 +176,7 @@ fn setups(part: Part) -> Vec<(Setup, u32)> {
 /// # Errors
 /// The TOML is no drive with zones.
 pub(super) fn drives(options: &Options, toml: &toml::Table) -> Result<Vec<Config>> {
-    let chips = AllChips::new(toml, options.scale, &options.drive)?;
+    let chips = AllChips::new(toml, options.scale, options.drive())?;
     let all = options.parts.iter().flat_map(|part| setups(*part));
     all.map(|(setup, _)| chips.of(setup.layout).config(setup.layout)).collect()
 }
@@ -196,14 +196,14 @@ pub(super) fn run_on(
     control: &Control,
 ) -> Result<Findings<Results>> {
     options.check()?;
-    let toml = profiles(&options.drive)?;
-    let chips = AllChips::new(&toml, options.scale, &options.drive)?;
+    let toml = profiles(options.drive())?;
+    let chips = AllChips::new(&toml, options.scale, options.drive())?;
     drives(options, &toml)?;
-    results::directory(&options.out)?;
+    results::directory(options.out())?;
     let mut parts = options.parts.clone();
     // The longest first.
     parts.sort_by_key(|part| std::cmp::Reverse(*part));
-    let pieces: Vec<Piece> = (0..options.repeat)
+    let pieces: Vec<Piece> = (0..options.repeat())
         .flat_map(|repetition| {
             let all = parts.iter().flat_map(|part| setups(*part).into_iter().map(|setup| (*part, setup)));
             all.map(move |(part, (of, filled))| Piece { part, of, repetition, filled })
@@ -229,7 +229,7 @@ pub(super) fn run_on(
         engine: "sim",
         seed: options.seed,
         drive: serde_json::json!({
-            "profile": options.drive,
+            "profile": options.drive(),
             "toml": chips.conventional.toml(Layout::Zones(0))?,
         }),
         host: Host::this(Vec::new()),
@@ -238,7 +238,7 @@ pub(super) fn run_on(
         notes: Vec::new(),
     };
     results.note(report::notes(&results, options, chips.conventional.media()), options.quick);
-    publish(results, &options.out, interrupted, report::report)
+    publish(results, options.out(), interrupted, report::report)
 }
 
 /// Figures that are compared, of drives and of databases.
@@ -301,7 +301,7 @@ impl Piece {
             Load::Database(files) => self.database(files, options, chips, control),
             Load::Log(case) => {
                 let (seed, cuts) = (options.seed(self.repetition), if options.quick { 5 } else { 50 });
-                let run = durability::run(toml, &options.drive, case, cuts, seed, self.repetition, control)?;
+                let run = durability::run(toml, options.drive(), case, cuts, seed, self.repetition, control)?;
                 Ok(vec![run])
             }
         }
