@@ -102,9 +102,9 @@ MDBOOK = target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 $(MDBOOK):
 	$(CARGO) install --locked --version $(MDBOOK_VERSION) --root $(@D)/.. --no-default-features --features search mdbook
 
-# The pages of all commands and of their JSON are made by the program's own tests, where it has its options and schemas.
+# The test program `book` makes the pages of all commands and of their JSON, and the schemas.
 book: $(MDBOOK) ## The documentation site, with its links checked: target/book/index.html
-	TRANCHE_REFERENCE=$(abspath docs) $(CARGO) test --profile suite --locked --workspace --bin tranche -- the_reference_has the_page_has
+	TRANCHE_REFERENCE=$(abspath docs) $(CARGO) test --profile suite --locked --workspace --test book
 	scripts/book.py $(MDBOOK)
 
 recipes: setup ## The GitHub Action and the recipes of docs/howto/ci.md, against the schemas of GitHub and GitLab

@@ -47,12 +47,12 @@ for manifest in "$here"/crates/*/*/Cargo.toml; do
         sed -E '/^license\.workspace/a readme.workspace = true\nkeywords.workspace = true\ncategories.workspace = true' >"$to/Cargo.toml"
     if [ -e "$to/src/main.rs" ]; then
         package=tranche-ssd
-        printf '\n[[bin]]\nname = "%s"\npath = "src/main.rs"\n' "$name" >>"$to/Cargo.toml"
+        printf '\n[lib]\nname = "%s"\n\n[[bin]]\nname = "%s"\npath = "src/main.rs"\n' "$name" "$name" >>"$to/Cargo.toml"
     else
         package=tranche-$name
         grep -q '^\[lib\]' "$to/Cargo.toml" || printf '\n[lib]\nname = "%s"\n' "$(echo "$name" | tr - _)" >>"$to/Cargo.toml"
     fi
-    # The first one only: the library or the program keeps its name.
+    # The first one only: libraries and the program keep their names.
     sed -i "0,/^name = \"$name\"\$/s//name = \"$package\"/" "$to/Cargo.toml"
     names="$names $package"
 done

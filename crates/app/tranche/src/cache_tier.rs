@@ -12,7 +12,9 @@ use cache::{BlockFiles, Devices, LiveTier, Place, Role, Source};
 use clap::{Args, Subcommand};
 use export::drive::Drive;
 use export::{Export, FuseTransport};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use std::collections::BTreeSet;
 use std::io::{ErrorKind, Write};
@@ -264,6 +266,80 @@ pub fn new_start(replace: bool) -> Start {
     Start::Create { seed: u64::from_le_bytes(seed), replace }
 }
 
+/// The tier that was made.
+#[derive(Serialize, JsonSchema)]
+pub struct NewTier {
+    /// Size of the origin, which is that of the tier.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: u64,
+    /// Size of a chunk.
+    #[schemars(extend("unit" = "bytes"))]
+    chunk: u64,
+    /// Places for chunks in the cache.
+    chunks: u32,
+    /// What a write does: `writeback`, `writethrough` or `passthrough`.
+    mode: String,
+    /// Which chunks are cached: `smq`, `mq`, `smq-4.11` or `cleaner`.
+    policy: String,
+}
+
+/// The line that says that the tier is served. It comes at the beginning; the command goes on.
+#[derive(Serialize, JsonSchema)]
+pub struct ServedTier<'a> {
+    /// The socket through which it is controlled.
+    control: String,
+    /// Its block file.
+    file: String,
+    /// Its loop device.
+    #[schemars(extend("null" = "without --loop"))]
+    r#loop: Option<String>,
+    /// Name of the tier.
+    name: &'a str,
+    /// Always true.
+    ready: bool,
+}
+
+/// A tier that does not run, as its metadata has it.
+#[derive(Serialize, JsonSchema)]
+pub struct RecordedTier {
+    /// Size of the origin, which is that of the tier.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: u64,
+    /// Size of a chunk.
+    #[schemars(extend("unit" = "bytes"))]
+    chunk: u64,
+    /// Places for chunks in the cache.
+    chunks: u32,
+    /// What a write does: `writeback`, `writethrough` or `passthrough`.
+    mode: String,
+    /// An operation of metadata failed: opening it needs --repair.
+    needs_check: bool,
+    /// Which chunks are cached: `smq`, `mq`, `smq-4.11` or `cleaner`.
+    policy: String,
+    /// Reads that the cache answered, until the last checkpoint.
+    read_hits: u64,
+    /// Reads that the origin answered.
+    read_misses: u64,
+    /// Always false.
+    running: bool,
+    /// Whether the last session ended in order.
+    shut_down_in_order: bool,
+    /// Writes that went to the cache.
+    write_hits: u64,
+    /// Writes that went to the origin alone.
+    write_misses: u64,
+}
+
+/// What was done before the tier was removed.
+#[derive(Serialize, JsonSchema)]
+pub struct RemovedTier {
+    /// Size of the origin, which is complete now.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: u64,
+    /// Chunks that were written back.
+    written_back: u64,
+}
+
 fn create(options: &Create, output: Output) -> Result<()> {
     let Create { three, chunk, mode, policy, replace } = options;
     let config = Config { chunk: *chunk, mode: *mode, policy: *policy, ..Config::default() };
@@ -278,9 +354,7 @@ fn create(options: &Create, output: Output) -> Result<()> {
     tier.close().context("the new tier could not be closed")?;
     let Status { bytes, chunk, chunks, mode, policy, .. } = found;
     match output {
-        Output::Json => print_json(
-            &json!({ "bytes": bytes, "chunk": chunk, "chunks": chunks, "mode": mode, "policy": policy }),
-        ),
+        Output::Json => print_json(&NewTier { bytes, chunk, chunks, mode, policy }),
         Output::Text => print_text(&format!(
             "a cache tier of {} with room for {chunks} chunks of {} in the cache; {mode}, {policy}",
             units::format_size(bytes),
@@ -373,10 +447,13 @@ fn say_ready(tier: &LiveTier, export: &Export, server: &Server, output: Output) 
     let node = devices.first().and_then(|device| device.node.as_ref()).map(|node| node.display().to_string());
     let control = server.path().display().to_string();
     let line = match output {
-        Output::Json => json!({
-            "ready": true, "name": tier.name(), "file": file, "loop": node, "control": control,
-        })
-        .to_string(),
+        Output::Json => serde_json::to_string(&ServedTier {
+            control,
+            file,
+            r#loop: node,
+            name: tier.name(),
+            ready: true,
+        })?,
         Output::Text => {
             let node = node.map(|node| format!(" loop={node}")).unwrap_or_default();
             format!("ready name={} file={file}{node} control={control}", tier.name())
@@ -426,21 +503,21 @@ fn status(options: &StatusOf, output: Output) -> Result<()> {
         .context("only a tier that does not run is looked at by its metadata")?;
     let recorded = cache::recorded(&mut source.device)?;
     let [read_hits, read_misses, write_hits, write_misses] = recorded.hits_and_misses;
-    let found = json!({
-        "running": false,
-        "mode": recorded.mode.to_string(),
-        "policy": recorded.policy.to_string(),
-        "chunk": recorded.chunk,
-        "bytes": recorded.origin_bytes,
-        "chunks": recorded.chunks,
-        "read_hits": read_hits,
-        "read_misses": read_misses,
-        "write_hits": write_hits,
-        "write_misses": write_misses,
-        "needs_check": recorded.needs_check,
-        "shut_down_in_order": recorded.in_order,
-    });
-    show(&found, output)
+    let found = RecordedTier {
+        bytes: recorded.origin_bytes,
+        chunk: recorded.chunk,
+        chunks: recorded.chunks,
+        mode: recorded.mode.to_string(),
+        needs_check: recorded.needs_check,
+        policy: recorded.policy.to_string(),
+        read_hits,
+        read_misses,
+        running: false,
+        shut_down_in_order: recorded.in_order,
+        write_hits,
+        write_misses,
+    };
+    show(&serde_json::to_value(found)?, output)
 }
 
 /// Prints what is known of a tier: for people its fields, the line of dm-cache first.
@@ -491,7 +568,7 @@ fn remove(options: &Remove, output: Output) -> Result<()> {
     let mut metadata = LiveTier::into_metadata(tier).context("the tier stays: it is in use still")?;
     cache::remove(&mut metadata)?;
     match output {
-        Output::Json => print_json(&json!({ "written_back": writebacks, "bytes": recorded.origin_bytes })),
+        Output::Json => print_json(&RemovedTier { bytes: recorded.origin_bytes, written_back: writebacks }),
         Output::Text => print_text(&format!(
             "the cache tier is removed; the origin is complete (chunks written back: {writebacks})"
         )),

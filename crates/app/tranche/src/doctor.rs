@@ -7,11 +7,15 @@ use crate::{print_json, print_text};
 use anyhow::Result;
 use lab_databases::doctor::{Ability, Finding, Machine, abilities, examine};
 use lab_report::terminal::{self, Look};
+use schemars::JsonSchema;
 use serde::Serialize;
 
-#[derive(Serialize)]
-struct Examined {
+/// What this machine can do.
+#[derive(Serialize, JsonSchema)]
+pub struct Examined {
+    /// What commands need, one thing after the other.
     findings: Vec<Finding>,
+    /// What that is enough for.
     abilities: Vec<Ability>,
 }
 

@@ -4,7 +4,9 @@ use crate::options::Output;
 use crate::refusal;
 use crate::tell::tell;
 use host::TransportError;
-use serde_json::json;
+use nvme::Status;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::process::ExitCode;
 
 /// The command has failed for a reason that no other code tells.
@@ -22,6 +24,54 @@ const CHECK: u8 = 5;
 #[derive(Debug, thiserror::Error)]
 #[error("{0}")]
 pub struct FailedCheck(pub String);
+
+/// The last line of standard error of a command with `--output json` that fails.
+#[derive(Serialize, JsonSchema)]
+pub struct Failed<'a> {
+    /// The error.
+    error: Failure<'a>,
+}
+
+/// The error.
+#[derive(Serialize, JsonSchema)]
+struct Failure<'a> {
+    /// The exit code.
+    #[schemars(range(min = 1, max = 5))]
+    exit_code: u8,
+    /// What to do about it.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "the program knows no way"))]
+    hint: Option<&'a str>,
+    /// Kind of error.
+    #[schemars(extend("enum" = ["failed", "usage", "no_drive", "nvme", "check"]))]
+    kind: &'a str,
+    /// What went wrong.
+    #[schemars(length(min = 1))]
+    message: &'a str,
+    /// The drive's answer.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "no drive answered with an error"))]
+    status: Option<DriveStatus>,
+}
+
+/// A status of NVMe.
+#[derive(Serialize, JsonSchema)]
+struct DriveStatus {
+    /// Do Not Retry.
+    dnr: bool,
+    /// Status Code.
+    sc: u8,
+    /// Status Code Type.
+    sct: u8,
+    /// In words.
+    text: String,
+}
+
+impl From<Status> for DriveStatus {
+    fn from(status: Status) -> Self {
+        Self { dnr: status.dnr(), sc: status.sc(), sct: status.sct().0, text: status.to_string() }
+    }
+}
 
 /// What kind of error it is, in a word and as an exit code.
 fn kind(error: &anyhow::Error) -> (&'static str, u8) {
@@ -58,10 +108,13 @@ pub fn error(error: &anyhow::Error, output: Output) -> ExitCode {
         }
         Output::Json => {
             let status = error.chain().find_map(|cause| cause.downcast_ref::<host::Error>()?.status());
-            let status = status.map(|status| {
-                json!({ "sct": status.sct().0, "sc": status.sc(), "dnr": status.dnr(), "text": status.to_string() })
+            say(Failure {
+                exit_code: code,
+                hint,
+                kind,
+                message: &words,
+                status: status.map(DriveStatus::from),
             });
-            say(kind, code, &words, hint, status);
         }
     }
     ExitCode::from(code)
@@ -70,26 +123,21 @@ pub fn error(error: &anyhow::Error, output: Output) -> ExitCode {
 /// The exit code of a check that has failed. People have read it in the results; in JSON it is an error, too.
 pub fn failed_check(words: &str, output: Output) -> ExitCode {
     if output == Output::Json {
-        say("check", CHECK, words, None, None);
+        say(Failure { exit_code: CHECK, hint: None, kind: "check", message: words, status: None });
     }
     ExitCode::from(CHECK)
 }
 
 /// Says in JSON that the command line makes no sense.
 pub fn usage(message: &str) -> ExitCode {
-    say("usage", USAGE, message.trim_end(), None, None);
+    let message = message.trim_end();
+    say(Failure { exit_code: USAGE, hint: None, kind: "usage", message, status: None });
     ExitCode::from(USAGE)
 }
 
-fn say(kind: &str, code: u8, message: &str, hint: Option<&str>, status: Option<serde_json::Value>) {
-    let mut error = json!({ "kind": kind, "exit_code": code, "message": message });
-    if let Some(hint) = hint {
-        error["hint"] = hint.into();
-    }
-    if let Some(status) = status {
-        error["status"] = status;
-    }
-    tell!("{}", json!({ "error": error }));
+fn say(error: Failure<'_>) {
+    let line = serde_json::to_string(&Failed { error });
+    tell!("{}", line.unwrap_or_else(|error| error.to_string()));
 }
 
 /// An error and its causes; a cause that the error before it has told already is not told again.
@@ -109,7 +157,6 @@ fn words(error: &anyhow::Error) -> String {
 mod tests {
     use super::*;
     use anyhow::{Context, anyhow};
-    use nvme::Status;
     use store::device::DeviceError;
 
     /// A store that stopped because of an error of its drive.

@@ -10,7 +10,8 @@ use clap::{Args, Subcommand};
 use host::view;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{AnaState, InjectedFault};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// `tranche fault`.
 #[derive(Subcommand, Debug)]
@@ -187,6 +188,28 @@ impl Fault {
     }
 }
 
+/// The fault that was injected.
+#[derive(Serialize, JsonSchema)]
+pub struct Injected {
+    /// Operations that fail; 0: until cleared.
+    count: u32,
+    /// Its name.
+    fault: &'static str,
+    /// NVM Set, or port; 0 for all.
+    id: u16,
+    /// One in so many; 0 and 1: each.
+    one_in: u32,
+    /// Parameter of the fault: a die, a factor, a state, milliseconds.
+    parameter: u32,
+}
+
+/// The faults that are active, and a planned power cut.
+#[derive(Serialize, JsonSchema)]
+pub struct ActiveFaults {
+    /// One for each fault.
+    faults: Vec<view::ActiveFault>,
+}
+
 /// `tranche fault`.
 pub fn fault(fault: &Fault, output: Output) -> Result<()> {
     let (command, target) = match fault {
@@ -199,13 +222,13 @@ pub fn fault(fault: &Fault, output: Output) -> Result<()> {
         None => error.into(),
     })?;
     match output {
-        Output::Json => print_json(&json!({
-            "fault": command.kind.name(),
-            "id": command.nvmsetid,
-            "count": command.count,
-            "one_in": command.one_in,
-            "parameter": command.param,
-        })),
+        Output::Json => print_json(&Injected {
+            count: command.count,
+            fault: command.kind.name().unwrap_or("unknown"),
+            id: command.nvmsetid,
+            one_in: command.one_in,
+            parameter: command.param,
+        }),
         Output::Text => match fault {
             Fault::PortDown { port, for_ms, .. } => print_text(&format!(
                 "port {port} takes no connections for {} s: wait (--wait), or end it through another port (`tranche fault clear --on ADDR`)",
@@ -221,8 +244,9 @@ fn list(target: &Target, output: Output) -> Result<()> {
     let faults = connect(target)?.injected_faults()?.1;
     match output {
         Output::Json => {
-            let faults: Vec<_> = faults.iter().map(view::ActiveFault::from).collect();
-            print_json(&json!({ "faults": faults }))
+            let faults = faults.iter().map(view::ActiveFault::from).collect();
+            // A value has its keys in order.
+            print_json(&serde_json::to_value(ActiveFaults { faults })?)
         }
         Output::Text if faults.is_empty() => print_text("no faults are injected"),
         Output::Text => {

@@ -4,9 +4,20 @@ use crate::args::Firmware;
 use crate::options::Output;
 use crate::print_written;
 use anyhow::{Context, Result};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fs::File;
 use std::io::{Read, Write};
+
+/// The firmware image.
+#[derive(Serialize, JsonSchema)]
+pub struct FirmwareImage {
+    /// Size of the image.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: usize,
+    /// Firmware revision that the drive takes on.
+    revision: String,
+}
 
 /// Makes a firmware image.
 pub fn firmware(command: &Firmware, output: Output) -> Result<()> {
@@ -22,6 +33,6 @@ pub fn firmware(command: &Firmware, output: Output) -> Result<()> {
     let mut file =
         File::create_new(&command.file).with_context(|| format!("cannot create the file {out}"))?;
     file.write_all(&image).with_context(|| format!("cannot write the file {out}"))?;
-    let about = json!({ "revision": command.revision, "bytes": image.len() });
+    let about = FirmwareImage { bytes: image.len(), revision: command.revision.clone() };
     print_written(&about, &command.file, output)
 }

@@ -1,18 +1,21 @@
 //! `tranche image`: looking at an image, and saving what is left of one.
 
+pub mod documents;
+
 use crate::args::Image;
 use crate::options::Output;
 use crate::tell::tell;
 use crate::{exit, print_found, print_json, print_text};
 use anyhow::{Context, Result, bail};
+use documents::{BlockRange, Checked, CheckedNamespace, Renewed, Saved, SavedNamespace};
 use host::view::uuid;
 use image::ImageError;
 use image::examine::{Examination, Findings, LastShutdown, Namespace, Page, PageCondition};
 use image::trust::TrustedDir;
 use live::DriveKey;
-use live::renew::{DriveIdentity, NewNames};
+use live::renew::NewNames;
 use rustix::fs::OFlags;
-use serde_json::{Value, json};
+use serde_json::to_value;
 use std::fmt::Write as _;
 use std::fs::File;
 use std::io::{self, Write as _};
@@ -41,12 +44,7 @@ fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>, output: Output) ->
     let [before, now] = live::renew::renew(dir, names, key)?;
     match output {
         Output::Json => {
-            let identity = |of: &DriveIdentity| {
-                let namespace = |(nsid, id): &(u32, [u8; 16])| json!({ "nsid": nsid, "uuid": uuid(id) });
-                let namespaces: Vec<Value> = of.namespaces.iter().map(namespace).collect();
-                json!({ "serial": of.serial, "nqn": of.nqn.to_string(), "namespaces": namespaces })
-            };
-            print_json(&json!({ "before": identity(&before), "now": identity(&now) }))?;
+            print_json(&Renewed { before: (&before).into(), now: (&now).into() })?;
         }
         Output::Text => {
             let mut text = format!("serial number {}\nNQN {}\n", now.serial, now.nqn);
@@ -78,7 +76,9 @@ fn check(dir: &Path, output: Output) -> Result<ExitCode> {
         Err(error) if is_damage(&error) => {
             let words = error.to_string();
             match output {
-                Output::Json => print_json(&json!({ "damaged": true, "usable": false, "error": words }))?,
+                Output::Json => {
+                    print_json(&Checked::Unusable { damaged: true, error: words.clone(), usable: false })?
+                }
                 Output::Text => tell!("tranche: {words}"),
             }
             return Ok(exit::failed_check(&words, output));
@@ -98,12 +98,9 @@ fn check(dir: &Path, output: Output) -> Result<ExitCode> {
     let damaged = !findings.damaged.is_empty() || counts.iter().any(|count| !count.damaged.0.is_empty());
     match output {
         Output::Json => {
-            let namespaces: Vec<Value> = counts.iter().map(Count::json).collect();
-            let mut document = findings_json(findings);
-            document["damaged"] = damaged.into();
-            document["usable"] = true.into();
-            document["namespaces"] = namespaces.into();
-            print_json(&document)?;
+            let (findings, namespaces) = (findings.into(), counts.iter().map(Count::document).collect());
+            // A value has its keys in order.
+            print_json(&to_value(Checked::Usable { findings, damaged, namespaces, usable: true })?)?;
         }
         Output::Text => {
             let mut text = findings_text(findings);
@@ -158,8 +155,8 @@ impl Ranges {
         self.0.iter().map(|(_, count)| count).sum()
     }
 
-    fn json(&self) -> Value {
-        self.0.iter().map(|(lba, blocks)| json!({ "lba": lba, "blocks": blocks })).collect()
+    fn documents(&self) -> Vec<BlockRange> {
+        self.0.iter().map(|&(lba, blocks)| BlockRange { blocks, lba }).collect()
     }
 
     fn lines(&self, what: &str, text: &mut String) {
@@ -206,22 +203,22 @@ impl Count {
         }
     }
 
-    fn json(&self) -> Value {
+    fn document(&self) -> CheckedNamespace {
         let Namespace { nsid, block_size, metadata, blocks, encrypted, locked: _ } = self.namespace;
-        json!({
-            "nsid": nsid,
-            "block_size": block_size,
-            "metadata": metadata,
-            "page_blocks": PAGE / block_size.max(1),
-            "blocks": blocks,
-            "bytes": blocks * u64::from(block_size),
-            "encrypted": encrypted,
-            "whole": self.whole,
-            "without_checksum": self.unchecked,
-            "damaged": self.damaged.json(),
-            "lost_by_drive": self.lost.json(),
-            "marked_uncorrectable": self.marked.json(),
-        })
+        CheckedNamespace {
+            block_size,
+            blocks,
+            bytes: blocks * u64::from(block_size),
+            damaged: self.damaged.documents(),
+            encrypted,
+            lost_by_drive: self.lost.documents(),
+            marked_uncorrectable: self.marked.documents(),
+            metadata,
+            nsid,
+            page_blocks: PAGE / block_size.max(1),
+            whole: self.whole,
+            without_checksum: self.unchecked,
+        }
     }
 
     fn text(&self, text: &mut String) {
@@ -253,44 +250,12 @@ impl Count {
     }
 }
 
-fn last_shutdown(findings: &Findings) -> (&'static str, &'static str) {
+fn last_shutdown(findings: &Findings) -> &'static str {
     match findings.last_shutdown {
-        LastShutdown::Clean => ("clean", "the drive was stopped in order"),
-        LastShutdown::Killed => {
-            ("killed", "the drive's process was killed: everything that was completed counts")
-        }
-        LastShutdown::HostDown => {
-            ("host-down", "the host went down, or a sync failed: what was flushed counts")
-        }
+        LastShutdown::Clean => "the drive was stopped in order",
+        LastShutdown::Killed => "the drive's process was killed: everything that was completed counts",
+        LastShutdown::HostDown => "the host went down, or a sync failed: what was flushed counts",
     }
-}
-
-fn findings_json(findings: &Findings) -> Value {
-    let damaged: Vec<Value> = findings
-        .damaged
-        .iter()
-        .map(
-            |file| json!({ "file": file.path.display().to_string(), "what": file.what, "loses": file.loses }),
-        )
-        .collect();
-    let missing = findings.missing.map(
-        |missing| json!({ "journal_bytes": missing.journal_bytes, "drive_seconds": seconds(missing.time.0) }),
-    );
-    json!({
-        "format_version": findings.version,
-        "checkpoints": findings.checkpoints,
-        "journals": findings.journals,
-        "checkpoint": findings.checkpoint,
-        "replayed_to": { "generation": findings.end.0, "byte": findings.end.1 },
-        "left": last_shutdown(findings).0,
-        "notes": findings.notes,
-        "damaged_files": damaged,
-        "missing": missing,
-    })
-}
-
-fn seconds(nanos: u64) -> f64 {
-    nanos as f64 / 1e9
 }
 
 fn list(numbers: &[u64]) -> String {
@@ -309,7 +274,7 @@ fn findings_text(findings: &Findings) -> String {
         (_, 0) => writeln!(text, ", no journal"),
         (generation, byte) => writeln!(text, " and the journals up to byte {byte} of journal {generation}"),
     };
-    let _ = writeln!(text, "left: {}", last_shutdown(findings).1);
+    let _ = writeln!(text, "left: {}", last_shutdown(findings));
     for note in &findings.notes {
         let _ = writeln!(text, "note: {note}");
     }
@@ -321,7 +286,7 @@ fn findings_text(findings: &Findings) -> String {
         let _ = writeln!(
             text,
             "OLD STATE: what was completed later is missing, at least {:.3} s of the drive's time; {} bytes of journals are left out",
-            seconds(missing.time.0),
+            documents::seconds(missing.time.0),
             missing.journal_bytes
         );
     }
@@ -405,27 +370,26 @@ fn salvage(dir: &Path, out: &Path, key: Option<DriveKey>, output: Output) -> Res
         }
         whole &= files.is_some() && count.damaged.0.is_empty() && count.lost.0.is_empty();
         count.text(&mut text);
-        let mut document = count.json();
-        document["saved"] = files.is_some().into();
+        let mut document = SavedNamespace::new(count.document(), files.is_some());
         match files {
             Some((data, metadata)) => {
                 let beside =
                     metadata.as_ref().map_or_else(String::new, |name| format!(", its metadata as {name}"));
                 let _ = writeln!(text, "  saved as {data}{beside}");
-                document["file"] = data.into();
-                document["metadata_file"] = metadata.into();
+                document.file = Some(data);
+                document.metadata_file = Some(metadata);
             }
             None => {
                 let why = "NOT SAVED: it is encrypted, and its drive key was not given (--drive-key), or another one";
                 let _ = writeln!(text, "  {why}");
-                document["why_not"] = why.into();
+                document.why_not = Some(why);
             }
         }
         namespaces.push(document);
     }
-    let mut document = findings_json(examination.findings());
-    document["complete"] = whole.into();
-    document["namespaces"] = namespaces.into();
+    let findings = examination.findings().into();
+    // A value has its keys in order.
+    let document = to_value(Saved { findings, complete: whole, namespaces })?;
     text.push_str(match whole {
         true => "everything is saved",
         false => "not everything is saved: see above",

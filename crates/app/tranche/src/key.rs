@@ -1,12 +1,14 @@
 //! `tranche key`.
 
 use crate::options::Output;
-use crate::{print_json, print_text, print_written};
+use crate::{print_json, print_text, say_results};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use fabric::auth::{ChapKey, TlsPsk};
 use live::DriveKey;
 use nvme::auth::HashId;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fs::OpenOptions;
 use std::io::Write;
 use std::os::unix::fs::OpenOptionsExt;
@@ -47,6 +49,22 @@ pub struct MakeKey {
     pub kind: Key,
 }
 
+/// The key, or where it is.
+#[derive(Serialize, JsonSchema)]
+#[serde(untagged)]
+pub enum MadeKey {
+    /// Without --file.
+    Printed {
+        /// The key.
+        key: String,
+    },
+    /// With --file.
+    Kept {
+        /// The file with the key.
+        results: String,
+    },
+}
+
 /// `tranche key`.
 pub fn key(command: &MakeKey, output: Output) -> Result<()> {
     let transform = |hmac: u8| (hmac != 0).then_some(HashId(hmac));
@@ -63,11 +81,15 @@ pub fn key(command: &MakeKey, output: Output) -> Result<()> {
     };
     if let Some(file) = &command.file {
         keep(file, &text).with_context(|| format!("--file: cannot write the file {}", file.display()))?;
-        return print_written(&serde_json::Map::new(), file, output);
     }
-    match output {
-        Output::Json => print_json(&serde_json::json!({ "key": text })),
-        Output::Text => print_text(&text),
+    match (&command.file, output) {
+        (Some(file), Output::Json) => print_json(&MadeKey::Kept { results: file.display().to_string() }),
+        (Some(file), Output::Text) => {
+            say_results(file);
+            Ok(())
+        }
+        (None, Output::Json) => print_json(&MadeKey::Printed { key: text }),
+        (None, Output::Text) => print_text(&text),
     }
 }
 

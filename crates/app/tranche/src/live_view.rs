@@ -8,7 +8,8 @@ use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use host::{Host, SocketTransport, Transport};
 use nvme::NSID_ALL;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use signal_hook::consts::{SIGINT, SIGTERM};
 use std::fs::File;
 use std::io::Read;
@@ -92,6 +93,13 @@ impl LiveView {
     }
 }
 
+/// Printed when the page is served.
+#[derive(Serialize, JsonSchema)]
+pub struct ServedView {
+    /// Address of the live view.
+    ui: String,
+}
+
 /// `tranche ui`: the view of a drive of another process, until a signal comes.
 pub fn serve(options: &ServeUi, output: Output) -> Result<()> {
     let view = LiveView::listen(&options.listen, options.token.as_deref(), options.studies.as_deref())
@@ -115,7 +123,7 @@ pub fn serve(options: &ServeUi, output: Output) -> Result<()> {
     };
     let ui = view.start_on(at, again)?;
     match output {
-        Output::Json => print_json_line(&json!({ "ui": ui.url() }))?,
+        Output::Json => print_json_line(&ServedView { ui: ui.url() })?,
         Output::Text => print_text(&format!("ready ui={}", ui.url()))?,
     }
     while !ended.load(Ordering::Relaxed) {

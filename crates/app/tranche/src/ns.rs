@@ -12,7 +12,8 @@ use host::{namespace_create, view};
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::identify::{Dps, IdentifyNamespace};
 use nvme::{Csi, NSID_ALL, Nqn, Status};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::collections::BTreeMap;
 use units::format_size;
 
@@ -153,6 +154,68 @@ fn check_protection(format: LbaFormat, protection: u8) -> Result<()> {
     Ok(())
 }
 
+/// The new namespace.
+#[derive(Serialize, JsonSchema)]
+pub struct Created {
+    /// Its size.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: u64,
+    /// Controllers that it was attached to: empty without --attach.
+    controllers: Vec<u16>,
+    /// Namespace identifier.
+    nsid: u32,
+    /// What can be written. Of a zoned namespace that may be less than its size.
+    #[schemars(extend("unit" = "bytes"))]
+    usable_bytes: u64,
+}
+
+/// The namespace.
+#[derive(Serialize, JsonSchema)]
+pub struct Attached {
+    /// Controllers for which something has changed.
+    controllers: Vec<u16>,
+    /// Namespace identifier.
+    nsid: u32,
+}
+
+/// The namespace.
+#[derive(Serialize, JsonSchema)]
+pub struct Changed {
+    /// Namespace identifier.
+    nsid: u32,
+}
+
+/// The namespaces, with the keys of nvme list and Tranche's own.
+#[derive(Serialize, JsonSchema)]
+pub struct Listed {
+    /// The namespaces.
+    #[serde(rename = "Devices")]
+    devices: Vec<ListedNamespace>,
+}
+
+/// A namespace.
+#[derive(Serialize, JsonSchema)]
+#[serde(rename_all = "PascalCase")]
+struct ListedNamespace {
+    #[serde(flatten)]
+    shown: view::ListItem,
+    /// NVM Set.
+    #[serde(rename = "NVMSetId")]
+    nvm_set_id: u16,
+    /// Its zones.
+    #[schemars(extend("null" = "it is not zoned"))]
+    zones: Option<zone_shape::Shape>,
+    /// Metadata of a logical block.
+    #[schemars(extend("unit" = "bytes"))]
+    metadata_size: u16,
+    /// Type of protection information; 0 is none.
+    protection_type: u8,
+    /// Whether it is attached to this host.
+    attached: bool,
+    /// Controllers that it is attached to.
+    controllers: Vec<u16>,
+}
+
 /// `tranche ns`.
 pub fn ns(command: &Ns, output: Output) -> Result<()> {
     match command {
@@ -213,12 +276,12 @@ pub fn ns(command: &Ns, output: Output) -> Result<()> {
             }
             let shape = if zoned.is_some() { shape_of(&mut host, nsid) } else { None };
             match output {
-                Output::Json => print_json(&json!({
-                    "nsid": nsid,
-                    "controllers": to,
-                    "bytes": size,
-                    "usable_bytes": shape.map_or(*size, |shape| shape.usable_bytes()),
-                })),
+                Output::Json => print_json(&Created {
+                    bytes: *size,
+                    controllers: to,
+                    nsid,
+                    usable_bytes: shape.map_or(*size, |shape| shape.usable_bytes()),
+                }),
                 Output::Text => {
                     // Standard output has the number alone, for scripts.
                     if let Some(shape) = shape {
@@ -290,7 +353,7 @@ fn shape_of(host: &mut Connected, nsid: u32) -> Option<zone_shape::Shape> {
 fn attach(host: &mut Connected, a: &Attachment, attach: bool, output: Output) -> Result<()> {
     let ids = change(host, a, attach)?;
     match output {
-        Output::Json => print_json(&json!({ "nsid": a.nsid, "controllers": ids })),
+        Output::Json => print_json(&Attached { controllers: ids, nsid: a.nsid }),
         Output::Text => {
             let ids = ids.iter().map(u16::to_string).collect::<Vec<_>>().join(", ");
             let what = if attach { "attached to" } else { "detached from" };
@@ -305,7 +368,7 @@ fn attach(host: &mut Connected, a: &Attachment, attach: bool, output: Output) ->
 /// Says what became of a namespace.
 fn done(output: Output, nsid: u32, what: &str) -> Result<()> {
     match output {
-        Output::Json => print_json(&json!({ "nsid": nsid })),
+        Output::Json => print_json(&Changed { nsid }),
         Output::Text => print_text(&format!("namespace {nsid}: {what}")),
     }
 }
@@ -334,13 +397,11 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
     let nsids = if attached { active.clone() } else { host.allocated_namespaces()? };
     let controller = *host.controller();
     let zoned: BTreeMap<_, _> = host.zoned_among(&nsids)?.into_iter().collect();
-    let mut shown = view::List::default();
+    let mut devices = Vec::new();
     let mut rows = Vec::new();
-    let mut more = Vec::new();
     for nsid in nsids {
         // Somebody may have deleted it since it was listed.
         let Some((ns, holders)) = described(host, nsid)? else { continue };
-        shown.add(&controller, nsid, &ns, &format!("{address}#{nsid}"));
         let block = ns.format().data_bytes().unwrap_or(0);
         // What the sizes count, and what is beside it.
         let format = match (ns.format().ms.get(), ns.dps.pit()) {
@@ -359,26 +420,19 @@ fn list(host: &mut Connected, address: &str, attached: bool, output: Output) -> 
         }
         row.push(ids.join(","));
         rows.push(row);
-        more.push(json!({
-            "NVMSetId": set,
-            "Zones": zones,
-            "MetadataSize": ns.format().ms.get(),
-            "ProtectionType": ns.dps.pit(),
-            "Attached": active.contains(&nsid),
-            "Controllers": holders,
-        }));
+        devices.push(ListedNamespace {
+            shown: view::ListItem::new(&controller, nsid, &ns, &format!("{address}#{nsid}")),
+            nvm_set_id: set,
+            zones,
+            metadata_size: ns.format().ms.get(),
+            protection_type: ns.dps.pit(),
+            attached: active.contains(&nsid),
+            controllers: holders,
+        });
     }
     if output == Output::Json {
-        // nvme-cli's keys, and ours beside them.
-        let mut value = serde_json::to_value(&shown)?;
-        if let Some(devices) = value["Devices"].as_array_mut() {
-            for (device, more) in devices.iter_mut().zip(more) {
-                if let (Some(device), serde_json::Value::Object(more)) = (device.as_object_mut(), more) {
-                    device.extend(more);
-                }
-            }
-        }
-        return print_json(&value);
+        // A value has its keys in order.
+        return print_json(&serde_json::to_value(Listed { devices })?);
     }
     let mut heads = vec!["NSID", "Set", "Size", "Used", "Block"];
     if !zoned.is_empty() {

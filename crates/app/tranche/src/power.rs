@@ -6,8 +6,19 @@ use crate::options::Output;
 use crate::refusal::network_refusal;
 use crate::{print_json, print_text};
 use anyhow::Result;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::time::{Duration, Instant};
+
+/// The cut.
+#[derive(Serialize, JsonSchema)]
+pub struct Cut {
+    /// Media operations that pass first; 0: it is over.
+    after_media_ops: u32,
+    /// Time without power.
+    #[schemars(extend("unit" = "ms"))]
+    off_ms: u32,
+}
 
 /// Waits until the drive takes hosts again: after its time without power, and while it recovers.
 fn wait_for_power(cut: &PowerCut) -> Result<()> {
@@ -44,7 +55,7 @@ pub fn power_cut(cut: &PowerCut, output: Output) -> Result<()> {
         wait_for_power(cut)?;
     }
     match output {
-        Output::Json => print_json(&json!({ "after_media_ops": cut.after, "off_ms": cut.off })),
+        Output::Json => print_json(&Cut { after_media_ops: cut.after, off_ms: cut.off }),
         Output::Text if cut.after > 0 => {
             print_text(&format!("power goes off after {} media operations, for {} ms", cut.after, cut.off))
         }

@@ -10,62 +10,116 @@ use device::{Config, InitialNamespace};
 use lab_engines::datasheet::{self, Measured, Settings};
 use lab_report::profile::{self, Profile as BuiltIn};
 use lab_report::terminal::{self, Look};
+use schemars::JsonSchema;
 use serde::Serialize;
 use units::format_size;
 
-#[derive(Serialize)]
+/// The profiles.
+#[derive(Serialize, JsonSchema)]
+pub struct Profiles(Vec<Listed>);
+
+/// The drive's TOML as JSON ([drive-toml.md](drive-toml.md) has its keys).
+#[derive(Serialize, JsonSchema)]
+pub struct Shown(#[schemars(with = "serde_json::Map<String, serde_json::Value>")] toml::Table);
+
+/// A profile.
+#[derive(Serialize, JsonSchema)]
 struct Listed {
+    /// Its name.
     name: &'static str,
+    /// What it is.
     about: String,
 }
 
-#[derive(Serialize)]
-struct Checked {
+/// What the drive is.
+#[derive(Serialize, JsonSchema)]
+pub struct Checked {
+    /// Profile or file.
     name: String,
+    /// Model.
     model: String,
+    /// Serial number.
     serial: String,
+    /// NQN of the subsystem.
     nqn: String,
+    /// Whether operations take their modelled time.
     timing: bool,
+    /// Whether capacitors save the write buffer.
     power_loss_protection: bool,
+    /// Write buffer.
+    #[schemars(extend("unit" = "bytes"))]
     write_buffer: u64,
+    /// What the capacitors can save.
+    #[schemars(extend("unit" = "bytes"))]
     energy: u64,
+    /// Largest atomic write.
+    #[schemars(extend("unit" = "bytes"))]
     atomic_write: u64,
+    /// The NVM Sets.
     sets: Vec<CheckedSet>,
+    /// The namespaces of a new drive.
     namespaces: Vec<CheckedNamespace>,
+    /// The cache tiers that are served with the drive.
     tiers: Vec<CheckedTier>,
-    /// What was measured, if the drive has a data sheet.
+    /// What was measured.
+    #[schemars(extend("null" = "the drive has no data sheet, or --dry-run was given"))]
     data_sheet: Option<Measured>,
 }
 
-#[derive(Serialize)]
+/// An NVM Set.
+#[derive(Serialize, JsonSchema)]
 struct CheckedSet {
+    /// Its number.
     set: usize,
+    /// Its medium.
     media: String,
+    /// What it offers.
+    #[schemars(extend("unit" = "bytes"))]
     capacity: u64,
+    /// What it has.
+    #[schemars(extend("unit" = "bytes"))]
     raw: u64,
+    /// Raw over capacity, less 100.
+    #[schemars(extend("unit" = "%"))]
     spare_percent: f64,
+    /// Its parts.
     geometry: String,
 }
 
-#[derive(Serialize)]
+/// A namespace.
+#[derive(Serialize, JsonSchema)]
 struct CheckedNamespace {
+    /// Namespace identifier.
     nsid: usize,
+    /// NVM Set.
     set: u16,
+    /// Size.
+    #[schemars(extend("unit" = "bytes"))]
     bytes: u64,
-    /// Bytes of data of a logical block.
+    /// Data of a logical block.
+    #[schemars(extend("unit" = "bytes"))]
     lba: u32,
+    /// LBA format.
     format: String,
 }
 
-/// A cache tier that is served with the drive.
-#[derive(Serialize)]
+/// A cache tier.
+#[derive(Serialize, JsonSchema)]
 struct CheckedTier {
+    /// Its name.
     name: String,
+    /// The origin: a namespace of the drive, or a device elsewhere.
     origin: String,
+    /// The cache device, likewise.
     cache: String,
+    /// The metadata device, likewise.
     metadata: String,
+    /// Size of a chunk.
+    #[schemars(extend("unit" = "bytes"))]
     chunk: u64,
+    /// What a write does.
     mode: String,
+    /// Which chunks are cached.
     policy: String,
 }
 
@@ -79,7 +133,7 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
             let all: Vec<Listed> =
                 BuiltIn::all().map(|p| Listed { name: p.name, about: p.about() }).collect();
             match output {
-                Output::Json => print_json(&all),
+                Output::Json => print_json(&Profiles(all)),
                 Output::Text => {
                     let rows: Vec<_> =
                         all.iter().map(|p| vec![p.name.to_owned(), p.about.to_string()]).collect();
@@ -91,7 +145,7 @@ pub fn profile(command: &Profile, output: Output) -> Result<()> {
         Profile::Show { name } => {
             let toml = profile::read(name)?;
             match output {
-                Output::Json => print_json(&toml::from_str::<toml::Value>(&toml)?),
+                Output::Json => print_json(&Shown(toml::from_str(&toml)?)),
                 Output::Text => print_text(toml.trim_end()),
             }
         }

@@ -9,7 +9,8 @@ use anyhow::Result;
 use clap::{Args, Subcommand};
 use nvme::feature::Select;
 use nvme::quota::{Quota as Values, QuotaKind};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 /// `tranche quota`.
 #[derive(Subcommand, Debug)]
@@ -157,20 +158,52 @@ fn show(host: &mut Connected, nsid: u32, output: Output) -> Result<()> {
     let current = host.quota(nsid, Select::CURRENT)?;
     let saved = host.quota(nsid, Select::SAVED)?;
     if output == Output::Json {
-        return print_json(
-            &json!({ "nsid": nsid, "current": document(&current), "saved": document(&saved) }),
-        );
+        return print_json(&QuotaOf { current: (&current).into(), nsid, saved: (&saved).into() });
     }
     let heads = ["", "Read", "Write", "Read IOPS", "Write IOPS", "Burst", "Weight"];
     print_text(&table(&heads, &[row("in force", &current), row("saved", &saved)]))
 }
 
-fn document(values: &Values) -> Value {
-    let [read, write, read_iops, write_iops] = QuotaKind::ALL.map(|kind| values.limit(kind));
-    json!({
-        "read": read, "write": write, "read_iops": read_iops, "write_iops": write_iops,
-        "burst_us": values.effective_burst_us(), "weight": values.effective_weight(),
-    })
+/// The quota of a namespace.
+#[derive(Serialize, JsonSchema)]
+pub struct QuotaOf {
+    /// What is in force.
+    current: Limits,
+    /// Namespace identifier.
+    nsid: u32,
+    /// What is in force after a power cycle.
+    saved: Limits,
+}
+
+/// What a namespace may use.
+#[derive(Serialize, JsonSchema)]
+#[schemars(rename = "Quota")]
+struct Limits {
+    /// What may come at once after a pause.
+    #[schemars(extend("unit" = "us"))]
+    burst_us: u32,
+    /// Bandwidth of reads.
+    #[schemars(extend("unit" = "bytes/s", "null" = "no limit"))]
+    read: Option<u64>,
+    /// Commands that read.
+    #[schemars(extend("unit" = "1/s", "null" = "no limit"))]
+    read_iops: Option<u64>,
+    /// Share of the NVM Set.
+    weight: u16,
+    /// Bandwidth of writes.
+    #[schemars(extend("unit" = "bytes/s", "null" = "no limit"))]
+    write: Option<u64>,
+    /// Commands that write.
+    #[schemars(extend("unit" = "1/s", "null" = "no limit"))]
+    write_iops: Option<u64>,
+}
+
+impl From<&Values> for Limits {
+    fn from(values: &Values) -> Self {
+        let [read, write, read_iops, write_iops] = QuotaKind::ALL.map(|kind| values.limit(kind));
+        let (burst_us, weight) = (values.effective_burst_us(), values.effective_weight());
+        Self { burst_us, read, read_iops, weight, write, write_iops }
+    }
 }
 
 fn row(name: &str, values: &Values) -> [String; 7] {

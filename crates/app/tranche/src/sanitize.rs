@@ -9,7 +9,8 @@ use crate::{print_json, print_text};
 use anyhow::{Context, Result, bail};
 use nvme::admin::{self, SanitizeAction};
 use nvme::log::{SanitizeOperationStatus, SanitizeStatus};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::io::Write;
 use std::process::ExitCode;
 use std::time::Duration;
@@ -83,6 +84,87 @@ fn start(command: admin::Sanitize, options: &StartSanitize, output: Output) -> R
     show(&status, output)
 }
 
+/// The keys of `nvme sanitize-log` (nvme-cli 2).
+#[derive(Serialize, JsonSchema)]
+pub struct SanitizeLog {
+    /// CDW10 of the sanitize command.
+    cdw10_info: u32,
+    /// Sanitize State Information.
+    sanitize_state_information: StateInformation,
+    /// Sanitize Progress; 65535 when none is in progress.
+    #[schemars(extend("unit" = "1/65536"))]
+    sprog: u16,
+    /// Sanitize Status.
+    sstat: LoggedStatus,
+    /// Of a block erase; 4294967295 not reported.
+    #[schemars(extend("unit" = "s"))]
+    time_block_erase: u32,
+    /// Of a block erase without deallocation; 4294967295 not reported.
+    #[schemars(extend("unit" = "s"))]
+    time_block_erase_no_dealloc: u32,
+    /// Of a crypto erase; 4294967295 not reported.
+    #[schemars(extend("unit" = "s"))]
+    time_crypto_erase: u32,
+    /// Of a crypto erase without deallocation; 4294967295 not reported.
+    #[schemars(extend("unit" = "s"))]
+    time_crypto_erase_no_dealloc: u32,
+    /// Estimated time of an overwrite; 4294967295 not reported.
+    #[schemars(extend("unit" = "s"))]
+    time_over_write: u32,
+    /// Of an overwrite without deallocation; 4294967295 not reported.
+    #[schemars(extend("unit" = "s"))]
+    time_over_write_no_dealloc: u32,
+    /// Of deallocation after media verification; 4294967295 not reported.
+    #[schemars(extend("unit" = "s"))]
+    time_post_verification_dealloc: u32,
+}
+
+/// Sanitize Status.
+#[derive(Serialize, JsonSchema)]
+struct LoggedStatus {
+    /// 1 if nothing was written since.
+    #[schemars(range(max = 1))]
+    global_erased: u8,
+    /// 1 if media verification was canceled.
+    #[schemars(range(max = 1))]
+    media_verification_canceled: u8,
+    /// Completed overwrite passes.
+    no_cmplted_passes: u8,
+    /// Number and words of the state.
+    status: String,
+}
+
+/// Sanitize State Information.
+#[derive(Serialize, JsonSchema)]
+struct StateInformation {
+    /// Number and words of the state.
+    sanitize_state: String,
+}
+
+impl From<&SanitizeStatus> for SanitizeLog {
+    fn from(log: &SanitizeStatus) -> Self {
+        let (operation, state) = (log.sstat.sos(), log.ssi.sans());
+        Self {
+            cdw10_info: log.scdw10.get(),
+            sanitize_state_information: StateInformation { sanitize_state: format!("({}) {state}", state.0) },
+            sprog: log.sprog.get(),
+            sstat: LoggedStatus {
+                global_erased: u8::from(log.sstat.gde()),
+                media_verification_canceled: u8::from(log.sstat.mvcncld()),
+                no_cmplted_passes: log.sstat.opc(),
+                status: format!("({}) {operation}", operation.0),
+            },
+            time_block_erase: log.etbe.get(),
+            time_block_erase_no_dealloc: log.etbend.get(),
+            time_crypto_erase: log.etce.get(),
+            time_crypto_erase_no_dealloc: log.etcend.get(),
+            time_over_write: log.eto.get(),
+            time_over_write_no_dealloc: log.etond.get(),
+            time_post_verification_dealloc: log.etpvds.get(),
+        }
+    }
+}
+
 /// How much of an operation is done, in percent.
 fn percent(status: &SanitizeStatus) -> u32 {
     u32::from(status.sprog.get()) * 100 / 0x1_0000
@@ -92,27 +174,7 @@ fn percent(status: &SanitizeStatus) -> u32 {
 fn show(status: &SanitizeStatus, output: Output) -> Result<ExitCode> {
     let operation = status.sstat.sos();
     match output {
-        // nvme-cli's keys.
-        Output::Json => print_json(&json!({
-            "sprog": status.sprog.get(),
-            "sstat": {
-                "media_verification_canceled": u8::from(status.sstat.mvcncld()),
-                "global_erased": u8::from(status.sstat.gde()),
-                "no_cmplted_passes": status.sstat.opc(),
-                "status": format!("({}) {operation}", operation.0),
-            },
-            "cdw10_info": status.scdw10.get(),
-            "time_over_write": status.eto.get(),
-            "time_block_erase": status.etbe.get(),
-            "time_crypto_erase": status.etce.get(),
-            "time_over_write_no_dealloc": status.etond.get(),
-            "time_block_erase_no_dealloc": status.etbend.get(),
-            "time_crypto_erase_no_dealloc": status.etcend.get(),
-            "time_post_verification_dealloc": status.etpvds.get(),
-            "sanitize_state_information": {
-                "sanitize_state": format!("({}) {}", status.ssi.sans().0, status.ssi.sans()),
-            },
-        }))?,
+        Output::Json => print_json(&SanitizeLog::from(status))?,
         Output::Text => print_text(&words(status))?,
     }
     Ok(match operation {

@@ -1,314 +1,311 @@
-//! `json.md` of the book: what commands print with `--output json`, made from the schemas in `docs/schemas`.
+//! The JSON Schemas of what commands print with `--output json`, derived from the types that are printed.
 //!
-//! The schemas are JSON Schema with three words more, which validators leave alone: `unit` of a number, `absent` and `null` say when a
-//! field is not there, or is null. `tests/json.rs` holds what the program prints against them.
+//! They are JSON Schema (draft 2020-12) with three more keywords, which validators ignore: `unit` of a number; `absent` and `null` say
+//! when a field is not there, or is null. Doc comments of types and fields are the descriptions.
 
-use crate::args::Cli;
-use clap::CommandFactory;
-use serde_json::Value;
-use std::collections::BTreeSet;
-use std::fmt::Write;
-use std::path::PathBuf;
+use crate::{
+    ManPages, Written, cache_tier, demo, doctor, exit, fault, firmware, image, key, live_view, ns, power,
+    profiles, quota, sanitize, serve, store, top, zone, zone_change, zone_read,
+};
+use host::view;
+use lab_engines::{bench, disksim, fit};
+use lab_studies::powercut;
+use schemars::generate::{SchemaGenerator, SchemaSettings};
+use schemars::transform::{Transform, transform_subschemas};
+use schemars::{JsonSchema, Schema};
+use serde_json::{Map, Value, json};
+use std::collections::BTreeMap;
+use std::sync::LazyLock;
 
-/// The schemas in the order of the page.
-const ORDER: [&str; 64] = [
-    "error",
-    "serve",
-    "ns-list",
-    "ns-create",
-    "ns-attach",
-    "ns-delete",
-    "id",
-    "id-nsid",
-    "id-zns",
-    "id-sets",
-    "id-groups",
-    "id-ana",
-    "id-logs",
-    "smart",
-    "smart-nsid",
-    "smart-nvm-set",
-    "smart-ocp",
-    "smart-memblaze",
-    "top",
-    "ui",
-    "quota",
-    "zone-report",
-    "zone",
-    "zone-append",
-    "zone-write",
-    "zone-read",
-    "zone-changed",
-    "store-format",
-    "store-mount",
-    "store-ls",
-    "store-stat",
-    "store-stat-path",
-    "store-zones",
-    "store-check",
-    "cache-create",
-    "cache-serve",
-    "cache-status",
-    "cache-status-metadata",
-    "cache-remove",
-    "fault",
-    "fault-list",
-    "power-cut",
-    "sanitize",
-    "key",
-    "firmware",
-    "image-check",
-    "image-renew",
-    "image-salvage",
-    "bench",
-    "sim",
-    "sim-set",
-    "profile-list",
-    "profile-show",
-    "profile-check",
-    "profile-check-disksim",
-    "profile-fit",
-    "study",
-    "study-powercut",
-    "compare",
-    "advise",
-    "doctor",
-    "demo",
-    "demo-done",
-    "man",
+/// What one or several commands print.
+#[derive(Clone, Copy)]
+struct Document {
+    /// Its name, which is that of its file.
+    name: &'static str,
+    /// The commands, the first of which is its title.
+    commands: &'static [&'static str],
+    source: Source,
+}
+
+/// Where a schema is from.
+#[derive(Clone, Copy)]
+enum Source {
+    /// The type that is printed.
+    Type(fn(&mut SchemaGenerator) -> Schema),
+    /// A file that people write, for results without a type.
+    Text(&'static str),
+}
+
+const fn document<T: JsonSchema>(name: &'static str, commands: &'static [&'static str]) -> Document {
+    Document { name, commands, source: Source::Type(T::json_schema) }
+}
+
+/// A document whose schema people write.
+macro_rules! written {
+    ($name:literal) => {
+        Document {
+            name: $name,
+            commands: &[],
+            source: Source::Text(include_str!(concat!("schemas/", $name, ".json"))),
+        }
+    };
+}
+
+/// A schema that people write.
+fn read(text: &str) -> Value {
+    serde_json::from_str(&text.replace("common.json#", "#"))
+        .unwrap_or_else(|error| panic!("a schema: {error}"))
+}
+
+/// All documents, in the order of the page.
+const DOCUMENTS: [Document; 64] = [
+    document::<exit::Failed>("error", &["an error"]),
+    document::<serve::ServedDrive>("serve", &["tranche serve"]),
+    document::<ns::Listed>("ns-list", &["tranche ns list"]),
+    document::<ns::Created>("ns-create", &["tranche ns create"]),
+    document::<ns::Attached>("ns-attach", &["tranche ns attach", "tranche ns detach"]),
+    document::<ns::Changed>("ns-delete", &["tranche ns delete", "tranche ns format"]),
+    document::<view::IdCtrl>("id", &["tranche id"]),
+    document::<view::IdNs>("id-nsid", &["tranche id --nsid N"]),
+    document::<view::ZnsIdNs>("id-zns", &["tranche id --zns N"]),
+    document::<view::NvmSets>("id-sets", &["tranche id --sets"]),
+    document::<view::EnduranceGroups>("id-groups", &["tranche id --groups"]),
+    document::<view::AnaLog>("id-ana", &["tranche id --ana"]),
+    document::<view::SupportedLogs>("id-logs", &["tranche id --logs"]),
+    document::<view::SmartLog>("smart", &["tranche smart"]),
+    document::<view::Statistics>("smart-nsid", &["tranche smart --nsid N"]),
+    document::<view::EnduranceLog>("smart-nvm-set", &["tranche smart --nvm-set N"]),
+    document::<view::OcpSmartLog>("smart-ocp", &["tranche smart --ocp"]),
+    document::<view::MemblazeSmartLog>("smart-memblaze", &["tranche smart --memblaze"]),
+    document::<top::sample::Rates>("top", &["tranche top"]),
+    document::<live_view::ServedView>("ui", &["tranche ui"]),
+    document::<quota::QuotaOf>("quota", &["tranche quota get", "tranche quota set", "tranche quota clear"]),
+    document::<view::ZoneReport>("zone-report", &["tranche zone report"]),
+    document::<zone_change::ChangedZones>(
+        "zone",
+        &[
+            "tranche zone open",
+            "tranche zone close",
+            "tranche zone finish",
+            "tranche zone reset",
+            "tranche zone offline",
+            "tranche zone set-extension",
+        ],
+    ),
+    document::<zone::Appended>("zone-append", &["tranche zone append"]),
+    document::<zone::Pointer>("zone-write", &["tranche zone write", "tranche zone flush"]),
+    document::<Written<zone_read::Read>>("zone-read", &["tranche zone read"]),
+    document::<zone::ChangedByDrive>("zone-changed", &["tranche zone changed"]),
+    document::<store::EmptyStore>("store-format", &["tranche store format"]),
+    document::<store::MountedStore>("store-mount", &["tranche store mount"]),
+    document::<store::Listed>("store-ls", &["tranche store ls"]),
+    document::<store::Filled>("store-stat", &["tranche store stat"]),
+    document::<store::StoredFile>("store-stat-path", &["tranche store stat FILE"]),
+    document::<store::UsedZones>("store-zones", &["tranche store stat --zones"]),
+    document::<store::Checked>("store-check", &["tranche store check"]),
+    document::<cache_tier::NewTier>("cache-create", &["tranche cache create"]),
+    document::<cache_tier::ServedTier>("cache-serve", &["tranche cache serve"]),
+    document::<::cache::control::Status>(
+        "cache-status",
+        &[
+            "tranche cache status",
+            "tranche cache mode",
+            "tranche cache policy",
+            "tranche cache invalidate",
+            "tranche cache set",
+            "tranche cache flush",
+        ],
+    ),
+    document::<cache_tier::RecordedTier>(
+        "cache-status-metadata",
+        &["tranche cache status --metadata DEVICE"],
+    ),
+    document::<cache_tier::RemovedTier>("cache-remove", &["tranche cache remove"]),
+    document::<fault::Injected>("fault", &["tranche fault"]),
+    document::<fault::ActiveFaults>("fault-list", &["tranche fault list"]),
+    document::<power::Cut>("power-cut", &["tranche power-cut"]),
+    document::<sanitize::SanitizeLog>("sanitize", &["tranche sanitize"]),
+    document::<key::MadeKey>("key", &["tranche key"]),
+    document::<Written<firmware::FirmwareImage>>("firmware", &["tranche firmware"]),
+    document::<image::documents::Checked>("image-check", &["tranche image check"]),
+    document::<image::documents::Renewed>("image-renew", &["tranche image renew"]),
+    document::<Written<image::documents::Saved>>("image-salvage", &["tranche image salvage"]),
+    document::<bench::FioDocument>("bench", &["tranche bench"]),
+    written!("sim"),
+    written!("sim-set"),
+    document::<profiles::Profiles>("profile-list", &["tranche profile list"]),
+    document::<profiles::Shown>("profile-show", &["tranche profile show"]),
+    document::<profiles::Checked>("profile-check", &["tranche profile check"]),
+    document::<disksim::check::Checked>("profile-check-disksim", &["tranche profile check --disksim"]),
+    document::<Written<fit::Fitted>>("profile-fit", &["tranche profile fit"]),
+    written!("study"),
+    document::<Written<powercut::Campaign>>("study-powercut", &["tranche study powercut"]),
+    written!("compare"),
+    document::<lab_advise::Advice>("advise", &["tranche advise"]),
+    document::<doctor::Examined>("doctor", &["tranche doctor"]),
+    document::<demo::ServedDemo>("demo", &["tranche demo"]),
+    document::<demo::Done>("demo-done", &["tranche demo, at its end"]),
+    document::<Written<ManPages>>("man", &["tranche man"]),
 ];
 
-const INTRODUCTION: &str = r#"# JSON that commands print
-
-What every command prints with `--output json`: each field with its type, its unit, and when it is absent or null. Generated from the
-[schemas](#schemas).
-
-- A command prints one document on standard output. `tranche serve` prints its own when it is ready, and goes on. So do `tranche ui`, and `tranche demo`, which prints a second one at its end.
-- An error is [one object](#an-error) in the last line of standard error. A command whose check fails prints its document as well.
-- `tranche completions` prints a script. `--output` does not change that.
-- `results` is the file or the directory that the command has written. For people the same stands in the last line of standard error:
-  `results: PATH`.
-- Where nvme-cli has the same command, keys and units are those of nvme-cli 2, and flags are numbers with the bits of the NVMe
-  specification. Numbers of 128 bits are plain numbers.
-- In the tables `a.b` is the field `b` of the object `a`, and `a[]` is an item of the array `a`. `a.*` is any field of the object `a`. The
-  names of such fields differ from case to case. A field without remark is always there, and never null.
-
-## Schemas
-
-Each part links to its JSON Schema (draft 2020-12). `additionalProperties` is false wherever the fields are known, so a field that is not
-described here fails a test of this project. Schemas refer to [common.json](schemas/common.json) beside them. The words `unit`, `absent` and
-`null` in them say the same as the tables here.
-"#;
-
-fn directory() -> PathBuf {
-    PathBuf::from(concat!(env!("CARGO_MANIFEST_DIR"), "/../../../docs/schemas"))
+/// All schemas.
+struct Catalogue {
+    /// The schemas of documents, by name.
+    documents: BTreeMap<&'static str, Value>,
+    /// Schemas of types that stand in several places, by name.
+    shared: Map<String, Value>,
 }
 
-fn read(name: &str) -> Value {
-    let path = directory().join(format!("{name}.json"));
-    let text = std::fs::read_to_string(&path).unwrap_or_else(|e| panic!("{}: {e}", path.display()));
-    serde_json::from_str(&text).unwrap_or_else(|e| panic!("{}: {e}", path.display()))
+static CATALOGUE: LazyLock<Catalogue> = LazyLock::new(Catalogue::derive);
+
+/// The names of all documents, in the order of the page.
+pub fn names() -> impl Iterator<Item = &'static str> {
+    DOCUMENTS.iter().map(|document| document.name)
 }
 
-fn words<'a>(schema: &'a Value, key: &str) -> &'a str {
-    schema[key].as_str().unwrap_or_default()
-}
-
-/// The choices of a schema, without null.
-fn choices(schema: &Value) -> Vec<&Value> {
-    let all = schema["anyOf"].as_array().into_iter().flatten();
-    all.filter(|choice| choice["type"] != "null").collect()
-}
-
-/// The schema of what is inside: of the items of an array, or of one of the fields of any name; and how its path goes on.
-fn inside(schema: &Value) -> Option<(&'static str, &Value)> {
-    if schema["items"].is_object() {
-        return Some(("[]", &schema["items"]));
+/// The schema of a document, with all that it refers to.
+///
+/// # Panics
+/// No document has this name.
+#[must_use]
+pub fn schema(name: &str) -> Value {
+    let mut schema = CATALOGUE.documents[name].clone();
+    let mut reached = Map::new();
+    reach(&schema, &CATALOGUE.shared, &mut reached);
+    if !reached.is_empty() {
+        schema["$defs"] = reached.into();
     }
-    let any = &schema["additionalProperties"];
-    any.is_object().then_some((".*", any))
+    schema
 }
 
-/// Whether a value of the schema may be null.
-fn may_be_null(schema: &Value) -> bool {
-    let any = schema["anyOf"].as_array().is_some_and(|all| all.iter().any(|one| one["type"] == "null"));
-    any || schema["type"].as_array().is_some_and(|all| all.iter().any(|name| name == "null"))
+/// Schemas of types that stand in several places, by name.
+#[must_use]
+pub fn shared() -> &'static Map<String, Value> {
+    &CATALOGUE.shared
 }
 
-fn type_of(schema: &Value) -> String {
-    if let Some(target) = schema["$ref"].as_str() {
-        let name = target.rsplit('/').next().unwrap_or_default();
-        return format!("[{name}](#{name})");
+impl Catalogue {
+    fn derive() -> Self {
+        let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(Closed);
+        let mut generator = settings.into_generator();
+        let schemas = DOCUMENTS.map(|document| match document.source {
+            Source::Type(derive) => {
+                let mut schema = derive(&mut generator);
+                Closed.transform(&mut schema);
+                let mut schema = schema.to_value();
+                schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+                schema["title"] = document.commands[0].into();
+                schema["commands"] = document.commands.into();
+                (document.name, schema)
+            }
+            Source::Text(text) => (document.name, read(text)),
+        });
+        let mut documents = BTreeMap::from(schemas);
+        let mut all = generator.take_definitions(true);
+        if let Value::Object(more) = read(include_str!("schemas/common.json"))["$defs"].take() {
+            all.extend(more);
+        }
+        let mut uses = BTreeMap::new();
+        documents.values().chain(all.values()).for_each(|schema| count(schema, &mut uses));
+        let shared = |name: &&String| uses.get(*name).is_some_and(|uses| *uses > 1);
+        documents.values_mut().for_each(|schema| place(schema, &all, &uses));
+        let shared = all.keys().filter(shared).map(|name| {
+            let mut schema = all[name].clone();
+            place(&mut schema, &all, &uses);
+            (name.clone(), schema)
+        });
+        Self { documents, shared: shared.collect() }
     }
-    let mut names: Vec<String> = choices(schema).into_iter().map(type_of).collect();
-    if schema["anyOf"].as_array().is_some_and(|all| all.iter().any(|one| one["type"] == "null")) {
-        names.push("null".to_owned());
+}
+
+/// Objects have no other fields than those of their types. A field that is absent when it would be null is never null. Descriptions have
+/// no line ends.
+#[derive(Clone)]
+struct Closed;
+
+impl Transform for Closed {
+    fn transform(&mut self, schema: &mut Schema) {
+        if schema.get("properties").is_some() {
+            schema.ensure_object().entry("additionalProperties").or_insert(false.into());
+        }
+        if let Some(Value::String(text)) = schema.get_mut("description") {
+            *text = text.split_whitespace().collect::<Vec<_>>().join(" ");
+        }
+        if schema.get("absent").is_some() && schema.get("null").is_none() {
+            never_null(schema.ensure_object());
+        }
+        transform_subschemas(self, schema);
     }
-    match &schema["type"] {
-        Value::String(name) => names.push(name.clone()),
-        Value::Array(all) => names.extend(all.iter().filter_map(Value::as_str).map(str::to_owned)),
+}
+
+/// Takes null out of a schema's types.
+fn never_null(schema: &mut Map<String, Value>) {
+    if let Some(Value::Array(types)) = schema.get_mut("type") {
+        types.retain(|name| name != "null");
+        if let [only] = types.as_slice() {
+            let only = only.clone();
+            schema.insert("type".to_owned(), only);
+        }
+    }
+    if let Some(Value::Array(choices)) = schema.get_mut("anyOf") {
+        choices.retain(|choice| choice["type"] != "null");
+        if let [Value::Object(only)] = choices.as_slice() {
+            let only = only.clone();
+            schema.remove("anyOf");
+            for (key, value) in only {
+                schema.entry(key).or_insert(value);
+            }
+        }
+    }
+}
+
+/// The name of the definition that a schema refers to.
+#[must_use]
+pub fn target(schema: &Value) -> Option<&str> {
+    schema["$ref"].as_str()?.strip_prefix("#/$defs/")
+}
+
+/// What a schema consists of.
+fn parts(schema: &Value) -> Box<dyn Iterator<Item = &Value> + '_> {
+    match schema {
+        Value::Object(fields) => Box::new(fields.values()),
+        Value::Array(all) => Box::new(all.iter()),
+        _ => Box::new(std::iter::empty()),
+    }
+}
+
+/// Counts the places that refer to each definition.
+fn count(schema: &Value, uses: &mut BTreeMap<String, u32>) {
+    if let Some(name) = target(schema) {
+        *uses.entry(name.to_owned()).or_default() += 1;
+    }
+    parts(schema).for_each(|part| count(part, uses));
+}
+
+/// Puts definitions in the place of references to them where that is the only place.
+fn place(schema: &mut Value, all: &Map<String, Value>, uses: &BTreeMap<String, u32>) {
+    let name = target(schema).filter(|name| uses[*name] == 1).map(str::to_owned);
+    if let (Some(name), Value::Object(here)) = (name, &mut *schema) {
+        here.remove("$ref");
+        // What the place says of it counts more than what the type says.
+        for (key, value) in all[&name].as_object().into_iter().flatten() {
+            here.entry(key).or_insert_with(|| value.clone());
+        }
+    }
+    match schema {
+        Value::Object(fields) => fields.values_mut().for_each(|part| place(part, all, uses)),
+        Value::Array(parts) => parts.iter_mut().for_each(|part| place(part, all, uses)),
         _ => {}
     }
-    let of = inside(schema).map(|(_, inner)| format!(" of {}", type_of(inner))).unwrap_or_default();
-    if let Some(first) = names.first_mut() {
-        first.push_str(&of);
-    }
-    names.join(" or ")
 }
 
-fn row(path: &str, schema: &Value, out: &mut String) {
-    let mut meaning = words(schema, "description").to_owned();
-    if let Some(values) = schema["enum"].as_array() {
-        let values: Vec<String> =
-            values.iter().map(|value| format!("`{}`", value.as_str().unwrap())).collect();
-        let _ = write!(meaning, " One of {}.", values.join(", "));
+/// Collects the definitions that a schema refers to, also through others.
+fn reach(schema: &Value, shared: &Map<String, Value>, reached: &mut Map<String, Value>) {
+    if let Some(name) = target(schema)
+        && !reached.contains_key(name)
+    {
+        reached.insert(name.to_owned(), shared[name].clone());
+        reach(&shared[name], shared, reached);
     }
-    for (key, what) in [("null", "Null"), ("absent", "Absent")] {
-        if !words(schema, key).is_empty() {
-            let _ = write!(meaning, " {what}: {}.", words(schema, key));
-        }
-    }
-    let cells = [format!("`{path}`"), type_of(schema), words(schema, "unit").to_owned(), meaning];
-    let _ = writeln!(out, "| {} |", cells.map(|cell| cell.replace('|', "\\|")).join(" | "));
-}
-
-/// The rows of an object's fields, and of what is inside them.
-fn fields(prefix: &str, schema: &Value, out: &mut String) {
-    for (name, field) in schema["properties"].as_object().into_iter().flatten() {
-        let path = match prefix {
-            "" => name.clone(),
-            prefix => format!("{prefix}.{name}"),
-        };
-        row(&path, field, out);
-        deeper(&path, field, out);
-    }
-    if let Some((way, inner)) = inside(schema).filter(|_| prefix.is_empty()) {
-        let path = way.trim_start_matches('.');
-        row(path, inner, out);
-        deeper(path, inner, out);
-    }
-}
-
-fn deeper(path: &str, schema: &Value, out: &mut String) {
-    fields(path, schema, out);
-    choices(schema).into_iter().for_each(|choice| fields(path, choice, out));
-    if let Some((way, inner)) = inside(schema) {
-        deeper(&format!("{path}{way}"), inner, out);
-    }
-}
-
-fn table(schema: &Value, out: &mut String) {
-    let mut rows = String::new();
-    fields("", schema, &mut rows);
-    if !rows.is_empty() {
-        let _ = write!(out, "\n| field | type | unit | meaning |\n|---|---|---|---|\n{rows}");
-    }
-}
-
-fn page() -> String {
-    let mut out = INTRODUCTION.to_owned();
-    for name in ORDER {
-        let schema = read(name);
-        let commands: Vec<&str> =
-            schema["commands"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-        let first = words(&schema, "title");
-        let title = first[..1].to_uppercase() + &first[1..];
-        let title = if name == "error" { title } else { first.to_owned() };
-        let _ = write!(out, "\n## {title}\n\n");
-        if commands.len() > 1 {
-            let others: Vec<String> = commands.iter().map(|command| format!("`{command}`")).collect();
-            let _ = write!(out, "The same for {}.\n\n", others.join(", "));
-        }
-        let _ =
-            writeln!(out, "{} Schema: [{name}.json](schemas/{name}.json).", words(&schema, "description"));
-        table(&schema, &mut out);
-        let choices = choices(&schema);
-        for choice in &choices {
-            let _ = write!(out, "\n{}\n", words(choice, "description"));
-            table(choice, &mut out);
-        }
-    }
-    out.push_str("\n## What several documents have in common\n");
-    for (name, schema) in read("common")["$defs"].as_object().unwrap() {
-        let _ = write!(out, "\n### {name}\n\n{}\n", words(schema, "description"));
-        table(schema, &mut out);
-    }
-    out
-}
-
-#[test]
-fn the_page_has_every_schema() {
-    let page = page();
-    assert!(ORDER.iter().all(|name| page.contains(&format!("(schemas/{name}.json)"))));
-    crate::reference::write_generated("json.md", &page);
-}
-
-/// Every schema of the tree, with its place.
-fn walk(place: &str, schema: &Value, visit: &mut dyn FnMut(&str, &Value)) {
-    visit(place, schema);
-    for (key, inner) in schema.as_object().into_iter().flatten() {
-        let place = format!("{place}/{key}");
-        match (key.as_str(), inner) {
-            ("properties" | "patternProperties" | "$defs", Value::Object(all)) => {
-                all.iter().for_each(|(name, inner)| walk(&format!("{place}/{name}"), inner, visit));
-            }
-            ("anyOf" | "prefixItems", Value::Array(all)) => {
-                all.iter().for_each(|inner| walk(&place, inner, visit))
-            }
-            ("items" | "additionalProperties", Value::Object(_)) => walk(&place, inner, visit),
-            _ => {}
-        }
-    }
-}
-
-#[test]
-fn schemas_describe_every_field_and_let_no_other_through() {
-    let mut there: Vec<String> = std::fs::read_dir(directory())
-        .unwrap()
-        .map(|entry| entry.unwrap().path().file_stem().unwrap().to_string_lossy().into_owned())
-        .collect();
-    there.sort();
-    let mut listed: Vec<&str> = ORDER.iter().copied().chain(["common"]).collect();
-    listed.sort_unstable();
-    assert_eq!(there, listed);
-    for name in listed {
-        walk(name, &read(name), &mut |place, schema| {
-            let Some(properties) = schema["properties"].as_object() else { return };
-            assert_eq!(schema["additionalProperties"], false, "{place}");
-            let required: BTreeSet<&str> =
-                schema["required"].as_array().unwrap().iter().filter_map(Value::as_str).collect();
-            for (field, of) in properties {
-                let place = format!("{place}: {field}");
-                assert!(!words(of, "description").is_empty(), "{place} has no description");
-                assert_eq!(
-                    required.contains(field.as_str()),
-                    of["absent"].is_null(),
-                    "{place}: absent when?"
-                );
-                assert_eq!(may_be_null(of), !of["null"].is_null(), "{place}: null when?");
-            }
-        });
-    }
-}
-
-#[test]
-fn every_command_has_a_schema() {
-    let described: BTreeSet<String> = ORDER
-        .iter()
-        .flat_map(|name| read(name)["commands"].as_array().unwrap().clone())
-        .map(|command| command.as_str().unwrap().to_owned())
-        .collect();
-    // Parts of a command that print the same are described once.
-    let has = |path: &str| described.iter().any(|one| one == path || path.starts_with(&format!("{one} ")));
-    fn leaves(path: &str, command: &clap::Command, found: &mut Vec<String>) {
-        let mut below = command.get_subcommands().filter(|sub| sub.get_name() != "help").peekable();
-        if below.peek().is_none() {
-            found.push(path.to_owned());
-        }
-        below.for_each(|sub| leaves(&format!("{path} {}", sub.get_name()), sub, found));
-    }
-    let mut found = Vec::new();
-    leaves("tranche", &Cli::command(), &mut found);
-    let without: Vec<_> = found.into_iter().filter(|path| !has(path)).collect();
-    assert_eq!(without, ["tranche completions"]);
+    parts(schema).for_each(|part| reach(part, shared, reached));
 }

@@ -18,7 +18,9 @@ use image::{Presence, check_unused, presence};
 use live::access::Rule;
 use live::{Access, DriveKey, ImageOptions, Limits, Options, Running, ScrubOptions, Shape, TcpPort};
 use metrics::{Endpoint as MetricsEndpoint, Listener as MetricsListener};
+use schemars::JsonSchema;
 use sd_notify::NotifyState;
+use serde::Serialize;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 use std::io::Write;
@@ -411,6 +413,64 @@ struct Places<'a> {
     ui: Option<&'a ui::Ui>,
 }
 
+/// The line that says that the drive takes hosts. It comes at the beginning; the command goes on.
+#[derive(Serialize, JsonSchema)]
+pub struct ServedDrive {
+    /// Address of the metrics (--metrics), with the port that it has.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "without --metrics"))]
+    metrics: Option<String>,
+    /// Places where NBD is served (--nbd): addresses, with the ports that they have, and paths of Unix sockets.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("absent" = "without --nbd"))]
+    nbd: Vec<String>,
+    /// NQN of the subsystem.
+    nqn: String,
+    /// The TCP ports.
+    ports: Vec<ServedPort>,
+    /// Always true.
+    #[schemars(extend("const" = true))]
+    ready: bool,
+    /// The recording (--record), which is complete when the command ends.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "without --record"))]
+    results: Option<String>,
+    /// Address of the first TCP port.
+    #[schemars(extend("null" = "it listens on none"))]
+    tcp: Option<String>,
+    /// Block devices that ublk makes (--ublk).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("absent" = "without --ublk, or if there is no conventional namespace"))]
+    ublk: Vec<ServedDevice>,
+    /// Where the live view is (--ui): the address of its page.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "without --ui"))]
+    ui: Option<String>,
+    /// Path of the Unix socket.
+    #[schemars(extend("null" = "it listens on none"))]
+    unix: Option<String>,
+}
+
+/// A port.
+#[derive(Serialize, JsonSchema)]
+struct ServedPort {
+    /// Its Asymmetric Namespace Access state.
+    ana: &'static str,
+    /// Port identifier, from 1.
+    portid: u16,
+    /// Its address.
+    tcp: String,
+}
+
+/// A namespace.
+#[derive(Serialize, JsonSchema)]
+struct ServedDevice {
+    /// Path of the block device.
+    device: String,
+    /// Name of its block file.
+    name: String,
+}
+
 /// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas; `nbd=` every place of
 /// NBD likewise; `ublk=` every block device; `metrics=` the address of the metrics; `ui=` where the live view is.
 fn say_ready(
@@ -430,28 +490,27 @@ fn say_ready(
     let nqn = running.handle().subsystem_nqn().to_owned();
     let line = match output {
         Output::Json => {
-            let first = running.tcp().map(|address| address.to_string());
-            let each = |p: &live::PortInfo| serde_json::json!({ "portid": p.id.0, "tcp": p.address.to_string(), "ana": p.ana.name() });
-            let ports: Vec<_> = ports.iter().map(each).collect();
-            let mut line =
-                serde_json::json!({ "ready": true, "tcp": first, "unix": unix, "nqn": nqn, "ports": ports });
-            if !nbd.is_empty() {
-                line["nbd"] = nbd.into();
-            }
-            if !ublk.is_empty() {
-                let each = |device: &Exported| serde_json::json!({ "name": device.name, "device": device.node.display().to_string() });
-                line["ublk"] = places.ublk.iter().map(each).collect();
-            }
-            if let Some(metrics) = metrics {
-                line["metrics"] = metrics.into();
-            }
-            if let Some(ui) = ui {
-                line["ui"] = ui.into();
-            }
-            if let Some(recording) = &options.record {
-                line["results"] = recording.display().to_string().into();
-            }
-            line.to_string()
+            let ports = ports.iter().map(|port| ServedPort {
+                ana: port.ana.name().unwrap_or("unknown"),
+                portid: port.id.0,
+                tcp: port.address.to_string(),
+            });
+            let devices = places.ublk.iter().map(|device| ServedDevice {
+                device: device.node.display().to_string(),
+                name: device.name.clone(),
+            });
+            serde_json::to_string(&ServedDrive {
+                metrics,
+                nbd,
+                nqn,
+                ports: ports.collect(),
+                ready: true,
+                results: options.record.as_ref().map(|recording| recording.display().to_string()),
+                tcp: running.tcp().map(|address| address.to_string()),
+                ublk: devices.collect(),
+                ui,
+                unix,
+            })?
         }
         Output::Text => {
             let at = |name: &str, place: Option<String>| {

@@ -6,18 +6,20 @@ use crate::options::Output;
 use crate::progress;
 use crate::table::table;
 use crate::zone_target::{Of, find};
-use crate::{print_json, print_text};
+use crate::{print_json, print_json_line, print_text};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand, ValueEnum};
 use export::MountedFileSystem;
 use host::{Queue, Zoned};
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::Value;
 use std::path::PathBuf;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime, UNIX_EPOCH};
 use store::{
-    APPEND_QUEUES, Claim, FileKind, FileSystem, FormatOptions, NamespaceZones, Placement, Stat, ZoneDevice,
-    ZoneUse,
+    APPEND_QUEUES, Claim, FileKind, FileSystem, FormatOptions, NamespaceZones, Placement, Stat, Usage,
+    ZoneDevice, ZoneUse,
 };
 use units::format_size;
 
@@ -160,6 +162,27 @@ pub fn store(command: &Store, output: Output) -> Result<()> {
     }
 }
 
+/// The store that was made.
+#[derive(Serialize, JsonSchema)]
+pub struct EmptyStore {
+    /// What files may take.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: u64,
+    /// Identifier of the store, 32 hexadecimal digits.
+    id: String,
+    /// Namespace identifier.
+    nsid: u32,
+}
+
+/// The line that says that the store is mounted. It comes at the beginning; the command goes on.
+#[derive(Serialize, JsonSchema)]
+pub struct MountedStore {
+    /// The directory.
+    mounted: PathBuf,
+    /// Namespace identifier.
+    nsid: u32,
+}
+
 fn format(options: &Format, output: Output) -> Result<()> {
     let opened = open(&options.of, 1)?;
     // The store that is emptied must not be in use.
@@ -182,7 +205,7 @@ fn format(options: &Format, output: Output) -> Result<()> {
     let nsid = opened.ns.namespace.nsid;
     let bytes = usage.blocks * usage.block;
     match output {
-        Output::Json => print_json(&json!({ "nsid": nsid, "id": hex(&id), "bytes": bytes })),
+        Output::Json => print_json(&EmptyStore { bytes, id: hex(&id), nsid }),
         Output::Text => {
             print_text(&format!("namespace {nsid} has an empty store with {} for files", format_size(bytes)))
         }
@@ -204,7 +227,7 @@ fn mount(options: &Mount, output: Output) -> Result<()> {
     let dir = options.dir.display();
     match output {
         // One line: who waits for it reads no further.
-        Output::Json => print_text(&json!({ "nsid": nsid, "mounted": options.dir }).to_string())?,
+        Output::Json => print_json_line(&MountedStore { mounted: options.dir.clone(), nsid })?,
         Output::Text => print_text(&format!("ready: the store of namespace {nsid} is mounted at {dir}"))?,
     }
     let mut synced = Instant::now();
@@ -250,20 +273,60 @@ fn kind(kind: FileKind) -> &'static str {
     }
 }
 
-fn describe(path: &str, stat: &Stat, block: u64) -> Value {
-    json!({
-        "path": path,
-        "inode": stat.ino.0,
-        "kind": kind(stat.kind),
-        "mode": stat.attributes.mode,
-        "uid": stat.attributes.uid,
-        "gid": stat.attributes.gid,
-        "links": stat.links,
-        "size": stat.size,
-        "bytes_on_zones": stat.blocks * block,
-        "mtime_ns": stat.attributes.mtime,
-        "ctime_ns": stat.attributes.ctime,
-    })
+/// A file of a store.
+#[derive(Serialize, JsonSchema)]
+pub struct StoredFile {
+    /// Blocks that it has in zones.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes_on_zones: u64,
+    /// Last change of the inode, since 1970.
+    #[schemars(extend("unit" = "ns"))]
+    ctime_ns: u64,
+    /// Group.
+    gid: u32,
+    /// Number of the inode.
+    inode: u64,
+    /// What it is.
+    #[schemars(extend("enum" = ["file", "directory", "symlink"]))]
+    kind: &'static str,
+    /// Names that it has; of a directory also those within it.
+    links: u32,
+    /// Permission bits.
+    mode: u32,
+    /// Last change of the contents, since 1970.
+    #[schemars(extend("unit" = "ns"))]
+    mtime_ns: u64,
+    /// Path within the store.
+    path: String,
+    /// Length: of a file in bytes, of a directory in names, of a symbolic link that of its target.
+    size: u64,
+    /// Owner.
+    uid: u32,
+}
+
+impl StoredFile {
+    fn new(path: &str, stat: &Stat, block: u64) -> Self {
+        Self {
+            bytes_on_zones: stat.blocks * block,
+            ctime_ns: stat.attributes.ctime,
+            gid: stat.attributes.gid,
+            inode: stat.ino.0,
+            kind: kind(stat.kind),
+            links: stat.links,
+            mode: stat.attributes.mode,
+            mtime_ns: stat.attributes.mtime,
+            path: path.to_owned(),
+            size: stat.size,
+            uid: stat.attributes.uid,
+        }
+    }
+}
+
+/// Files of a directory.
+#[derive(Serialize, JsonSchema)]
+pub struct Listed {
+    /// They, by their paths.
+    files: Vec<StoredFile>,
 }
 
 fn about_path<T>(path: &str, result: Result<T, store::Error>) -> Result<T> {
@@ -298,8 +361,8 @@ fn ls(options: &Ls, output: Output) -> Result<()> {
     let block = store.usage().block;
     match output {
         Output::Json => {
-            let files: Vec<Value> = found.iter().map(|(path, stat)| describe(path, stat, block)).collect();
-            print_json(&json!({ "files": files }))
+            let files = found.iter().map(|(path, stat)| StoredFile::new(path, stat, block)).collect();
+            print_json(&Listed { files })
         }
         Output::Text => {
             let row = |(path, stat): &(String, Stat)| {
@@ -309,6 +372,90 @@ fn ls(options: &Ls, output: Output) -> Result<()> {
             };
             let rows: Vec<[String; 4]> = found.iter().map(row).collect();
             print_text(&table(&["Kind", "Mode", "Size", "Path"], &rows))
+        }
+    }
+}
+
+/// How full a store is.
+#[derive(Serialize, JsonSchema)]
+pub struct Filled {
+    /// What files may take.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: u64,
+    /// Zones of data by what they are used for.
+    data_zones: DataZones,
+    /// Of these, what no file takes.
+    #[schemars(extend("unit" = "bytes"))]
+    free_bytes: u64,
+    /// Identifier of the store, 32 hexadecimal digits.
+    id: String,
+    /// Files, directories and symbolic links.
+    inodes: u64,
+    /// Zones of the log.
+    #[schemars(extend("unit" = "zones"))]
+    log_zones: u32,
+    /// Metadata, about.
+    #[schemars(extend("unit" = "bytes"))]
+    metadata_bytes: u64,
+    /// Most metadata.
+    #[schemars(extend("unit" = "bytes"))]
+    metadata_limit_bytes: u64,
+    /// What garbage collection wrote to them since then.
+    #[schemars(extend("unit" = "bytes"))]
+    moved_bytes: u64,
+    /// Namespace identifier.
+    nsid: u32,
+    /// What decides which data shares zones, unless a mount says something else.
+    #[schemars(extend("enum" = ["none", "lifetime", "overlap"]))]
+    placement: &'static str,
+    /// Zones of data that no file can take.
+    #[schemars(extend("unit" = "zones"))]
+    reserved_zones: u32,
+    /// Both together for each byte that programs wrote; 1 if there is none.
+    write_amplification: f64,
+    /// What programs wrote to zones of data since the store was made.
+    #[schemars(extend("unit" = "bytes"))]
+    written_bytes: u64,
+}
+
+/// Zones of data by what they are used for.
+#[derive(Serialize, JsonSchema)]
+struct DataZones {
+    /// They are worn out.
+    #[schemars(extend("unit" = "zones"))]
+    broken: usize,
+    /// They hold data of files, and take none.
+    #[schemars(extend("unit" = "zones"))]
+    closed: usize,
+    /// No file has blocks in them; they are reset when they are needed.
+    #[schemars(extend("unit" = "zones"))]
+    dead: usize,
+    /// Nothing is in them.
+    #[schemars(extend("unit" = "zones"))]
+    empty: usize,
+    /// They take data.
+    #[schemars(extend("unit" = "zones"))]
+    open: usize,
+}
+
+impl Filled {
+    fn new(nsid: u32, id: &[u8], placement: Placement, usage: &Usage) -> Self {
+        let [empty, open, closed, dead, broken] = usage.zones;
+        Self {
+            bytes: usage.blocks * usage.block,
+            data_zones: DataZones { broken, closed, dead, empty, open },
+            free_bytes: usage.free_blocks * usage.block,
+            id: hex(id),
+            inodes: usage.inodes,
+            log_zones: usage.log_zones,
+            metadata_bytes: usage.metadata,
+            metadata_limit_bytes: usage.metadata_limit,
+            moved_bytes: usage.moved_blocks * usage.block,
+            nsid,
+            placement: placement.name(),
+            reserved_zones: usage.reserved_zones,
+            write_amplification: (usage.write_amplification() * 1000.0).round() / 1000.0,
+            written_bytes: usage.written_blocks * usage.block,
         }
     }
 }
@@ -323,26 +470,11 @@ fn stat(options: &StatOf, output: Output) -> Result<()> {
     let value = match &options.path {
         Some(path) => {
             let stat = about_path(path, store.find(path.as_bytes()))?;
-            describe(path, &stat, usage.block)
+            serde_json::to_value(StoredFile::new(path, &stat, usage.block))?
         }
         None => {
-            let [empty, open, closed, dead, broken] = usage.zones;
-            json!({
-                "nsid": opened.ns.namespace.nsid,
-                "id": hex(&store.id()),
-                "bytes": usage.blocks * usage.block,
-                "free_bytes": usage.free_blocks * usage.block,
-                "inodes": usage.inodes,
-                "metadata_bytes": usage.metadata,
-                "metadata_limit_bytes": usage.metadata_limit,
-                "log_zones": usage.log_zones,
-                "reserved_zones": usage.reserved_zones,
-                "placement": store.placement().name(),
-                "written_bytes": usage.written_blocks * usage.block,
-                "moved_bytes": usage.moved_blocks * usage.block,
-                "write_amplification": (usage.write_amplification() * 1000.0).round() / 1000.0,
-                "data_zones": { "empty": empty, "open": open, "closed": closed, "dead": dead, "broken": broken },
-            })
+            let nsid = opened.ns.namespace.nsid;
+            serde_json::to_value(Filled::new(nsid, &store.id(), store.placement(), &usage))?
         }
     };
     match output {
@@ -355,6 +487,38 @@ fn stat(options: &StatOf, output: Output) -> Result<()> {
     }
 }
 
+/// What the zones of data hold.
+#[derive(Serialize, JsonSchema)]
+pub struct UsedZones {
+    /// The zones that hold data.
+    zones: Vec<UsedZone>,
+}
+
+/// A zone.
+#[derive(Serialize, JsonSchema)]
+struct UsedZone {
+    /// What it can hold.
+    #[schemars(extend("unit" = "bytes"))]
+    capacity_bytes: u64,
+    /// Files that have it.
+    files: u64,
+    /// Levels of the files whose keys are known.
+    levels: Vec<u8>,
+    /// The lifetimes that these files have by their attributes.
+    lifetimes: Vec<&'static str>,
+    /// Of these, what files have.
+    #[schemars(extend("unit" = "bytes"))]
+    live_bytes: u64,
+    /// What it is used for.
+    #[schemars(extend("enum" = ["empty", "open", "closed", "dead", "broken"]))]
+    state: &'static str,
+    /// What was written since its last reset.
+    #[schemars(extend("unit" = "bytes"))]
+    written_bytes: u64,
+    /// Its number.
+    zone: u32,
+}
+
 /// What zones of data hold, those without data left out.
 fn zones(zones: &[ZoneUse], block: u64, output: Output) -> Result<()> {
     let used = zones.iter().filter(|zone| zone.written > 0 || zone.live > 0);
@@ -362,19 +526,17 @@ fn zones(zones: &[ZoneUse], block: u64, output: Output) -> Result<()> {
         |zone: &ZoneUse| zone.lifetimes.iter().map(|lifetime| lifetime.name()).collect::<Vec<_>>();
     match output {
         Output::Json => {
-            let describe = |zone: &ZoneUse| {
-                json!({
-                    "zone": zone.zone,
-                    "state": zone.state.name(),
-                    "capacity_bytes": zone.capacity * block,
-                    "written_bytes": zone.written * block,
-                    "live_bytes": zone.live * block,
-                    "files": zone.files,
-                    "lifetimes": lifetimes(zone),
-                    "levels": zone.levels,
-                })
+            let zone = |zone: &ZoneUse| UsedZone {
+                capacity_bytes: zone.capacity * block,
+                files: zone.files,
+                levels: zone.levels.iter().copied().collect(),
+                lifetimes: lifetimes(zone),
+                live_bytes: zone.live * block,
+                state: zone.state.name(),
+                written_bytes: zone.written * block,
+                zone: zone.zone,
             };
-            print_json(&json!({ "zones": used.map(describe).collect::<Vec<Value>>() }))
+            print_json(&UsedZones { zones: used.map(zone).collect() })
         }
         Output::Text => {
             let row = |zone: &ZoneUse| {
@@ -412,6 +574,24 @@ fn flatten(before: &str, value: &Value, rows: &mut Vec<[String; 2]>) {
     }
 }
 
+/// What a check found.
+#[derive(Serialize, JsonSchema)]
+pub struct Checked {
+    /// Blocks of files.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: u64,
+    /// Directories.
+    directories: u64,
+    /// Runs that they lie in.
+    extents: u64,
+    /// Regular files.
+    files: u64,
+    /// Contradictions, one sentence each.
+    problems: Vec<String>,
+    /// Symbolic links.
+    symlinks: u64,
+}
+
 fn check(options: &Check, output: Output) -> Result<()> {
     let opened = open(&options.of, 1)?;
     let block = u64::from(opened.ns.namespace.block_size);
@@ -426,14 +606,14 @@ fn check(options: &Check, output: Output) -> Result<()> {
     };
     let problems = report.problems.len();
     match output {
-        Output::Json => print_json(&json!({
-            "files": report.files,
-            "directories": report.directories,
-            "symlinks": report.symlinks,
-            "bytes": report.blocks * block,
-            "extents": report.extents,
-            "problems": report.problems,
-        }))?,
+        Output::Json => print_json(&Checked {
+            bytes: report.blocks * block,
+            directories: report.directories,
+            extents: report.extents,
+            files: report.files,
+            problems: report.problems,
+            symlinks: report.symlinks,
+        })?,
         Output::Text => {
             let (files, directories, symlinks) = (report.files, report.directories, report.symlinks);
             let size = format_size(report.blocks * block);
@@ -454,6 +634,7 @@ fn check(options: &Check, output: Output) -> Result<()> {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde_json::json;
 
     #[test]
     fn people_read_sizes_and_programs_bytes() {

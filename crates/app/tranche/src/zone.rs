@@ -2,7 +2,7 @@
 
 use crate::options::Output;
 use crate::table::table;
-use crate::zone_change::{Action, Open, Reset};
+use crate::zone_change::{Action, ChangedZones, Open, Reset};
 use crate::zone_read::ReadOf;
 use crate::zone_target::{Of, about_zone, find, look, open, start};
 use crate::{print_json, print_text, zone_change, zone_read};
@@ -10,7 +10,8 @@ use anyhow::{Context, Result, bail};
 use clap::{Args, Subcommand, ValueEnum};
 use host::{IoQueue, Queue, Zoned, view};
 use nvme::zone::{ZoneDescriptor, ZoneReportFilter, ZoneSendAction};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fs::File;
 use std::io::Read;
 use std::path::{Path, PathBuf};
@@ -192,17 +193,63 @@ pub fn zone(command: &Zone, output: Output) -> Result<()> {
     zone_change::manage(action, change, force, output)
 }
 
+/// The zone that was written, or whose write pointer was moved.
+#[derive(Serialize, JsonSchema)]
+pub struct Pointer {
+    /// Namespace identifier.
+    nsid: u32,
+    /// State.
+    #[schemars(extend("enum" = view::ZONE_STATES))]
+    state: &'static str,
+    /// Where its write pointer is, from its begin.
+    #[schemars(extend("unit" = "logical blocks", "null" = "of a zone that takes no more"))]
+    written: Option<u64>,
+    /// Number of the zone.
+    zone: u64,
+}
+
+/// Zones that the drive changed by itself while this waited.
+#[derive(Serialize, JsonSchema)]
+pub struct ChangedByDrive {
+    /// Numbers of the zones.
+    #[schemars(extend("null" = "they are too many to list"))]
+    changed: Option<Vec<u64>>,
+    /// Namespace identifier.
+    nsid: u32,
+}
+
+/// Where the data are.
+#[derive(Serialize, JsonSchema)]
+pub struct Appended {
+    /// Places of the data, in their order: one, unless others appended meanwhile.
+    appended: Vec<DataPlace>,
+    /// Namespace identifier.
+    nsid: u32,
+    /// Number of the zone.
+    zone: u64,
+}
+
+/// A place.
+#[derive(Serialize, JsonSchema)]
+struct DataPlace {
+    /// Its length.
+    #[schemars(extend("unit" = "logical blocks"))]
+    blocks: u64,
+    /// Its first logical block.
+    lba: u64,
+}
+
 /// A zone's number, state and write pointer, which is in blocks from its begin.
 fn print_pointer<Q: Queue>(queue: &mut IoQueue<Q>, ns: &Zoned, zone: u64, output: Output) -> Result<()> {
     let now = look(queue, ns, start(ns, zone)?)?;
     let pointer = now.write_pointer().map(|lba| lba - now.zslba.get());
     match output {
-        Output::Json => print_json(&json!({
-            "nsid": ns.namespace.nsid,
-            "zone": zone,
-            "state": view::zone_state(now.state()),
-            "written": pointer,
-        })),
+        Output::Json => print_json(&Pointer {
+            nsid: ns.namespace.nsid,
+            state: view::zone_state(now.state()),
+            written: pointer,
+            zone,
+        }),
         Output::Text => {
             let pointer =
                 pointer.map_or_else(String::new, |blocks| format!(", write pointer at block {blocks}"));
@@ -277,7 +324,7 @@ fn changed(options: &Changed, output: Output) -> Result<()> {
     let zones: Option<Vec<u64>> =
         changed.map(|zones| zones.iter().map(|zslba| zslba / ns.zone_blocks).collect());
     match (output, zones) {
-        (Output::Json, zones) => print_json(&json!({ "nsid": nsid, "changed": zones })),
+        (Output::Json, zones) => print_json(&ChangedByDrive { changed: zones, nsid }),
         (Output::Text, None) => {
             print_text("too many zones have changed to list them: `tranche zone report` shows all")
         }
@@ -395,9 +442,8 @@ fn append(options: &Append, output: Output) -> Result<()> {
     }
     match output {
         Output::Json => {
-            let place = |(lba, blocks): &(u64, u64)| json!({ "lba": lba, "blocks": blocks });
-            let places: Vec<_> = places.iter().map(place).collect();
-            print_json(&json!({ "nsid": ns.namespace.nsid, "zone": zone, "appended": places }))
+            let appended = places.iter().map(|&(lba, blocks)| DataPlace { blocks, lba }).collect();
+            print_json(&Appended { appended, nsid: ns.namespace.nsid, zone })
         }
         Output::Text => {
             print_text(&places.iter().map(|(lba, _)| lba.to_string()).collect::<Vec<_>>().join("\n"))
@@ -433,10 +479,7 @@ fn set_extension(options: &SetExtension, output: Output) -> Result<()> {
     about_zone(&mut queue, &ns, options.zone, done)?;
     let (nsid, state) = (ns.namespace.nsid, look(&mut queue, &ns, start)?.state());
     match output {
-        Output::Json => {
-            let zone = json!({ "zone": options.zone, "state": view::zone_state(state) });
-            print_json(&json!({ "nsid": nsid, "zones": [zone], "count": 1 }))
-        }
+        Output::Json => print_json(&ChangedZones::named(nsid, &[(options.zone, state)])),
         Output::Text => print_text(&format!("zone {}: {state}", options.zone)),
     }
 }

@@ -8,7 +8,8 @@ use anyhow::{Result, bail};
 use clap::Args;
 use host::{IoQueue, Queue, Zoned, Zones, view};
 use nvme::zone::{ZoneReportFilter, ZoneSendAction, ZoneState};
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use store::{Claim, NamespaceZones};
 
 /// A command that changes states.
@@ -87,6 +88,36 @@ pub fn refuse_store_in_use(host: &mut Connected, ns: Zoned, of: &host::Addr) -> 
     Ok(())
 }
 
+/// The zones that have changed.
+#[derive(Serialize, JsonSchema)]
+pub struct ChangedZones {
+    /// How many zones have changed. With --all these are the zones that were in a state for it.
+    count: u64,
+    /// Namespace identifier.
+    nsid: u32,
+    /// The zones.
+    #[schemars(extend("null" = "of --all"))]
+    zones: Option<Vec<ChangedZone>>,
+}
+
+/// A zone.
+#[derive(Serialize, JsonSchema)]
+struct ChangedZone {
+    /// State.
+    #[schemars(extend("enum" = view::ZONE_STATES))]
+    state: &'static str,
+    /// Number of the zone.
+    zone: u64,
+}
+
+impl ChangedZones {
+    /// Zones that were named, with their new states.
+    pub fn named(nsid: u32, changed: &[(u64, ZoneState)]) -> Self {
+        let one = |&(zone, state): &(u64, ZoneState)| ChangedZone { state: view::zone_state(state), zone };
+        Self { count: changed.len() as u64, nsid, zones: Some(changed.iter().map(one).collect()) }
+    }
+}
+
 /// Changes the states of zones. Without `force`, not those of a store that is in use.
 pub fn manage(action: ZoneSendAction, change: &Action, force: bool, output: Output) -> Result<()> {
     let (mut host, ns) = find(&change.of)?;
@@ -102,7 +133,7 @@ pub fn manage(action: ZoneSendAction, change: &Action, force: bool, output: Outp
         let done = queue.manage_zones(nsid, action, Zones::All);
         about_zone(&mut queue, &ns, 0, done)?;
         return match output {
-            Output::Json => print_json(&json!({ "nsid": nsid, "zones": null, "count": count })),
+            Output::Json => print_json(&ChangedZones { count, nsid, zones: None }),
             Output::Text => print_text(&match count {
                 0 => format!("namespace {nsid}: no zone is {states}, so none was {what}"),
                 1 => format!("namespace {nsid}: 1 zone was {what}"),
@@ -163,15 +194,7 @@ fn after(changed: &[(u64, ZoneState)], zone: u64, error: anyhow::Error) -> anyho
 /// Zones with their new states.
 fn print_changed(nsid: u32, changed: &[(u64, ZoneState)], output: Output) -> Result<()> {
     match output {
-        Output::Json => {
-            let one =
-                |(zone, state): &(u64, ZoneState)| json!({ "zone": zone, "state": view::zone_state(*state) });
-            print_json(&json!({
-                "nsid": nsid,
-                "zones": changed.iter().map(one).collect::<Vec<_>>(),
-                "count": changed.len(),
-            }))
-        }
+        Output::Json => print_json(&ChangedZones::named(nsid, changed)),
         Output::Text => {
             let line = |(zone, state): &(u64, ZoneState)| format!("zone {zone}: {state}");
             print_text(&changed.iter().map(line).collect::<Vec<_>>().join("\n"))

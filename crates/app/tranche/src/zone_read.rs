@@ -5,7 +5,8 @@ use crate::print_found;
 use crate::zone_target::{Of, about_zone, look, open, start};
 use anyhow::{Context, Result, bail};
 use clap::Args;
-use serde_json::json;
+use schemars::JsonSchema;
+use serde::Serialize;
 use std::fs::File;
 use std::io::{ErrorKind, Write};
 use std::path::PathBuf;
@@ -32,6 +33,24 @@ pub struct ReadOf {
     blocks: Option<u64>,
     #[command(flatten)]
     of: Of,
+}
+
+/// What was read to a file. Without a file there is no JSON.
+#[derive(Serialize, JsonSchema)]
+pub struct Read {
+    /// The first block, from the zone's begin.
+    #[schemars(extend("unit" = "logical blocks"))]
+    at: u64,
+    /// How many were read.
+    #[schemars(extend("unit" = "logical blocks"))]
+    blocks: u64,
+    /// The same.
+    #[schemars(extend("unit" = "bytes"))]
+    bytes: u64,
+    /// Namespace identifier.
+    nsid: u32,
+    /// Number of the zone.
+    zone: u64,
 }
 
 /// `tranche zone read`.
@@ -78,13 +97,7 @@ pub fn read(options: &ReadOf, output: Output) -> Result<()> {
     match &options.file {
         None => Ok(()),
         Some(file) => {
-            let read = json!({
-                "nsid": ns.namespace.nsid,
-                "zone": zone,
-                "at": options.at,
-                "blocks": blocks,
-                "bytes": blocks * block,
-            });
+            let read = Read { at: options.at, blocks, bytes: blocks * block, nsid: ns.namespace.nsid, zone };
             print_found(&read, &format!("zone {zone}: {blocks} logical blocks"), file, output)
         }
     }

@@ -7,6 +7,7 @@ use clap::Args;
 use device::LbaFormat;
 use nvme::identify::{IdentifyNamespace, Znsco, ZonedCreate, ZonedNamespace};
 use nvme::{NSID_ALL, Status, U32};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::fmt;
 use units::format_size;
@@ -34,18 +35,22 @@ pub fn not_zoned(nsid: u32) -> String {
 }
 
 /// The zones of a namespace in short.
-#[derive(Serialize, Clone, Copy, Debug)]
+#[derive(Serialize, JsonSchema, Clone, Copy, Debug)]
 #[serde(rename_all = "PascalCase")]
 pub struct Shape {
     /// How many.
     count: u64,
-    /// Bytes from one to the next.
+    /// From the begin of one to the begin of the next.
+    #[schemars(extend("unit" = "bytes"))]
     size: u64,
-    /// Bytes of each that can be written.
+    /// What can be written to each.
+    #[schemars(extend("unit" = "bytes"))]
     capacity: u64,
-    /// Most active zones; without limit if absent.
+    /// Most active zones.
+    #[schemars(extend("null" = "there is no limit"))]
     max_active: Option<u32>,
-    /// Most open zones; without limit if absent.
+    /// Most open zones.
+    #[schemars(extend("null" = "there is no limit"))]
     max_open: Option<u32>,
 }
 

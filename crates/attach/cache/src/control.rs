@@ -5,6 +5,7 @@
 use crate::error::Error;
 use crate::live::{LiveTier, Report};
 use rustix::net::{AddressFamily, SocketAddrUnix, SocketFlags, SocketType};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::fs::Permissions;
@@ -65,28 +66,30 @@ pub enum Answer {
     Error(String),
 }
 
-/// How a tier is, with the names of dm-cache's documentation.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize, Deserialize)]
+/// A tier that runs, after what was asked for is done. dm-cache's documentation has the same fields.
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema, Deserialize)]
 pub struct Status {
-    /// The tier's name.
+    /// Name of the tier.
     pub name: String,
-    /// Whether it runs.
+    /// Always true.
     pub running: bool,
-    /// dm-cache's status line.
+    /// The status line of dm-cache.
     pub line: String,
-    /// What a write does.
+    /// What a write does: `writeback`, `writethrough` or `passthrough`.
     pub mode: String,
-    /// Which chunks are cached.
+    /// Which chunks are cached: `smq`, `mq`, `smq-4.11` or `cleaner`.
     pub policy: String,
-    /// Bytes of a chunk.
+    /// Size of a chunk.
+    #[schemars(extend("unit" = "bytes"))]
     pub chunk: u64,
-    /// Bytes of the origin.
+    /// Size of the origin, which is that of the tier.
+    #[schemars(extend("unit" = "bytes"))]
     pub bytes: u64,
     /// Chunks in the cache.
     pub cached: u32,
-    /// Places for chunks.
+    /// Places for chunks in the cache.
     pub chunks: u32,
-    /// Chunks that differ from the origin's.
+    /// Chunks whose contents in the cache are newer than on the origin.
     pub dirty: u32,
     /// Reads that the cache answered.
     pub read_hits: u64,
@@ -102,17 +105,17 @@ pub struct Status {
     pub promotions: u64,
     /// Chunks that were written back since the tier was opened.
     pub writebacks: u64,
-    /// Blocks of metadata in use, 4 KiB each.
+    /// Those in use.
     pub metadata_used: u64,
-    /// Blocks of metadata.
+    /// Blocks of metadata, 4 KiB each.
     pub metadata_blocks: u64,
-    /// Tunables by their names.
+    /// Tunables by dm-cache's names.
     pub tunables: BTreeMap<String, u64>,
     /// Metadata cannot be written.
     pub read_only: bool,
     /// An operation of metadata failed: the next opening needs --repair.
     pub needs_check: bool,
-    /// What has failed, in words.
+    /// Devices that are of no more use, with their errors.
     pub failures: Vec<String>,
 }
 

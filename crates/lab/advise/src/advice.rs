@@ -1,79 +1,88 @@
 //! What is advised, as `--output json` has it.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{database_model::Row, layouts::Excluded, rates::Rates, simulate::Found};
 
 /// The load that was simulated.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Loaded {
     /// What it is.
     pub description: String,
-    /// Connections.
+    /// Connections without pause.
     pub connections: u32,
-    /// Bytes of the database.
+    /// Size of the database.
+    #[schemars(extend("unit" = "bytes"))]
     pub dataset_bytes: u64,
-    /// The pool, the database and the log are divided by this in the model, and PostgreSQL's checkpoint_timeout.
+    /// Buffer pool, database and log are divided by this in the model, and PostgreSQL's checkpoint_timeout.
     pub scale: u64,
     /// Processors of the server.
     pub processors: u32,
-    /// Measured seconds of each simulation.
+    /// Measured time of each simulation.
+    #[schemars(extend("unit" = "s"))]
     pub seconds: u64,
     /// Simulations of each layout.
     pub seeds: u32,
-    /// What was measured of the real load; none of the generic one.
+    /// What was measured of the real load.
+    #[schemars(extend("null" = "without --sample and --recording"))]
     pub measured: Option<Rates>,
-    /// What the model writes in a second as configured, over what was measured; none of the generic one.
+    /// What the model writes in a second as configured, over what was measured.
+    #[schemars(extend("null" = "without --sample and --recording"))]
     pub written_over_measured: Option<f64>,
 }
 
 /// The drive that was simulated.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Modelled {
     /// Profile or file.
     pub name: String,
-    /// Bytes that hold data.
+    /// What holds data.
+    #[schemars(extend("unit" = "bytes"))]
     pub full_bytes: u64,
-    /// Percent of the whole.
+    /// The same, of the whole drive.
+    #[schemars(extend("unit" = "%"))]
     pub full_percent: u32,
-    /// Whether the model was fitted on this drive.
+    /// Whether the model was fitted to published results on this drive.
     pub fitted: bool,
 }
 
 /// A recommendation.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Recommendation {
     /// Which layout.
+    #[schemars(extend("enum" = ["doublewrite", "dram", "atomic", "fpw", "wal", "zones"]))]
     pub layout: &'static str,
     /// What speaks for it.
     pub why: String,
 }
 
-/// What is advised.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// What other layouts of the drive would gain.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Advice {
-    /// The server.
+    /// The server, with the release series whose defaults hold.
     pub server: String,
     /// How it was told.
     pub server_told_by: String,
     /// Who told the values: an installed server, or the files alone.
     pub values_told_by: String,
-    /// The files that were read.
+    /// The files that were read, in their order.
     pub files: Vec<String>,
-    /// What matters of them.
+    /// Settings that matter for the drive.
     pub settings: Vec<Row>,
-    /// Where defaults are documented.
+    /// Where the defaults are documented.
     pub defaults_source: &'static str,
-    /// The load.
+    /// The load that was simulated.
     pub load: Loaded,
-    /// The drive.
+    /// The drive that was simulated.
     pub drive: Modelled,
-    /// The layouts, what is configured first.
+    /// The layouts; what is configured is the first.
     pub layouts: Vec<Found>,
-    /// What is not simulated.
+    /// Layouts that were not simulated.
     pub excluded: Vec<Excluded>,
-    /// What is recommended, the best first; nothing if nothing is gained.
+    /// What is recommended: what this drive can do, the best first, then what wants another drive; empty if nothing
+    /// is gained.
     pub recommended: Vec<Recommendation>,
-    /// What the model does not know.
+    /// What the figures do not tell.
     pub uncertainty: Vec<String>,
 }

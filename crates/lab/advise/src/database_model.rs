@@ -5,6 +5,7 @@ use std::path::PathBuf;
 use anyhow::Result;
 use database_models::innodb::Volume;
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Actor;
 
@@ -19,7 +20,7 @@ use super::{
 use lab_report::control::Cancel;
 
 /// A setting that matters, as the report shows it.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Row {
     /// Its name.
     pub name: String,

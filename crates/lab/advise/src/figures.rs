@@ -1,5 +1,6 @@
 //! Figures that only some layouts have.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use lab_report::figure::show;
@@ -9,7 +10,7 @@ use lab_report::figure::show;
 pub const SETTLED_PERCENT: f64 = 1.0;
 
 /// A figure that only some layouts have.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Figure {
     /// What the neighbour writes and reads, in bytes a second.

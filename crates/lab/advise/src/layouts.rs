@@ -2,6 +2,7 @@
 
 use std::{fmt, str::FromStr};
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// A layout that can be asked for.
@@ -143,11 +144,11 @@ pub struct Plan {
 }
 
 /// A layout that is not simulated.
-#[derive(Clone, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 pub struct Excluded {
     /// Its name.
     pub name: &'static str,
-    /// Why not, and what answers the question.
+    /// Why not.
     pub why: String,
 }
 

@@ -7,6 +7,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail, ensure};
 use load_formats::trace::TraceError;
+use schemars::JsonSchema;
 use serde::Serialize;
 use workload::Verb;
 
@@ -17,21 +18,27 @@ use lab_report::control::Control;
 const SECTOR: u64 = 512;
 
 /// Requests and bytes of a second.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Rates {
-    /// Where they are from.
+    /// The device or the recording.
     pub source: String,
-    /// For how long they were counted.
+    /// For how long.
+    #[schemars(extend("unit" = "s"))]
     pub seconds: f64,
-    /// Reads in a second.
+    /// Reads.
+    #[schemars(extend("unit" = "1/s"))]
     pub reads_per_second: f64,
-    /// Bytes read in a second.
+    /// Bytes read.
+    #[schemars(extend("unit" = "bytes/s"))]
     pub read_bytes_per_second: f64,
-    /// Writes in a second.
+    /// Writes.
+    #[schemars(extend("unit" = "1/s"))]
     pub writes_per_second: f64,
-    /// Bytes written in a second.
+    /// Bytes written.
+    #[schemars(extend("unit" = "bytes/s"))]
     pub written_bytes_per_second: f64,
-    /// Flushes in a second; none of a kernel that does not count them (before Linux 5.5), nor of a partition.
+    /// Flushes.
+    #[schemars(extend("unit" = "1/s", "null" = "the kernel does not count them: before Linux 5.5, and for partitions"))]
     pub flushes_per_second: Option<f64>,
 }
 

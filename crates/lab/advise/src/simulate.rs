@@ -1,6 +1,7 @@
 //! All layouts with all seeds, and what comes of them.
 
 use anyhow::{Result, bail};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::{
@@ -22,7 +23,7 @@ use lab_report::{
 };
 
 /// Such a figure with its value.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct More {
     /// Which.
     pub figure: Figure,
@@ -30,36 +31,47 @@ pub struct More {
     pub value: Spread,
 }
 
-/// What was found of a layout.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// What was found of a layout. Ranges are over the seeds.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Found {
     /// Its name.
+    #[schemars(extend("enum" = [
+        "configured", "doublewrite", "dram", "atomic", "fpw", "wal", "zones", "disk", "cache", "neighbour", "quota"
+    ]))]
     pub name: &'static str,
-    /// What it is, in a sentence.
+    /// What it is.
     pub description: String,
     /// Whether a power cut leaves no torn page that nothing mends.
     pub safe: bool,
-    /// Whether it is something to choose. Else it is there to be compared with: others are on the drive, or the drive is not all that there is.
+    /// Whether it is something to choose. Else it is there to be compared with: a neighbour is on the drive, or the
+    /// database on a disk.
     pub choice: bool,
-    /// What it wants that this drive has not; none if it can be done on this drive.
+    /// What it wants that this drive has not.
+    #[schemars(extend("null" = "it can be done on this drive"))]
     pub needs: Option<String>,
-    /// Transactions a second.
+    /// Transactions.
+    #[schemars(extend("unit" = "1/s"))]
     pub transactions_per_second: Spread,
     /// The same over what is configured, of the same seeds.
     pub throughput_ratio: Spread,
-    /// The 99th percentile of commits; none where commits do not wait.
+    /// 99 in 100 commits are no longer.
+    #[schemars(extend("unit" = "ms", "null" = "commits do not wait for the log"))]
     pub commit_p99_ms: Option<Spread>,
-    /// Bytes programmed on flash for each transaction.
+    /// Programmed on flash for each transaction.
+    #[schemars(extend("unit" = "bytes"))]
     pub nand_bytes_per_transaction: Spread,
-    /// The same over what is configured.
+    /// The same over what is configured, of the same seeds.
     pub nand_bytes_ratio: Spread,
-    /// Bytes that the server writes to flash for each transaction.
+    /// Written to the flash by the server for each transaction.
+    #[schemars(extend("unit" = "bytes"))]
     pub host_bytes_per_transaction: Spread,
-    /// Write amplification of the flash.
+    /// Bytes programmed on flash for each that the server wrote to it.
     pub write_amplification: Spread,
-    /// Years until the rated cycles are used up, if the drive says them, at the rate of transactions of all layouts.
+    /// Until the rated cycles are used up, all layouts at the same rate of transactions.
+    #[schemars(extend("unit" = "years", "null" = "the drive says no rated cycles, or nothing is written to its flash"))]
     pub years: Option<Spread>,
-    /// How far throughput still moved within the window at most, in percent.
+    /// How far throughput still moved within the window, at most.
+    #[schemars(extend("unit" = "%"))]
     pub drift_percent: f64,
     /// Figures that only some layouts have.
     pub more: Vec<More>,

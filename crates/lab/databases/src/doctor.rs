@@ -8,14 +8,15 @@ use std::{
     path::PathBuf,
 };
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::{database::search_path, mariadb, mounted_drive::may_mount, postgresql, scratch};
 
-/// One thing that commands need.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// One thing.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Finding {
-    /// Its name in [`Ability::missing`] and in `tranche doctor --require`.
+    /// Its name, as in `--require`.
     pub name: &'static str,
     /// What it is for.
     pub purpose: &'static str,
@@ -23,20 +24,22 @@ pub struct Finding {
     pub ready: bool,
     /// What was found, or why it cannot be used.
     pub detail: String,
-    /// The command that mends it. Nothing if it is ready, or if no command can.
+    /// The command that mends it.
+    #[schemars(extend("null" = "it is ready, or no command mends it"))]
     pub mend: Option<String>,
 }
 
-/// What a user can do here.
-#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+/// A command.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, JsonSchema)]
 pub struct Ability {
     /// The command.
     pub command: &'static str,
     /// Whether all of it works.
     pub ready: bool,
-    /// Findings that it lacks.
+    /// Names of findings that it lacks.
     pub missing: Vec<&'static str>,
     /// What it does without them.
+    #[schemars(extend("null" = "nothing is missing, or it does nothing"))]
     pub otherwise: Option<&'static str>,
 }
 

@@ -12,6 +12,7 @@ use std::{
 
 use anyhow::{Context, Result, bail};
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use crate::counters::NamespaceCounts;
@@ -264,7 +265,7 @@ pub fn median(values: &[f64]) -> Option<f64> {
 }
 
 /// A median with its smallest and largest value.
-#[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Spread {
     /// The median.
     pub median: f64,

@@ -242,9 +242,7 @@ fn logs_and_views() {
     let ns = host.identify_namespace(1).unwrap();
     let id_ns = json(&view::IdNs::from(&ns));
     assert!(id_ns.contains(r#""lbafs":[{"ms":0,"ds":9,"rp":0}]"#) && !id_ns.contains("npwg"), "{id_ns}");
-    let mut list = view::List::default();
-    list.add(host.controller(), 1, &ns, "/mnt/nvme0n1");
-    let list = json(&list);
+    let list = json(&view::ListItem::new(host.controller(), 1, &ns, "/mnt/nvme0n1"));
     assert!(
         list.contains(r#""MaximumLBA":1000,"PhysicalSize":512000,"SectorSize":512"#)
             && list.contains(r#""NameSpace":1,"DevicePath":"/mnt/nvme0n1""#),

@@ -12,6 +12,7 @@ use lab_report::control::Control;
 use lab_report::terminal::{self, Look};
 use live::{Handle, LocalTransport, NamespaceSnapshot, Options, Shape};
 use nvme::{Nqn, Nsid};
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::time::{Duration, Instant};
 
@@ -46,19 +47,41 @@ const LOADS: [Load; 4] = [
     Load { nsid: 4, about: "a log, in zones", job: "rw=write\nbs=64k\niodepth=1\nzonemode=zbd\nrate=,20m\n" },
 ];
 
-/// What was done, when it is over.
-#[derive(Serialize)]
-struct Done {
+/// The first line: where the drive is. The second is what was done.
+#[derive(Serialize, JsonSchema)]
+pub struct ServedDemo<'a> {
+    /// Where NVMe/TCP hosts find the drive.
+    tcp: &'a str,
+    /// Address of the live view.
+    ui: &'a str,
+}
+
+/// What was done, in the last line.
+#[derive(Serialize, JsonSchema)]
+pub struct Done {
+    /// How long the load ran.
+    #[schemars(extend("unit" = "s"))]
     seconds: f64,
+    /// The namespaces.
     namespaces: Vec<DoneInNamespace>,
 }
 
-#[derive(Serialize)]
+/// A namespace.
+#[derive(Serialize, JsonSchema)]
 struct DoneInNamespace {
+    /// Namespace identifier.
     nsid: Nsid,
+    /// What its load stands for.
+    #[schemars(extend("null" = "it was made meanwhile"))]
     about: Option<&'static str>,
+    /// Read by hosts.
+    #[schemars(extend("unit" = "bytes"))]
     read_bytes: u64,
+    /// Written by hosts.
+    #[schemars(extend("unit" = "bytes"))]
     written_bytes: u64,
+    /// Bytes programmed for each byte that hosts wrote.
+    #[schemars(extend("null" = "they wrote none"))]
     write_amplification: Option<f64>,
 }
 
@@ -102,7 +125,7 @@ pub fn demo(options: &Demo, output: Output) -> Result<()> {
 
 fn say_where(output: Output, url: &str, at: &str, seconds: u64) -> Result<()> {
     if output == Output::Json {
-        return print_json_line(&serde_json::json!({ "ui": url, "tcp": at }));
+        return print_json_line(&ServedDemo { tcp: at, ui: url });
     }
     print_text(&format!(
         "A drive in memory is under load for {seconds} seconds. Ctrl-C ends it.\n\n    \

@@ -1,6 +1,6 @@
 //! `tranche top`: what a drive does, interval by interval, as far as its logs tell.
 
-mod sample;
+pub mod sample;
 mod screen;
 
 use crate::args::Top;

@@ -4,6 +4,7 @@ use anyhow::Result;
 use host::{Host, Transport};
 use lab_report::counters::{Counters, Latencies};
 use nvme::log::LogId;
+use schemars::JsonSchema;
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::time::{Duration, Instant};
@@ -92,20 +93,24 @@ impl Sample {
 }
 
 /// What one direction did in an interval.
-#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Default, Debug, Serialize, JsonSchema)]
 pub struct Traffic {
     /// Bytes per second.
+    #[schemars(extend("unit" = "bytes/s"))]
     pub bytes_per_second: f64,
     /// Commands per second.
+    #[schemars(extend("unit" = "1/s"))]
     pub iops: f64,
-    /// Latency that half of the commands did not exceed, in nanoseconds, as the bound of its bucket.
+    /// Latency that half of the commands did not exceed, as the bound of its bucket.
+    #[schemars(extend("unit" = "ns", "null" = "none was carried out, or the logs of the whole drive do not say"))]
     pub p50_ns: Option<u64>,
     /// The same of 99 percent.
+    #[schemars(extend("unit" = "ns", "null" = "none was carried out, or the logs of the whole drive do not say"))]
     pub p99_ns: Option<u64>,
 }
 
-/// What a namespace did in an interval.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// An attached namespace that was there at the last look, too.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Namespace {
     /// Namespace Identifier.
     pub nsid: u32,
@@ -116,33 +121,41 @@ pub struct Namespace {
     /// Writes.
     pub write: Traffic,
     /// Media bytes written over host bytes written.
+    #[schemars(extend("null" = "nothing was written"))]
     pub write_amplification: Option<f64>,
     /// How long commands were held back by quotas and for others' shares, in seconds for each second.
     pub held_back: f64,
-    /// Commands that failed, per second.
+    /// Commands that failed.
+    #[schemars(extend("unit" = "1/s"))]
     pub failed: f64,
 }
 
-/// What a drive did in an interval.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// What a drive did in an interval. Each interval is a line.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Rates {
     /// Length of the interval.
+    #[schemars(extend("unit" = "s"))]
     pub seconds: f64,
-    /// Reads of the drive. Without log D8h the bytes are in units of 512,000.
+    /// Reads of the drive. Bytes are those of its namespaces; without log D8h they are multiples of 512,000.
     pub read: Traffic,
     /// Writes, likewise.
     pub write: Traffic,
-    /// Media bytes written over host bytes written; none if the drive does not say.
+    /// Media bytes written over host bytes written.
+    #[schemars(extend("null" = "nothing was written, or the drive does not say"))]
     pub write_amplification: Option<f64>,
-    /// Temperature in kelvins.
+    /// Composite Temperature.
+    #[schemars(extend("unit" = "K"))]
     pub temperature_k: u16,
-    /// Available spare in percent.
+    /// Available Spare.
+    #[schemars(extend("unit" = "%"))]
     pub spare_percent: u8,
-    /// Endurance used in percent.
+    /// Percentage Used.
+    #[schemars(extend("unit" = "%"))]
     pub used_percent: u8,
-    /// Critical Warning.
+    /// Critical Warning, bit by bit.
     pub critical_warning: u8,
-    /// Attached namespaces; none if the drive has no log D8h.
+    /// Namespaces that are attached to this host.
+    #[schemars(extend("null" = "the drive has no log D8h"))]
     pub namespaces: Option<Vec<Namespace>>,
 }
 

@@ -27,6 +27,7 @@ use nvme::{Nsid, U32};
 use serde_json::Value;
 
 use device::JobDevice;
+pub use json::FioDocument;
 use lab_report::{
     Findings,
     control::{self, Control},
@@ -176,7 +177,7 @@ fn measure(
         (true, false) => None,
     };
     Ok(Findings {
-        results: json::document(jobs, &reported, began),
+        results: json::document(jobs, &reported, began)?,
         written: None,
         text: text::summary(&reported, began),
         failure,

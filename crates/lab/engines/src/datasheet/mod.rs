@@ -8,6 +8,7 @@ mod report;
 use anyhow::{Context, Result, bail};
 use host::Host;
 use live::{Config, DataSheet};
+use schemars::JsonSchema;
 use serde::Serialize;
 use sim::{Contents, Precondition, Sim, SimTransport, precondition::preconditioned};
 
@@ -44,26 +45,27 @@ pub struct Settings {
 }
 
 /// What was measured beside what the data sheet says.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Measured {
-    /// Where the data sheet's figures are from.
+    /// Where the figures are from.
     pub source: String,
-    /// Bytes of the measured drive's first namespace, if it was shortened.
+    /// Size of the first namespace of the shortened drive.
+    #[schemars(extend("unit" = "bytes", "null" = "the whole drive was measured"))]
     pub shortened_to: Option<u64>,
     /// Seed of everything random.
     pub seed: u64,
-    /// The largest distance of `ratio` from 1 that passes.
+    /// Largest distance of ratio from 1 that passes.
     pub tolerance: f64,
-    /// The figures that the data sheet has.
+    /// The figures.
     pub figures: Vec<Figure>,
 }
 
 /// One figure of a data sheet.
-#[derive(Clone, Debug, Serialize)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Figure {
     /// Its key in the drive's TOML.
     pub figure: &'static str,
-    /// Of both values.
+    /// Unit of measured and stated.
     pub unit: Unit,
     /// What the simulated drive does.
     pub measured: f64,
@@ -76,7 +78,7 @@ pub struct Figure {
 }
 
 /// What a figure counts.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Serialize, JsonSchema)]
 #[serde(rename_all = "snake_case")]
 pub enum Unit {
     /// How fast data moves.

@@ -5,6 +5,7 @@ use std::path::Path;
 use anyhow::Result;
 use media::Nanos;
 use media::disk::service::State;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::figures::Figures;
@@ -17,12 +18,12 @@ use lab_report::terminal::{self, Look};
 const METHOD: &str = "The model is as the parameter files state it. Each request is issued when the model has completed the one before \
                       and the pause of the trace is over.";
 
-/// What a check found.
-#[derive(Clone, Debug, Serialize)]
+/// How far a model of a hard disk is from measured requests of the real one.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Checked {
     /// Name of the disk in its parameter file.
     pub disk: String,
-    /// Requests of the trace. All count, the first ones too.
+    /// Requests of the trace. All count.
     pub requests: usize,
     /// The figures of the model as the parameter files have it.
     pub stated: Figures,

@@ -1,18 +1,23 @@
 //! How far modelled response times are from measured ones.
 
+use schemars::JsonSchema;
 use serde::Serialize;
 
 /// Distances between two lists of response times of the same requests.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Figures {
-    /// Mean of the measured response times, in milliseconds.
+    /// Mean of the measured response times.
+    #[schemars(extend("unit" = "ms"))]
     pub measured_mean_ms: f64,
-    /// Mean of the modelled ones.
+    /// Mean of the modelled response times.
+    #[schemars(extend("unit" = "ms"))]
     pub model_mean_ms: f64,
     /// Demerit: the root mean square of the horizontal distance between the two distributions. Both lists are sorted, and the
     /// n-th is compared with the n-th. Ruemmler and Wilkes, "An introduction to disk drive modeling", IEEE Computer 27(3), 1994.
+    #[schemars(extend("unit" = "ms"))]
     pub demerit_ms: f64,
     /// Root mean square of the error of each request.
+    #[schemars(extend("unit" = "ms"))]
     pub rms_request_error_ms: f64,
 }
 

@@ -1,6 +1,7 @@
 //! What is measured of a device.
 
 use anyhow::{Context, Result, bail};
+use schemars::JsonSchema;
 use serde::Serialize;
 use serde_json::Value;
 use std::time::Duration;
@@ -75,38 +76,46 @@ impl Done {
     }
 }
 
-/// The rate of random reads of 4 KiB with so many outstanding.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+/// The rate of random reads of 4 KiB with this many outstanding.
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Point {
     /// Outstanding reads.
     pub depth: u32,
     /// Reads per second.
+    #[schemars(extend("unit" = "1/s"))]
     pub iops: f64,
 }
 
 /// What was measured of writes.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Writes {
-    /// Bytes per second of 128 KiB in order, 32 at once, over the whole device.
+    /// 128 KiB in order, 32 at once, over the whole device.
+    #[schemars(extend("unit" = "bytes/s"))]
     pub sequential: f64,
     /// Random writes of 4 KiB per second, 256 at once, after the device was written so for a while.
+    #[schemars(extend("unit" = "1/s"))]
     pub iops: f64,
-    /// A random write of 4 KiB alone, in nanoseconds.
+    /// A random write of 4 KiB alone, on average.
+    #[schemars(extend("unit" = "ns"))]
     pub latency: f64,
 }
 
-/// What was measured of a device.
-#[derive(Clone, PartialEq, Debug, Serialize)]
+/// What was measured of the device.
+#[derive(Clone, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Measured {
-    /// Bytes of the device.
+    /// Size of the device.
+    #[schemars(extend("unit" = "bytes"))]
     pub bytes: u64,
-    /// Bytes per second of 128 KiB in order, 32 at once.
+    /// 128 KiB in order, 32 at once.
+    #[schemars(extend("unit" = "bytes/s"))]
     pub sequential_read: f64,
-    /// A random read of 4 KiB alone, in nanoseconds.
+    /// A random read of 4 KiB alone, on average.
+    #[schemars(extend("unit" = "ns"))]
     pub read_latency: f64,
-    /// Random reads by how many are outstanding.
+    /// Random reads of 4 KiB.
     pub random_reads: Vec<Point>,
-    /// Writes, if the device may be overwritten.
+    /// Writes.
+    #[schemars(extend("null" = "without --overwrite-device"))]
     pub writes: Option<Writes>,
 }
 

@@ -18,6 +18,7 @@ use lab_report::{
 use live::Config;
 pub use measure::{Done, How, Load, Measured, Point, Run, Writes};
 use model::Model;
+use schemars::JsonSchema;
 use serde::Serialize;
 use sim::{Contents, Precondition, Sim, precondition::preconditioned};
 use std::path::{Path, PathBuf};
@@ -54,33 +55,36 @@ pub struct Settings {
 }
 
 /// Random reads of the device, and of the model.
-#[derive(Clone, Copy, PartialEq, Debug, Serialize)]
+#[derive(Clone, Copy, PartialEq, Debug, Serialize, JsonSchema)]
 pub struct Compared {
     /// Outstanding reads.
     pub depth: u32,
     /// Reads per second of the device.
+    #[schemars(extend("unit" = "1/s"))]
     pub measured: f64,
     /// Reads per second of the model in virtual time.
+    #[schemars(extend("unit" = "1/s"))]
     pub model: f64,
 }
 
-/// A device and its model.
-#[derive(Clone, Debug, Serialize)]
+/// A device, and the profile that was fitted to it.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Fitted {
     /// The device in words.
     pub device: String,
     /// The file of the profile: the place of the results.
     #[serde(skip)]
     pub profile: PathBuf,
-    /// What was measured.
+    /// What was measured of the device.
     pub measured: Measured,
     /// Dies of the model.
     pub dies: u32,
-    /// Spare of the model, in percent; assumed where no writes were measured.
+    /// Spare of the model; assumed where writes were not measured.
+    #[schemars(extend("unit" = "%"))]
     pub spare_percent: f64,
-    /// Random reads by how many are outstanding.
+    /// Random reads of the device and of the model.
     pub random_reads: Vec<Compared>,
-    /// The model beside the measured figures.
+    /// The model in virtual time beside the measured figures.
     pub data_sheet: datasheet::Measured,
 }
 

@@ -246,7 +246,7 @@ pub(crate) fn play(
     }
     played.traffic = moved(&phases);
     let reported = bench::report(jobs, ended);
-    played.document = json::document(jobs, &reported, began);
+    played.document = json::document(jobs, &reported, began)?;
     played.text = text::summary(&reported, began);
     Ok(played)
 }

@@ -71,7 +71,7 @@ const MIN_INTERVAL_NANOS: u64 = 1000;
 /// What came of a simulation.
 #[derive(Clone, Debug)]
 pub struct Simulated {
-    /// For programs: the run, or all of them if something is varied (docs/schemas/sim.json).
+    /// For programs: the run, or all of them if something is varied.
     pub document: Value,
     /// A row for each run, with the columns of results.parquet.
     pub runs: Sheet,

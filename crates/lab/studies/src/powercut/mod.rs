@@ -23,6 +23,7 @@ use std::{
 
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
+use schemars::JsonSchema;
 use serde::Serialize;
 
 pub use self::variant::{Protection, Variant};
@@ -101,39 +102,39 @@ impl Default for Options {
     }
 }
 
-/// What happened to a variant.
-#[derive(Clone, Debug, Default, Serialize)]
+/// What the rounds of one variant found.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Counts {
     /// Its name.
     pub variant: String,
-    /// Whether capacitors protect the drive's buffer and DRAM.
+    /// Whether capacitors protect the buffer and DRAM.
     pub power_loss_protection: bool,
     /// Power cuts.
     pub rounds: u32,
-    /// Transactions acknowledged to the client.
+    /// Transactions that were acknowledged.
     pub acknowledged: u64,
     /// Of these, lost.
     pub lost: u64,
-    /// Rows with a value other than that of the last transaction that is there.
+    /// Rows with a wrong value.
     pub wrong_rows: u64,
-    /// Pages with bad checksums in the tablespaces before the server's recovery.
+    /// Pages with bad checksums before the server's recovery.
     pub torn_pages: u64,
     /// Rounds with such pages.
     pub rounds_torn: u32,
-    /// Rounds after which the server did not start, or a table or page was damaged.
+    /// Rounds after which the server did not start, or something was damaged.
     pub rounds_damaged: u32,
-    /// What was wrong, for each round that was not clean, with its seed.
+    /// What was wrong, with its round.
     pub failures: Vec<String>,
 }
 
-/// The campaign's result.
-#[derive(Clone, Debug, Serialize)]
+/// The campaign: also the content of powercut.json, without `results`.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Campaign {
-    /// Seed that reproduces it.
+    /// The seed that repeats it.
     pub seed: u64,
-    /// The servers.
+    /// The database server.
     pub server: String,
-    /// By variant.
+    /// By layout.
     pub variants: Vec<Counts>,
 }
 

@@ -2,36 +2,69 @@
 
 use nvme::identify::ZonedNamespace;
 use nvme::zone::{ZoneDescriptor, ZoneState, ZoneType};
+use schemars::JsonSchema;
 use serde::Serialize;
 
 use super::hex;
 
-/// `nvme zns id-ns`: numbers of resources are zero-based.
-#[derive(Serialize, Clone, Debug)]
+/// The keys of `nvme zns id-ns` (nvme-cli 2).
+#[derive(Serialize, JsonSchema, Clone, Debug)]
 pub struct ZnsIdNs {
+    /// Zone Operation Characteristics: bit 0 variable zone capacity, bit 1 zone active excursions.
     zoc: u16,
+    /// Optional Zoned Command Support: bit 0 reads across zone boundaries, bit 1 Zone Random Write Areas.
     ozcs: u16,
+    /// Maximum Active Resources in zones, zero-based; 4294967295 is no limit.
+    #[schemars(extend("unit" = "zones"))]
     mar: u32,
+    /// Maximum Open Resources in zones, zero-based; 4294967295 is no limit.
+    #[schemars(extend("unit" = "zones"))]
     mor: u32,
+    /// Reset Recommended Limit; 0 not reported.
+    #[schemars(extend("unit" = "s"))]
     rrl: u32,
+    /// Finish Recommended Limit; 0 not reported.
+    #[schemars(extend("unit" = "s"))]
     frl: u32,
+    /// Reset Recommended Limit 1; 0 not reported.
+    #[schemars(extend("unit" = "s"))]
     rrl1: u32,
+    /// Reset Recommended Limit 2; 0 not reported.
+    #[schemars(extend("unit" = "s"))]
     rrl2: u32,
+    /// Reset Recommended Limit 3; 0 not reported.
+    #[schemars(extend("unit" = "s"))]
     rrl3: u32,
+    /// Finish Recommended Limit 1; 0 not reported.
+    #[schemars(extend("unit" = "s"))]
     frl1: u32,
+    /// Finish Recommended Limit 2; 0 not reported.
+    #[schemars(extend("unit" = "s"))]
     frl2: u32,
+    /// Finish Recommended Limit 3; 0 not reported.
+    #[schemars(extend("unit" = "s"))]
     frl3: u32,
+    /// Number of ZRWA Resources, zero-based; meaningless without OZCS bit 1, as what follows.
     numzrwa: u32,
+    /// ZRWA Flush Granularity.
+    #[schemars(extend("unit" = "logical blocks"))]
     zrwafg: u16,
+    /// ZRWA Size.
+    #[schemars(extend("unit" = "logical blocks"))]
     zrwasz: u16,
+    /// ZRWA Capability.
     zrwacap: u8,
+    /// LBA format extensions, one for each LBA format.
     lbafe: Vec<ZnsLbafe>,
 }
 
-/// One LBA format extension of `nvme zns id-ns`.
-#[derive(Serialize, Clone, Debug)]
+/// An LBA format extension.
+#[derive(Serialize, JsonSchema, Clone, Debug)]
 struct ZnsLbafe {
+    /// Zone Size; 0: the format has no zones.
+    #[schemars(extend("unit" = "logical blocks"))]
     zsze: u64,
+    /// Zone Descriptor Extension Size in units of 64 bytes.
     zdes: u8,
 }
 
@@ -62,23 +95,36 @@ impl ZnsIdNs {
     }
 }
 
-/// `nvme zns report-zones`.
-#[derive(Serialize, Clone, Debug)]
+/// The keys of `nvme zns report-zones` (nvme-cli 2).
+#[derive(Serialize, JsonSchema, Clone, Debug)]
 pub struct ZoneReport {
+    /// Zones that --state and --from leave; --count does not count.
     nr_zones: u64,
+    /// The zones.
     zone_list: Vec<Zone>,
 }
 
-/// One zone of `nvme zns report-zones`.
-#[derive(Serialize, Clone, Debug)]
+/// A zone.
+#[derive(Serialize, JsonSchema, Clone, Debug)]
 struct Zone {
+    /// Its first logical block.
     slba: u64,
+    /// Write pointer; 18446744073709551615 in states without one.
     wp: u64,
+    /// What can be written.
+    #[schemars(extend("unit" = "logical blocks"))]
     cap: u64,
+    /// State.
+    #[schemars(extend("enum" = ZONE_STATES))]
     state: &'static str,
+    /// Type.
     #[serde(rename = "type")]
+    #[schemars(extend("enum" = ["SEQWRITE_REQ"]))]
     kind: &'static str,
+    /// Zone Attributes.
     attrs: u8,
+    /// Zone Descriptor Extension in hexadecimal digits.
+    #[schemars(extend("null" = "it has none"))]
     ext_data: Option<String>,
 }
 
@@ -102,6 +148,10 @@ impl ZoneReport {
         Self { nr_zones, zone_list: zones.iter().map(zone).collect() }
     }
 }
+
+/// nvme-cli's words for states of zones.
+pub const ZONE_STATES: [&str; 7] =
+    ["EMPTY", "IMP_OPENED", "EXP_OPENED", "CLOSED", "READONLY", "FULL", "OFFLINE"];
 
 /// nvme-cli's word for a state of zones.
 #[must_use]

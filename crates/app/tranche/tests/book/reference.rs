@@ -1,10 +1,9 @@
 //! `cli.md` of the book: the help of every command.
 
-use crate::args::Cli;
-use clap::{Command, CommandFactory};
+use crate::write_generated;
+use clap::Command;
 use std::collections::BTreeSet;
 use std::fmt::Write;
-use std::path::Path;
 
 fn page(command: &mut Command, path: &str, out: &mut String) {
     let _ =
@@ -12,13 +11,6 @@ fn page(command: &mut Command, path: &str, out: &mut String) {
     for sub in command.get_subcommands_mut().filter(|sub| sub.get_name() != "help") {
         let path = format!("{path} {}", sub.get_name());
         page(sub, &path, out);
-    }
-}
-
-/// Where generated pages go: a directory that `make book` names. Without one they are made and dropped.
-pub(crate) fn write_generated(name: &str, page: &str) {
-    if let Some(directory) = std::env::var_os("TRANCHE_REFERENCE") {
-        std::fs::write(Path::new(&directory).join(name), page).unwrap();
     }
 }
 
@@ -30,7 +22,7 @@ fn conventions() -> String {
 fn reference() -> String {
     let mut out =
         "# Options of each command\n\nWhat `--help` prints. [Conventions](commands.md) hold for all commands.\n".to_owned();
-    let mut root = Cli::command().term_width(100);
+    let mut root = tranche::command().term_width(100);
     root.build();
     page(&mut root, "tranche", &mut out);
     out
@@ -40,7 +32,7 @@ fn reference() -> String {
 fn the_reference_has_every_command() {
     let page = reference();
     let mut found = Vec::new();
-    let mut root = Cli::command();
+    let mut root = tranche::command();
     root.build();
     options(&root, "tranche", &mut found);
     let paths: BTreeSet<&String> = found.iter().map(|(_, _, path)| path).collect();
@@ -72,7 +64,7 @@ fn docs_features_md_names_tests_that_exist() {
 
 #[test]
 fn the_command_line_is_well_formed() {
-    Cli::command().debug_assert();
+    tranche::command().debug_assert();
 }
 
 /// The long options of a command and of those below it, each with what it takes: the name of a value, or nothing.
@@ -94,7 +86,7 @@ fn options(command: &Command, path: &str, found: &mut Vec<(String, String, Strin
 /// A word means the same in every command, and what the table of conventions says.
 #[test]
 fn an_option_has_one_meaning() {
-    let mut root = Cli::command();
+    let mut root = tranche::command();
     root.build();
     let mut found = Vec::new();
     options(&root, "tranche", &mut found);
@@ -148,7 +140,7 @@ fn words_of_before_are_understood() {
         "study oltp --pool 8GiB --threads 32",
     ] {
         let words: Vec<&str> = line.split(' ').collect();
-        let parsed = Cli::command().try_get_matches_from(["tranche"].iter().chain(&words));
+        let parsed = tranche::command().try_get_matches_from(["tranche"].iter().chain(&words));
         assert!(parsed.is_ok(), "{line}: {}", parsed.unwrap_err());
     }
 }
