@@ -9,7 +9,8 @@ mod common;
 
 use common::{ClosedLoop, PAGE, config, cpu_seconds};
 use ftl::{
-    Extent, Ftl, NoContents, SetId, Source, WriteHistory, ZoneAction, ZoneLayout, ZoneTarget, ZonesConfig,
+    Extent, Ftl, NoContents, SetId, Source, Write, WriteHistory, ZoneAction, ZoneLayout, ZoneTarget,
+    ZonesConfig,
 };
 use media::Nanos;
 
@@ -84,7 +85,8 @@ impl InZones {
         let start = load.ftl.append_at(load.volume, zone, PAGE as u32).expect("room");
         assert_eq!(start, place);
         let extent = Extent { start, bytes: PAGE as u32 };
-        let answer = load.ftl.write(load.now, io, load.volume, extent, Source::Host, false, &mut NoContents);
+        let answer =
+            load.ftl.write(load.now, Write::new(io, load.volume, extent, Source::Host), &mut NoContents);
         load.answered(io, answer);
     }
 }

@@ -23,8 +23,6 @@ pub(crate) fn match_before(
     read: impl FnOnce(Io, Extent) -> Result<Nanos, Fault>,
 ) -> Result<(), Fault> {
     let Some(io) = write.compare else { return Ok(()) };
-    // No longer than an atomic group, so it fits.
-    let extent = Extent { start: write.start, bytes: (write.end - write.start) as u32 };
-    write.at = write.at.max(read(io, extent)?);
+    write.at = write.at.max(read(io, write.extent())?);
     Ok(())
 }

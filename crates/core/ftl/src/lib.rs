@@ -61,6 +61,7 @@ pub use properties::{SetCost, SetProperties, WindowProperties};
 pub use storage::{Io, NoContents, Piece, Record, Section, SectorState, Storage, StorageError};
 pub use victim::{GcPolicy, VictimPolicy};
 pub use volume::{Extent, MAX_VOLUMES, SetId, VolumeId, VolumeStats};
+pub use write::Write;
 pub use zone::{
     MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneSupport,
     ZoneTarget, ZrwaLayout,

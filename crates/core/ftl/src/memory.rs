@@ -98,11 +98,7 @@ impl MemorySet {
             let before = self.spare(page);
             self.group.push(Stored { page, slot, before });
             let base = before.map(|s| s.slot).filter(|&s| s != LOST && piece.len < PAGE);
-            let stored = match write.zeros {
-                true => cx.storage.store_zeros(write.io, piece, slot, base),
-                false => cx.storage.store(write.io, piece, slot, base),
-            };
-            stored?;
+            write.store(cx.storage, piece, slot, base)?;
         }
         Ok(true)
     }

@@ -5,7 +5,7 @@ use super::transform;
 use crate::block_transform::BlockAction;
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, StepCost, Token, WORK_TIME};
-use ftl::{Answer, Extent, Source, StepDone, VolumeId};
+use ftl::{Answer, Source, StepDone, VolumeId, Write};
 use media::Nanos;
 use nvme::io::{Blocks, DatasetManagement, DsmRange};
 use nvme::zerocopy::FromBytes;
@@ -165,41 +165,35 @@ pub(crate) fn write<S: Contents>(
     if location.transformed {
         transform::begin(core, token, id, blocks, BlockAction::Write, cx)?;
     }
-    store(core, token, id, location, Source::Host, blocks.fua, cx)
+    store(core, token, id, location.write(token.io(), Source::Host, blocks.fua), cx)
 }
 
-/// Hands a range to the translation layer to be written, as one part of a command.
+/// Hands a write to the translation layer, as one part of a command.
 #[inline]
 pub(crate) fn store<S: Contents>(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
-    location: BlockLocation,
-    source: Source,
-    fua: bool,
+    write: Write,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
     core.enter(token);
-    store_entered(core, token, id, location, source, fua, cx)
+    store_entered(core, token, id, write, cx)
 }
 
-/// The same for a command that counts as one of its namespace's already.
+/// The same for a command that counts as one of its namespace's already. It is durable if it asks for it, or the write cache is off.
 #[inline]
 pub(crate) fn store_entered<S: Contents>(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
-    location: BlockLocation,
-    source: Source,
-    fua: bool,
+    mut write: Write,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let durable = locate::must_be_durable(core, id, fua);
+    let durable = locate::must_be_durable(core, id, write.durable);
+    write.durable = durable;
     core.commands.get_mut(token).sync |= durable;
-    let BlockLocation { volume, extent, handle, .. } = location;
-    let answer =
-        core.ftl.write_part(cx.now, token.io(), volume, extent, 0, source, durable, handle, cx.storage);
-    match answer {
+    match core.ftl.write(cx.now, write, cx.storage) {
         Answer::At(at) => Ok(Some(at)),
         Answer::Later => {
             let entry = core.commands.get_mut(token);
@@ -224,41 +218,30 @@ pub(crate) fn write_zeroes<S: Contents>(
     if location.transformed {
         transform::begin(core, token, id, blocks, BlockAction::Zeroes, cx)?;
     }
+    let mut write = location.write(token.io(), Source::Zeros, blocks.fua);
     let page = u64::from(ftl::PAGE);
-    let BlockLocation { volume, extent, handle, .. } = location;
-    let end = extent.start + u64::from(extent.bytes);
-    let (first, last) = (extent.start.next_multiple_of(page), end / page * page);
+    let (first, last) = (write.start.next_multiple_of(page), write.end / page * page);
     let zoned = core.attached(id, blocks.nsid)?.zones.is_some();
     // Zones are written in order, and deallocated as a whole.
     if !blocks.deac || first >= last || zoned {
-        return store(core, token, id, location, Source::Zeros, blocks.fua, cx);
+        return store(core, token, id, write, cx);
     }
     core.enter(token);
-    let durable = locate::must_be_durable(core, id, blocks.fua);
+    write.durable = locate::must_be_durable(core, id, blocks.fua);
     core.refuse_read_only(blocks.nsid)?;
     let entry = core.commands.get_mut(token);
-    entry.sync = durable;
+    entry.sync = write.durable;
     entry.kind = CommandKind::Deallocate;
     let as_failure = |fault| Failure::of_fault(fault, CommandKind::Write);
-    let mut at = core.ftl.trim(cx.now, volume, first, last - first, cx.storage).map_err(as_failure)?;
+    let trimmed = core.ftl.trim(cx.now, write.volume, first, last - first, cx.storage);
+    let mut at = trimmed.map_err(as_failure)?;
     let mut parts = 0;
-    for (from, to) in [(extent.start, first), (last, end)] {
-        // Less than a page. It begins `host` bytes behind the command's first block, which the transform needs to know.
-        let (part, host) = (Extent { start: from, bytes: (to - from) as u32 }, from - extent.start);
-        if part.bytes == 0 {
+    // Less than a page each. The transform needs to know which of the command's blocks they are.
+    for part in [write.part(write.start, first), write.part(last, write.end)] {
+        if part.start == part.end {
             continue;
         }
-        match core.ftl.write_part(
-            cx.now,
-            token.io(),
-            volume,
-            part,
-            host as u32,
-            Source::Zeros,
-            durable,
-            handle,
-            cx.storage,
-        ) {
+        match core.ftl.write(cx.now, part, cx.storage) {
             Answer::At(end) => at = at.max(end),
             Answer::Later => parts += 1,
             // The other end may still be under way: the command ends with it.

@@ -1,11 +1,11 @@
 //! Copy and Write Uncorrectable (NVM 3.3.2, 3.3.7): commands that write blocks which no host sends.
 
-use super::locate::{self, BlockLocation};
+use super::locate;
 use super::{commands, transform};
 use crate::block_transform::{BlockAction, BlockTransform};
 use crate::contents::Contents;
 use crate::core::{CommandKind, ControllerId, Core, Cx, Failure, Namespace, Token};
-use ftl::Source;
+use ftl::{Source, Write};
 use media::Nanos;
 use nvme::copy::{COPY_RANGES_MAX, Copy, CopySource};
 use nvme::io::{Blocks, PrInfo};
@@ -42,9 +42,8 @@ impl ReadingCopies {
 #[derive(Debug)]
 pub(crate) struct Destination {
     controller: ControllerId,
-    location: BlockLocation,
+    write: Write,
     treatment: BlockTransform,
-    durable: bool,
     lba: u64,
     ranges: u16,
 }
@@ -64,8 +63,7 @@ impl Destination {
             .map_err(|block_error| transform::failure(core, token, block_error))?;
         // The blocks must have been read before they are written, even if the medium says otherwise.
         let read = core.commands.get_mut(token).at;
-        let (id, location) = (self.controller, self.location);
-        let written = commands::store_entered(core, token, id, location, Source::Host, self.durable, cx)?;
+        let written = commands::store_entered(core, token, self.controller, self.write, cx)?;
         Ok(written.map(|at| at.max(read)))
     }
 }
@@ -97,7 +95,7 @@ pub(crate) fn write_uncorrectable<S: Contents>(
         core.record(cx.storage);
     }
     transform::begin(core, token, id, blocks, BlockAction::Mark, cx)?;
-    commands::store(core, token, id, location, Source::Zeros, false, cx)
+    commands::store(core, token, id, location.write(token.io(), Source::Zeros, false), cx)
 }
 
 /// Copy: every field is checked and every source read before anything is written. So a Copy that fails has copied no range, and
@@ -166,9 +164,8 @@ pub(crate) fn copy<S: Contents>(
     let wait = entry.parts > 0;
     let destination = Destination {
         controller: id,
-        location,
+        write: location.write(token.io(), Source::Host, locate::must_be_durable(core, id, copy.fua)),
         treatment: BlockTransform { gathered: true, ..write },
-        durable: locate::must_be_durable(core, id, copy.fua),
         lba: copy.sdlba,
         ranges: copy.nr,
     };

@@ -2,7 +2,7 @@
 //!
 //! The first command waits for the second, which is the next one of its queue; if that is another one, or none will come
 //! ([`Drive::end_fused`]), the first is aborted. From then on the two are one command: the second waits for its turn for both, and the
-//! translation layer compares what it is about to replace ([`ftl::Ftl::compare_and_write`]). If one of them fails, the other is aborted,
+//! translation layer compares what it is about to replace ([`ftl::Write::compare`]). If one of them fails, the other is aborted,
 //! except that a comparison that was good stays good.
 
 use super::locate::{self, BlockLocation};
@@ -12,7 +12,7 @@ use crate::contents::Contents;
 use crate::core::{
     CommandKind, ControllerId, Core, Cx, FIRST, Failure, SECOND, StartDecision, Token, other_failed,
 };
-use ftl::{Answer, Fault, Source};
+use ftl::{Answer, Fault, Source, Write};
 use media::Nanos;
 use nvme::io::Blocks;
 use nvme::{Command, IoCommand, Status};
@@ -163,17 +163,8 @@ pub(crate) fn execute<S: Contents>(core: &mut Core, pair: FusedPair, blocks: &Bl
     core.enter(&second);
     let durable = locate::must_be_durable(core, id, blocks.fua);
     core.commands.get_mut(&second).sync |= durable;
-    let answer = core.ftl.compare_and_write(
-        cx.now,
-        first.io(),
-        second.io(),
-        location.volume,
-        location.extent,
-        durable,
-        location.handle,
-        cx.storage,
-    );
-    match answer {
+    let write = location.write(second.io(), Source::Host, durable);
+    match core.ftl.write(cx.now, Write { compare: Some(first.io()), ..write }, cx.storage) {
         Answer::At(at) => {
             core.schedule(first, at, cx);
             core.schedule(second, at, cx);

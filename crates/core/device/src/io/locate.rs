@@ -1,7 +1,7 @@
 //! Where the blocks of a command are, and the checks that all commands on blocks share.
 
 use crate::core::{CommandKind, ControllerId, Core, Failure, Token};
-use ftl::{Extent, VolumeId};
+use ftl::{Extent, Io, Source, VolumeId, Write};
 use nvme::Status;
 use nvme::io::Blocks;
 
@@ -16,6 +16,14 @@ pub(crate) struct BlockLocation {
     metadata: u32,
     /// Placement handle of what is written.
     pub handle: u8,
+}
+
+impl BlockLocation {
+    /// A write of a command to its blocks.
+    #[inline]
+    pub fn write(&self, io: Io, source: Source, fua: bool) -> Write {
+        Write { durable: fua, handle: self.handle, ..Write::new(io, self.volume, self.extent, source) }
+    }
 }
 
 /// The checks that all commands on blocks share: namespace, range, fields that only mean something

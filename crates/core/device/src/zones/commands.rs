@@ -33,7 +33,7 @@ pub(crate) fn append<S: Contents>(
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
     let (volume, shift, zones) = zones_of(core, id, blocks.nsid)?;
-    let location = io::locate_write(core, token, id, blocks, Source::Host)?;
+    let mut location = io::locate_write(core, token, id, blocks, Source::Host)?;
     check_length(&location, core.config.max_append)?;
     let start = location.extent.start;
     if !start.is_multiple_of(zones.size) {
@@ -43,11 +43,11 @@ pub(crate) fn append<S: Contents>(
         check_tags(protection, blocks)?;
     }
     let at = core.ftl.append_at(volume, start, location.extent.bytes);
-    let at = at.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?;
-    let blocks = Blocks { slba: at >> shift, ..*blocks };
-    let location = io::locate_write(core, token, id, &blocks, Source::Host)?;
+    // It lies in the zone, so it lies in the namespace.
+    location.extent.start = at.map_err(|fault| Failure::of_fault(fault, CommandKind::Write))?;
+    let blocks = Blocks { slba: location.extent.start >> shift, ..*blocks };
     let entry = core.commands.get_mut(token);
-    (entry.dw0, entry.dw1) = (blocks.slba as u32, (blocks.slba >> 32) as u32);
+    (entry.lba, entry.dw0, entry.dw1) = (blocks.slba, blocks.slba as u32, (blocks.slba >> 32) as u32);
     io::write(core, token, id, &blocks, location, cx)
 }
 

@@ -3,7 +3,8 @@
 #![allow(dead_code, reason = "not every benchmark needs all of it")]
 
 use ftl::{
-    Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId, ZonesConfig,
+    Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId, Write,
+    ZonesConfig,
 };
 use media::{Cell, Events, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
@@ -142,7 +143,8 @@ impl ClosedLoop {
     pub fn write(&mut self, page: u64) {
         let io = self.begin();
         let extent = Extent { start: page * PAGE, bytes: PAGE as u32 };
-        let answer = self.ftl.write(self.now, io, self.volume, extent, Source::Host, false, &mut NoContents);
+        let answer =
+            self.ftl.write(self.now, Write::new(io, self.volume, extent, Source::Host), &mut NoContents);
         self.answered(io, answer);
     }
 

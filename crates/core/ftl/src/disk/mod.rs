@@ -154,17 +154,13 @@ impl DiskSet {
     /// Stores the pages of a write; whether there were slots for all of them.
     fn store<S: Storage>(&mut self, write: &Write, cx: &mut SetContext<'_, S>) -> Result<bool, Fault> {
         self.stored.clear();
-        let extent = Extent { start: write.start, bytes: (write.end - write.start) as u32 };
-        for (page, mut piece) in extent.pieces() {
+        for (page, mut piece) in write.extent().pieces() {
             piece.host += write.host;
             let Some(slot) = cx.storage.allocate() else { return Ok(false) };
             let page = cx.volumes.get(write.volume).ok_or(Fault::OutOfRange)?.page(page);
             self.stored.push(Stored { page, bytes: piece.page..piece.page + piece.len, slot });
             let base = self.table.get(page).filter(|&slot| slot != LOST && piece.len < PAGE);
-            match write.zeros {
-                true => cx.storage.store_zeros(write.io, piece, slot, base),
-                false => cx.storage.store(write.io, piece, slot, base),
-            }?;
+            write.store(cx.storage, piece, slot, base)?;
         }
         Ok(true)
     }
@@ -191,9 +187,8 @@ impl DiskSet {
 
     /// Puts stored pages into the table, and the write to the disk.
     fn submit_write<S: Storage>(&mut self, now: Nanos, write: &Write, cx: &mut SetContext<'_, S>) -> Answer {
-        let extent = Extent { start: write.start, bytes: (write.end - write.start) as u32 };
         let Some(volume) = cx.volumes.get(write.volume) else { return Answer::Failed(Fault::OutOfRange) };
-        let runs = DiskSet::runs(volume, extent);
+        let runs = DiskSet::runs(volume, write.extent());
         let command = self.requests.open(write.io, runs.len() as u32);
         let mut next_page = 0;
         for run in runs {

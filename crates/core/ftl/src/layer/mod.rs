@@ -25,7 +25,7 @@ mod zones;
 
 use crate::answer::{
     Answer, CompletedIo, Fault, PageState, PlacementNote, STEP_EMPTY_FACTOR, STEP_MAPPED_PAGES, SetInfo,
-    SetStats, Source, StepDone, SuperblockInfo, WriteHistory,
+    SetStats, StepDone, SuperblockInfo, WriteHistory,
 };
 use crate::broadcast::BroadcastCommands;
 use crate::compare::matches;
@@ -305,32 +305,31 @@ impl Ftl {
         visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
     ) -> Answer {
         self.advance(now, storage);
-        let set = match self.check(volume, extent, HostBytes { read: extent.bytes.into(), written: 0 }) {
-            Ok(set) => set,
+        let end = extent.start.saturating_add(extent.bytes.into());
+        let (set, zoned) = match self.check(volume, end, HostBytes { read: extent.bytes.into(), written: 0 })
+        {
+            Ok(found) => found,
             Err(fault) => return Answer::Failed(fault),
         };
-        let (zoned, set) = (self.is_zoned(volume), &mut self.sets[usize::from(set.0)]);
+        let set = &mut self.sets[usize::from(set.0)];
         match zoned {
             false => set.read(now, io, volume, extent, context!(self, storage), visit),
             true => set.read_zones(now, volume, extent, context!(self, storage), visit),
         }
     }
 
-    /// The set of an extent that lies in its volume. What the host asks for is counted, also if it fails later.
+    /// The set of a volume that bytes up to `end` lie in, and whether the volume has zones. What the host asks for is counted, also if it
+    /// fails later.
     #[inline]
-    fn check(&mut self, volume: VolumeId, extent: Extent, asked: HostBytes) -> Result<SetId, Fault> {
-        let v = self.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
-        let end = extent.start.checked_add(u64::from(extent.bytes)).ok_or(Fault::OutOfRange)?;
-        if end > v.bytes {
-            return Err(Fault::OutOfRange);
-        }
-        let set = v.set;
+    fn check(&mut self, volume: VolumeId, end: u64, asked: HostBytes) -> Result<(SetId, bool), Fault> {
+        let v = self.volumes.get_mut(volume).filter(|v| end <= v.bytes).ok_or(Fault::OutOfRange)?;
+        let (set, zoned) = (v.set, v.zones.is_some());
         v.stats.host_read_bytes += asked.read;
         v.stats.host_written_bytes += asked.written;
         let all = &mut self.host_bytes[usize::from(set.0)];
         all.read += asked.read;
         all.written += asked.written;
-        Ok(set)
+        Ok((set, zoned))
     }
 
     /// A set that can only be read takes nothing: what was asked for does not count.
@@ -345,67 +344,25 @@ impl Ftl {
         all.written -= asked.written;
     }
 
-    /// Writes. With `durable` (FUA, or a write cache that is off) the answer comes when a power cut can
-    /// no longer take the data.
-    #[allow(clippy::too_many_arguments)]
-    pub fn write(
-        &mut self,
-        now: Nanos,
-        io: Io,
-        volume: VolumeId,
-        extent: Extent,
-        source: Source,
-        durable: bool,
-        storage: &mut impl Storage,
-    ) -> Answer {
-        self.write_part(now, io, volume, extent, 0, source, durable, 0, storage)
-    }
-
-    /// Writes a part of what a command is about, or all of it: the part begins at byte `host` of it. The owner of contents learns
-    /// from it which of the command's blocks these are.
+    /// Writes. The answer comes when all of it is accepted; when [`durable`](Write::durable) data is safe from a power cut.
     ///
-    /// The data shares superblocks only with what is written with the same placement `handle`. A handle that the set does not
-    /// have counts as 0, and so does every one of a set that is written in place.
-    #[allow(clippy::too_many_arguments)]
-    pub fn write_part(
-        &mut self,
-        now: Nanos,
-        io: Io,
-        volume: VolumeId,
-        extent: Extent,
-        host: u32,
-        source: Source,
-        durable: bool,
-        handle: u8,
-        storage: &mut impl Storage,
-    ) -> Answer {
-        let (start, end) = (extent.start, extent.start.saturating_add(extent.bytes.into()));
-        let zeros = source == Source::Zeros;
-        let write = Write { io, volume, start, end, host, zeros, durable, handle, compare: None, at: now };
-        self.start_write(now, write, extent, storage)
-    }
-
-    /// Hands a write of an extent to the set of its volume.
-    #[inline]
-    fn start_write(
-        &mut self,
-        now: Nanos,
-        write: Write,
-        extent: Extent,
-        storage: &mut impl Storage,
-    ) -> Answer {
+    /// It fails if the write is outside its volume, or compares and does not lie within an atomic group of a volume without zones.
+    pub fn write(&mut self, now: Nanos, write: Write, storage: &mut impl Storage) -> Answer {
+        if let Some(fault) = self.compare_fault(&write) {
+            return Answer::Failed(fault);
+        }
         self.advance(now, storage);
-        let bytes = u64::from(extent.bytes);
+        let (volume, bytes) = (write.volume, write.bytes());
         // What is compared is read.
         let asked = HostBytes { read: if write.compare.is_some() { bytes } else { 0 }, written: bytes };
-        let volume = write.volume;
-        let set = match self.check(volume, extent, asked) {
-            Ok(set) => set,
+        let (set, zoned) = match self.check(volume, write.end, asked) {
+            Ok(found) => found,
             Err(fault) => return Answer::Failed(fault),
         };
-        let answer = match self.is_zoned(volume) {
-            false => self.sets[usize::from(set.0)].write(now, write, context!(self, storage)),
-            true => self.sets[usize::from(set.0)].write_zone(now, write, context!(self, storage)),
+        let of_volume = &mut self.sets[usize::from(set.0)];
+        let answer = match zoned {
+            false => of_volume.write(now, write, context!(self, storage)),
+            true => of_volume.write_zone(now, write, context!(self, storage)),
         };
         if matches!(answer, Answer::Failed(Fault::ReadOnly | Fault::Zone(_))) {
             self.uncount(volume, set, asked);

@@ -1,6 +1,7 @@
 //! A set that answers reads later: a disk.
 
 use super::*;
+use crate::answer::Source;
 use crate::layer::persist::Restorer;
 use crate::storage::{NoContents, StorageError};
 use media::MemoryKind;
@@ -66,7 +67,7 @@ fn page(number: u64) -> Extent {
 
 /// Writes the first page.
 fn write(ftl: &mut Ftl, volume: VolumeId, now: Nanos) -> Nanos {
-    match ftl.write(now, Io(0), volume, page(0), Source::Host, false, &mut NoContents) {
+    match ftl.write(now, Write::new(Io(0), volume, page(0), Source::Host), &mut NoContents) {
         Answer::At(at) => at,
         Answer::Later => all_done(ftl)[0].at,
         answer => panic!("{answer:?}"),

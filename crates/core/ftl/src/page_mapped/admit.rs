@@ -114,11 +114,7 @@ impl PageMappedSet {
                 }
                 old = Some(slot);
             }
-            let stored = match write.zeros {
-                true => cx.storage.store_zeros(write.io, piece, slot, old),
-                false => cx.storage.store(write.io, piece, slot, old),
-            };
-            if let Err(error) = stored {
+            if let Err(error) = write.store(cx.storage, piece, slot, old) {
                 outcome = Err(error.into());
                 break;
             }

@@ -289,11 +289,7 @@ impl Zones {
             };
             self.slots.push(slot);
             let piece = Piece { host: write.host + i * PAGE, page: 0, len: PAGE };
-            let stored = match write.zeros {
-                true => cx.storage.store_zeros(write.io, piece, slot, None),
-                false => cx.storage.store(write.io, piece, slot, None),
-            };
-            if let Err(error) = stored {
+            if let Err(error) = write.store(cx.storage, piece, slot, None) {
                 self.slots.drain(..).for_each(|slot| cx.storage.release(slot));
                 return Err(error.into());
             }

@@ -8,12 +8,12 @@
 
 use super::Zones;
 use super::zone::{HOLE, WindowPage, ZoneId};
-use crate::answer::{Answer, Fault};
+use crate::answer::{Answer, Fault, Source};
 use crate::config::PAGE;
 use crate::context::SetContext;
 use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Record, Storage};
-use crate::volume::VolumeId;
+use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
 use crate::zone::{ZoneEvent, ZoneFault, ZoneState, ZoneTarget};
 use media::{LogicalPage, Nanos, Slot, Spare};
@@ -163,18 +163,7 @@ impl Zones {
         };
         self.await_age(mapped, cx);
         // A write of nothing, which waits for those before it.
-        let write = Write {
-            io,
-            volume,
-            start: 0,
-            end: 0,
-            host: 0,
-            zeros: false,
-            durable: false,
-            handle: 0,
-            compare: None,
-            at: now,
-        };
+        let write = Write::new(io, volume, Extent { start: 0, bytes: 0 }, Source::Host);
         self.begin(now, id, write, mapped, cx)
     }
 

@@ -3,7 +3,7 @@
 
 use crate::support::load;
 
-use ftl::{Config, Extent, Ftl, GcPolicy, Io, NoContents, PAGE, SetId, Source, WriteHistory};
+use ftl::{Config, Extent, Ftl, GcPolicy, Io, NoContents, PAGE, SetId, Source, Write, WriteHistory};
 use load::{LoadedDrive, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
 use media::{Nanos, Rng};
 
@@ -112,7 +112,7 @@ fn a_past_outlives_a_power_cut_and_a_saved_drive() {
             for _ in 0..count {
                 let extent = Extent { start: rng.below(pages - 1) * u64::from(PAGE), bytes: PAGE };
                 let volume = volumes[rng.below(2) as usize];
-                ftl.write(Nanos::ZERO, Io(0), volume, extent, Source::Host, false, &mut NoContents);
+                ftl.write(Nanos::ZERO, Write::new(Io(0), volume, extent, Source::Host), &mut NoContents);
                 ftl.poll(Nanos::ZERO, &mut NoContents, &mut Vec::new());
             }
         };

@@ -2,7 +2,7 @@
 
 use ftl::{
     Answer, CompletedIo, Config, Extent, Ftl, GcConfig, Io, NoContents, SetConfig, SetId, Source, VolumeId,
-    ZonesConfig,
+    Write, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos};
 
@@ -43,7 +43,7 @@ fn single_pages_of_large_atomic_units_do_not_jam_the_buffer() {
     for number in 0..1000u32 {
         let extent = Extent { start: u64::from(number) * 4 * 4096, bytes: 4096 };
         let now = Nanos(u64::from(number));
-        match ftl.write(now, Io(number), volume, extent, Source::Host, false, &mut NoContents) {
+        match ftl.write(now, Write::new(Io(number), volume, extent, Source::Host), &mut NoContents) {
             Answer::At(_) => {}
             Answer::Later => {
                 ftl.poll(now, &mut NoContents, &mut done);
@@ -82,7 +82,7 @@ impl Bench {
     fn write(&mut self, page: u64, pages: u32) {
         let extent = Extent { start: page * 4096, bytes: pages * 4096 };
         let answer =
-            self.ftl.write(self.now, Io(0), self.volume, extent, Source::Host, false, &mut NoContents);
+            self.ftl.write(self.now, Write::new(Io(0), self.volume, extent, Source::Host), &mut NoContents);
         assert!(matches!(answer, Answer::At(_)));
         self.audit();
     }

@@ -9,7 +9,9 @@
 //! that holds also while the host's disk is full.
 
 use crate::support::{SECTOR, Store, pick};
-use ftl::{Answer, Config, Extent, Fault, Ftl, Io, PAGE, Restorer, SetConfig, SetId, Source, VolumeId};
+use ftl::{
+    Answer, Config, Extent, Fault, Ftl, Io, PAGE, Restorer, SetConfig, SetId, Source, VolumeId, Write,
+};
 use media::disk::cache::{CacheConfig, Extent as Ahead, ReadAhead};
 use media::disk::drive::Scheduling;
 use media::disk::shape::{DiskShape, SeekTimes};
@@ -198,8 +200,8 @@ impl Run {
         }
         self.in_flight.insert(io, InFlight::Write { first, count, value, durable });
         let extent = Self::extent(first, count);
-        let answer =
-            self.ftl.write(self.now, Io(io), self.volume, extent, Source::Host, durable, &mut self.store);
+        let write = Write { durable, ..Write::new(Io(io), self.volume, extent, Source::Host) };
+        let answer = self.ftl.write(self.now, write, &mut self.store);
         self.answered(io, answer);
     }
 

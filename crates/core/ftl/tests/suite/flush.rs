@@ -1,6 +1,6 @@
 //! Flushes over several NAND sets without protection: one answer with the first fault.
 
-use ftl::{Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, NoContents, SetId, Source, VolumeId};
+use ftl::{Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, NoContents, SetId, Source, VolumeId, Write};
 use media::{FaultPlan, Nanos};
 
 const SETS: u8 = 3;
@@ -35,7 +35,7 @@ impl Bench {
     fn write(&mut self, set: u8, page: u64, io: u32) -> Answer {
         let extent = Extent { start: page * 4096, bytes: 4096 };
         let volume = self.volumes[usize::from(set)];
-        self.ftl.write(self.now, Io(io), volume, extent, Source::Host, false, &mut NoContents)
+        self.ftl.write(self.now, Write::new(Io(io), volume, extent, Source::Host), &mut NoContents)
     }
 
     /// Runs until nothing is under way.

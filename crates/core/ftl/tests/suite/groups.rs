@@ -1,7 +1,7 @@
 //! Groups of pages in sets of memory are written as a whole or not at all.
 
 use ftl::{
-    Answer, Config, Extent, Fault, Ftl, Io, PAGE, Piece, Record, SetId, Source, Storage, StorageError,
+    Answer, Config, Extent, Fault, Ftl, Io, PAGE, Piece, Record, SetId, Source, Storage, StorageError, Write,
 };
 use media::{Nanos, Slot};
 
@@ -75,7 +75,7 @@ fn bench(slots: u32) -> (Ftl, Few, ftl::VolumeId) {
 
 fn write(ftl: &mut Ftl, store: &mut Few, volume: ftl::VolumeId, first: u32, pages: u32) -> Answer {
     let extent = Extent { start: u64::from(first * PAGE), bytes: pages * PAGE };
-    ftl.write(Nanos::ZERO, Io(0), volume, extent, Source::Host, false, store)
+    ftl.write(Nanos::ZERO, Write::new(Io(0), volume, extent, Source::Host), store)
 }
 
 #[test]

@@ -4,7 +4,7 @@
 //!     TRANCHE_LOST_ROUNDS=2000 cargo test -p ftl --release --test suite lost::      (a campaign)
 
 use crate::support::Store;
-use ftl::{Answer, Config, Extent, Fault, Ftl, Io, PageState, SetId, Source, VolumeId};
+use ftl::{Answer, Config, Extent, Fault, Ftl, Io, PageState, SetId, Source, VolumeId, Write};
 use media::{FaultPlan, Nanos, Rng};
 
 const PAGES: u32 = 512;
@@ -76,7 +76,7 @@ impl Run {
         let page = self.rng.below(u64::from(PAGES)) as u32;
         self.store.host_writes(Io(number), number * PAGES_NUMBER + page);
         let extent = Extent { start: u64::from(page) * 4096, bytes: 4096 };
-        self.ftl.write(self.now, Io(number), self.volume, extent, Source::Host, false, &mut self.store);
+        self.ftl.write(self.now, Write::new(Io(number), self.volume, extent, Source::Host), &mut self.store);
     }
 
     fn trim(&mut self) {

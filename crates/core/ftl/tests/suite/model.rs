@@ -7,7 +7,7 @@
 use crate::support::{SECTOR, Store, pick};
 use ftl::{
     Answer, Candidate, Config, Extent, Fault, Ftl, GcConfig, GcPolicy, HostWrite, Io, PAGE, PlacementConfig,
-    PlacementPolicy, Policies, Restorer, SetConfig, SetId, Source, VictimPolicy, VolumeId, Writer,
+    PlacementPolicy, Policies, Restorer, SetConfig, SetId, Source, VictimPolicy, VolumeId, Write, Writer,
     ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, MemoryConfig, MemoryKind, NandConfig, NandTiming, Nanos, Rng};
@@ -305,17 +305,8 @@ impl Run {
         let id = self.volumes[volume].0;
         // Now and then one that does not exist.
         let handle = self.rng.below(5) as u8;
-        let answer = self.ftl.write_part(
-            self.now,
-            Io(io),
-            id,
-            Self::extent(first, count),
-            0,
-            Source::Host,
-            durable,
-            handle,
-            &mut self.store,
-        );
+        let write = Write::new(Io(io), id, Self::extent(first, count), Source::Host);
+        let answer = self.ftl.write(self.now, Write { durable, handle, ..write }, &mut self.store);
         self.answered(io, answer);
     }
 

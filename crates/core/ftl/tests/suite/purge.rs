@@ -1,7 +1,9 @@
 //! Everything is given up and erased.
 
 use crate::support::{Kept, Store};
-use ftl::{Answer, Config, Extent, Ftl, GcConfig, Io, PAGE, SetConfig, SetId, Source, VolumeId, ZonesConfig};
+use ftl::{
+    Answer, Config, Extent, Ftl, GcConfig, Io, PAGE, SetConfig, SetId, Source, VolumeId, Write, ZonesConfig,
+};
 use media::{Cell, Geometry, NandConfig, NandTiming, Nanos};
 
 const PAGES: u32 = 4096;
@@ -50,7 +52,8 @@ impl Bench {
     fn write(&mut self, volume: VolumeId, page: u32, value: u32) {
         self.store.host_writes(Io(0), value);
         let extent = Extent { start: u64::from(page * PAGE), bytes: PAGE };
-        let answer = self.ftl.write(self.now, Io(0), volume, extent, Source::Host, false, &mut self.store);
+        let answer =
+            self.ftl.write(self.now, Write::new(Io(0), volume, extent, Source::Host), &mut self.store);
         self.finish(answer);
     }
 

@@ -2,7 +2,7 @@
 
 use ftl::{
     Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, PAGE, PlacementConfig, SetConfig, SetId, Source,
-    VolumeId, ZonesConfig,
+    VolumeId, Write, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
@@ -49,7 +49,8 @@ fn drive_with(placement: PlacementConfig, together: bool, timing: NandTiming) ->
 fn write(ftl: &mut Ftl, volume: VolumeId, page: u64, handle: u8) {
     let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
     let (now, io) = (Nanos::ZERO, Io(0));
-    let answer = ftl.write_part(now, io, volume, extent, 0, Source::Host, false, handle, &mut NoContents);
+    let answer =
+        ftl.write(now, Write { handle, ..Write::new(io, volume, extent, Source::Host) }, &mut NoContents);
     assert!(!matches!(answer, Answer::Failed(_)), "{answer:?}");
     if answer == Answer::Later {
         ftl.poll(now, &mut NoContents, &mut Vec::new());
@@ -188,7 +189,8 @@ fn the_room_of_a_reclaim_unit_is_what_was_not_accepted_for_it() {
 /// Writes a page, and waits until it is accepted; returns the time then.
 fn write_at(ftl: &mut Ftl, mut now: Nanos, volume: VolumeId, page: u64, handle: u8) -> Nanos {
     let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
-    let answer = ftl.write_part(now, Io(0), volume, extent, 0, Source::Host, false, handle, &mut NoContents);
+    let answer =
+        ftl.write(now, Write { handle, ..Write::new(Io(0), volume, extent, Source::Host) }, &mut NoContents);
     assert!(!matches!(answer, Answer::Failed(_)), "{answer:?}");
     if answer == Answer::Later {
         let mut done = Vec::new();

@@ -3,7 +3,7 @@
 use crate::support::{SECTOR, Store};
 use ftl::{
     Answer, CompletedIo, Config, Extent, Fault, Ftl, GcConfig, Io, PAGE, SetConfig, SetId, Source, VolumeId,
-    ZoneAction, ZoneFault, ZoneLayout, ZoneState, ZoneTarget, ZonesConfig,
+    Write, ZoneAction, ZoneFault, ZoneLayout, ZoneState, ZoneTarget, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos};
 use std::collections::BTreeSet;
@@ -102,7 +102,7 @@ impl Drive {
         let answer = match at {
             Ok(start) => {
                 let extent = Extent { start, bytes };
-                self.ftl.write(self.now, io, self.volume, extent, Source::Host, false, &mut self.store)
+                self.ftl.write(self.now, Write::new(io, self.volume, extent, Source::Host), &mut self.store)
             }
             Err(fault) => Answer::Failed(fault),
         };

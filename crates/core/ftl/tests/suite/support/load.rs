@@ -13,7 +13,7 @@
 
 use ftl::{
     Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, Policies, SetConfig, SetId,
-    Source, VolumeId, ZonesConfig,
+    Source, VolumeId, Write, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
@@ -161,8 +161,8 @@ impl LoadedDrive {
 
     pub fn write(&mut self, page: u64) {
         let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
-        let answer =
-            self.ftl.write(Nanos::ZERO, Io(0), self.volume, extent, Source::Host, false, &mut NoContents);
+        let write = Write::new(Io(0), self.volume, extent, Source::Host);
+        let answer = self.ftl.write(Nanos::ZERO, write, &mut NoContents);
         assert!(!matches!(answer, Answer::Failed(_)), "{answer:?}");
         if answer == Answer::Later {
             self.ftl.poll(Nanos::ZERO, &mut NoContents, &mut Vec::new());

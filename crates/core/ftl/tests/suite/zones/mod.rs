@@ -13,7 +13,7 @@ use crate::support::{SECTOR, Store, pick};
 use aging::{Age, Aged};
 use config::random_config;
 use ftl::{
-    Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, PAGE, SetConfig, SetId, Source, VolumeId,
+    Answer, CompletedIo, Config, Extent, Fault, Ftl, Io, PAGE, SetConfig, SetId, Source, VolumeId, Write,
     ZoneAction, ZoneAging, ZoneEvent, ZoneFault, ZoneInfo, ZoneLayout, ZoneState, ZoneTarget,
 };
 use media::{Nanos, Rng};
@@ -204,30 +204,19 @@ impl Run {
         self.store.host_writes(Io(io), io);
         let base = zone as u64 * self.layout.size;
         let pointer = self.pointer_after(zone, at, bytes).unwrap_or(0);
-        let answer = match append {
-            true => match self.ftl.append_at(self.volume, base, bytes as u32) {
-                Ok(start) => {
-                    assert_eq!(start, base + at, "seed {}: {:?}", self.seed, self.info(zone));
-                    let extent = Extent { start, bytes: bytes as u32 };
-                    self.ftl.write(
-                        self.now,
-                        Io(io),
-                        self.volume,
-                        extent,
-                        Source::Host,
-                        durable,
-                        &mut self.store,
-                    )
-                }
-                Err(fault) => Answer::Failed(fault),
-            },
-            false => {
-                let extent = Extent { start: base + at, bytes: bytes as u32 };
-                if at >= self.layout.size || extent.start + bytes > self.layout.bytes() {
-                    return;
-                }
-                self.ftl.write(self.now, Io(io), self.volume, extent, Source::Host, durable, &mut self.store)
+        let start = match append {
+            true => self.ftl.append_at(self.volume, base, bytes as u32),
+            false if at >= self.layout.size || base + at + bytes > self.layout.bytes() => return,
+            false => Ok(base + at),
+        };
+        let answer = match start {
+            Ok(start) => {
+                assert_eq!(start, base + at, "seed {}: {:?}", self.seed, self.info(zone));
+                let extent = Extent { start, bytes: bytes as u32 };
+                let write = Write::new(Io(io), self.volume, extent, Source::Host);
+                self.ftl.write(self.now, Write { durable, ..write }, &mut self.store)
             }
+            Err(fault) => Answer::Failed(fault),
         };
         match (expected, answer) {
             // It may have worn out just now.
@@ -323,7 +312,7 @@ impl Run {
         self.store.host_writes(Io(io), io);
         let extent = Extent { start: page * u64::from(PAGE), bytes: PAGE };
         self.in_flight.insert(io, InFlight::Mapped { page, value: io });
-        match self.ftl.write(self.now, Io(io), volume, extent, Source::Host, false, &mut self.store) {
+        match self.ftl.write(self.now, Write::new(Io(io), volume, extent, Source::Host), &mut self.store) {
             Answer::At(_) => self.ended(io),
             Answer::Later => {}
             Answer::Failed(fault) => self.failed(io, fault),
