@@ -43,6 +43,7 @@ mod volume;
 mod write;
 mod zone;
 mod zoned;
+mod zoned_set;
 
 pub use answer::{
     Answer, CompletedIo, Fault, MediaKind, PageState, PlacementChange, PlacementNote, STEP_EMPTY_FACTOR,

@@ -4,13 +4,14 @@ use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, SuperblockI
 use crate::config::{Config, ZonesConfig};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
-use crate::page_mapped::PageMappedSet;
+use crate::page_mapped::{PageMappedSet, SharedFlash};
 use crate::set::{AfterCut, NvmSet};
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, Volume, VolumeId, Volumes};
 use crate::write::Write;
 use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
-use crate::zoned::{ZoneId, Zones};
+use crate::zoned::{ZoneContext, ZoneId, Zones};
+use crate::zoned_set::ZonedSet;
 use media::{DieTimes, FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
 
@@ -39,8 +40,19 @@ impl NandSet {
     #[inline]
     fn pump_zones<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         if self.zones.are_there() {
-            self.zones.pump(now, &mut self.mapped, cx);
+            let (zones, mut cx) = self.zones_at(now, cx);
+            zones.pump(&mut cx);
         }
+    }
+
+    /// The zones, and what a step of them works with.
+    #[inline]
+    fn zones_at<'a, 'c, S: Storage>(
+        &'a mut self,
+        now: Nanos,
+        set: &'a mut SetContext<'c, S>,
+    ) -> (&'a mut Zones, ZoneContext<'a, 'c, S>) {
+        (&mut self.zones, ZoneContext { now, shared: SharedFlash::new(&mut self.mapped), set })
     }
 
     /// What the capacitors would save now.
@@ -67,7 +79,7 @@ impl NvmSet for NandSet {
 
     fn references(&self) -> Vec<Slot> {
         let mut all = self.mapped.all_references();
-        all.extend(self.zones.references(&self.mapped));
+        all.extend(self.zones.references(self.mapped.flash()));
         all
     }
 
@@ -97,16 +109,13 @@ impl NvmSet for NandSet {
     }
 
     fn drain<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
-        self.zones.flush(now, io, &mut self.mapped, cx)
+        let (zones, mut cx) = self.zones_at(now, cx);
+        zones.flush(io, &mut cx)
     }
 
     fn purge<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
         self.mapped.start_purge(now, io, cx);
         Answer::Later
-    }
-
-    fn purge_zones<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
-        self.zones.purge(now, io, &mut self.mapped, cx)
     }
 
     fn scrub<S: Storage, M: Fn(u32) -> bool>(&mut self, mine: M, cx: &mut SetContext<'_, S>) {
@@ -121,7 +130,8 @@ impl NvmSet for NandSet {
     #[inline]
     fn retry<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         self.mapped.retry(now, cx);
-        self.zones.retry(now, &mut self.mapped, cx);
+        let (zones, mut cx) = self.zones_at(now, cx);
+        zones.retry(&mut cx);
     }
 
     #[inline]
@@ -130,13 +140,15 @@ impl NvmSet for NandSet {
             && self.zones.are_there()
             && self.zones.holds(unit)
         {
-            if self.zones.erased(now, unit, &mut self.mapped, cx) {
+            let (zones, mut zone_cx) = self.zones_at(now, cx);
+            if zones.erased(unit, &mut zone_cx) {
                 self.pump(now, cx);
             }
             return;
         }
         if matches!(event, Event::ZonesAged) {
-            return self.zones.aged(now, &mut self.mapped, cx);
+            let (zones, mut cx) = self.zones_at(now, cx);
+            return zones.aged(&mut cx);
         }
         if self.mapped.handle(now, event, cx) {
             self.pump(now, cx);
@@ -158,15 +170,17 @@ impl NvmSet for NandSet {
         let (zoned, mapped): (Vec<Spare>, Vec<Spare>) = saved.iter().partition(of_zones);
         let zones = &self.zones;
         let newest = self.mapped.rebuild(&mapped, |superblock| zones.holds_superblock(superblock), cx);
-        let newest = newest.max(self.zones.rebuild(&zoned, &mut self.mapped, cx));
-        self.mapped.recover_spared(self.zones.spared(&self.mapped));
+        let (zones, mut cx) = self.zones_at(Nanos::ZERO, cx);
+        let newest = newest.max(zones.rebuild(&zoned, &mut cx));
+        self.mapped.recover_spared(self.zones.spared(self.mapped.flash()));
         newest
     }
 
     fn resume<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) {
         self.mapped.pump(now, cx);
         if self.zones.are_there() {
-            self.zones.resume(now, &mut self.mapped, cx);
+            let (zones, mut cx) = self.zones_at(now, cx);
+            zones.resume(&mut cx);
         }
     }
 
@@ -282,19 +296,22 @@ impl NvmSet for NandSet {
 
     fn audit(&self) -> Result<(), String> {
         self.mapped.check_consistency()?;
-        self.zones.check_consistency(&self.mapped)
+        self.zones.check_consistency(self.mapped.flash())
     }
+}
 
-    fn zone_support(&self) -> Option<ZoneSupport> {
+impl ZonedSet for NandSet {
+    fn support(&self) -> Option<ZoneSupport> {
         self.zones.support()
     }
 
-    fn create_zones(&mut self, volume: VolumeId, layout: ZoneLayout) {
+    fn create(&mut self, volume: VolumeId, layout: ZoneLayout) {
         self.zones.create(volume, layout);
     }
 
-    fn remove_zones<S: Storage>(&mut self, now: Nanos, volume: VolumeId, cx: &mut SetContext<'_, S>) {
-        self.zones.remove(now, volume, &mut self.mapped, cx);
+    fn remove<S: Storage>(&mut self, now: Nanos, volume: VolumeId, cx: &mut SetContext<'_, S>) {
+        let (zones, mut zone_cx) = self.zones_at(now, cx);
+        zones.remove(volume, &mut zone_cx);
         self.pump(now, cx);
     }
 
@@ -303,20 +320,21 @@ impl NvmSet for NandSet {
     }
 
     #[inline]
-    fn has_changed_zones(&self) -> bool {
+    fn has_changed(&self) -> bool {
         self.zones.has_changed()
     }
 
-    fn changed_zones(&mut self) -> Vec<(VolumeId, u32)> {
+    fn changed(&mut self) -> Vec<(VolumeId, u32)> {
         self.zones.changed()
     }
 
-    fn zoned_bytes(&self, volume: VolumeId) -> u64 {
+    fn written_bytes(&self, volume: VolumeId) -> u64 {
         self.zones.written_bytes(volume)
     }
 
-    fn zone_slot(&self, id: VolumeId, volume: &Volume, page: u64) -> Option<Slot> {
-        self.zones.locate(id, volume, page, &self.mapped).map(|(slot, _)| slot)
+    fn slot_of_zone(&self, id: VolumeId, volume: &Volume, page: u64) -> Option<Slot> {
+        let stray = |page| self.mapped.locate(page);
+        self.zones.locate(id, volume, page, self.mapped.flash(), stray).map(|(slot, _)| slot)
     }
 
     fn read_zones<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
@@ -327,18 +345,20 @@ impl NvmSet for NandSet {
         cx: &mut SetContext<'_, S>,
         visit: V,
     ) -> Answer {
-        self.zones.read(now, volume, extent, &mut self.mapped, cx, visit).into()
+        let (zones, mut cx) = self.zones_at(now, cx);
+        zones.read(volume, extent, &mut cx, visit).into()
     }
 
     fn write_zone<S: Storage>(&mut self, now: Nanos, write: Write, cx: &mut SetContext<'_, S>) -> Answer {
-        self.zones.accept(now, write, &mut self.mapped, cx)
+        let (zones, mut cx) = self.zones_at(now, cx);
+        zones.accept(write, &mut cx)
     }
 
     fn append_at(&self, volume: VolumeId, byte: u64, bytes: u32) -> Result<u64, Fault> {
         self.zones.append_at(volume, byte, bytes)
     }
 
-    fn manage_zones<S: Storage>(
+    fn manage<S: Storage>(
         &mut self,
         now: Nanos,
         io: Io,
@@ -347,7 +367,8 @@ impl NvmSet for NandSet {
         action: ZoneAction<'_>,
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
-        let answer = self.zones.manage(now, io, volume, target, action, &mut self.mapped, cx);
+        let (zones, mut zone_cx) = self.zones_at(now, cx);
+        let answer = zones.manage(io, volume, target, action, &mut zone_cx);
         self.pump(now, cx);
         answer
     }
@@ -356,18 +377,14 @@ impl NvmSet for NandSet {
         self.zones.awaits_erase(io)
     }
 
-    fn clear_zone<S: Storage>(
-        &mut self,
-        now: Nanos,
-        volume: VolumeId,
-        zone: u32,
-        cx: &mut SetContext<'_, S>,
-    ) {
-        self.zones.clear(now, None, ZoneId { volume, zone }, &mut self.mapped, cx);
+    fn clear<S: Storage>(&mut self, now: Nanos, volume: VolumeId, zone: u32, cx: &mut SetContext<'_, S>) {
+        let (zones, mut zone_cx) = self.zones_at(now, cx);
+        zones.clear(None, ZoneId { volume, zone }, &mut zone_cx);
         self.pump(now, cx);
     }
 
-    fn apply_zone(&mut self, volume: VolumeId, zone: u32, bytes: &[u8]) -> Result<(), String> {
-        self.zones.apply(volume, zone, bytes)
+    fn purge_zones<S: Storage>(&mut self, now: Nanos, io: Io, cx: &mut SetContext<'_, S>) -> Answer {
+        let (zones, mut cx) = self.zones_at(now, cx);
+        zones.purge(io, &mut cx)
     }
 }

@@ -1,15 +1,14 @@
 //! The contract of an NVM Set: what the translation layer asks of each.
 //!
 //! A set answers what does not concern it with the defaults here. A new kind of set is a type with this trait and a variant of
-//! [`Set`](crate::sets::Set).
+//! [`Set`](crate::sets::Set). Zones have a contract of their own, [`ZonedSet`](crate::zoned_set::ZonedSet).
 
 use crate::answer::{Answer, Fault, PlacementNote, SetInfo, SetStats, SuperblockInfo, WriteHistory};
 use crate::context::{Event, SetContext};
 use crate::lost::LostPages;
 use crate::storage::{Io, Piece, Storage};
-use crate::volume::{Extent, Volume, VolumeId};
+use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
-use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use enum_dispatch::enum_dispatch;
 use media::{DieTimes, FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
@@ -185,107 +184,5 @@ pub(crate) trait NvmSet {
     /// What does not agree, in words.
     fn audit(&self) -> Result<(), String> {
         Ok(())
-    }
-
-    /// What zones it can have; `None` if none. Those without zones are asked nothing below.
-    fn zone_support(&self) -> Option<ZoneSupport> {
-        None
-    }
-
-    /// Makes the zones of a new volume, all empty.
-    fn create_zones(&mut self, _volume: VolumeId, _layout: ZoneLayout) {}
-
-    /// Gives up all zones of a volume that goes.
-    fn remove_zones<S: Storage>(&mut self, _now: Nanos, _volume: VolumeId, _cx: &mut SetContext<'_, S>) {}
-
-    /// A zone; `None` if there is none.
-    fn zone(&self, _volume: VolumeId, _zone: u32) -> Option<ZoneInfo> {
-        None
-    }
-
-    /// Whether it has changed zones by itself, and nobody has asked which.
-    fn has_changed_zones(&self) -> bool {
-        false
-    }
-
-    /// The zones that it changed by itself since this was asked last: recommendations, and zones that it finished.
-    fn changed_zones(&mut self) -> Vec<(VolumeId, u32)> {
-        Vec::new()
-    }
-
-    /// Bytes of a volume with zones that hold data.
-    fn zoned_bytes(&self, _volume: VolumeId) -> u64 {
-        0
-    }
-
-    /// Handle of the contents of a page of a volume with zones; `None` if it holds nothing.
-    fn zone_slot(&self, _id: VolumeId, _volume: &Volume, _page: u64) -> Option<Slot> {
-        None
-    }
-
-    /// Reads a volume with zones, as [`read`](NvmSet::read) does.
-    fn read_zones<S: Storage, V: FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>>(
-        &mut self,
-        _now: Nanos,
-        _volume: VolumeId,
-        _extent: Extent,
-        _cx: &mut SetContext<'_, S>,
-        _visit: V,
-    ) -> Answer {
-        Answer::Failed(Fault::OutOfRange)
-    }
-
-    /// Accepts a write to a zone, as [`write`](NvmSet::write) does: it begins at the zone's write pointer, which it moves.
-    fn write_zone<S: Storage>(&mut self, _now: Nanos, _write: Write, _cx: &mut SetContext<'_, S>) -> Answer {
-        Answer::Failed(Fault::OutOfRange)
-    }
-
-    /// The byte of the volume where an append of so many bytes to the zone that begins at `byte` goes.
-    ///
-    /// # Errors
-    /// If no zone begins there, its state allows no write, or too little is left of it.
-    fn append_at(&self, _volume: VolumeId, _byte: u64, _bytes: u32) -> Result<u64, Fault> {
-        Err(Fault::OutOfRange)
-    }
-
-    /// Does what a host asks of zones.
-    fn manage_zones<S: Storage>(
-        &mut self,
-        _now: Nanos,
-        _io: Io,
-        _volume: VolumeId,
-        _target: ZoneTarget,
-        _action: ZoneAction<'_>,
-        _cx: &mut SetContext<'_, S>,
-    ) -> Answer {
-        Answer::Failed(Fault::OutOfRange)
-    }
-
-    /// Whether the answer to a command on zones waits for the erase of blocks.
-    fn awaits_erase(&self, _io: Io) -> bool {
-        false
-    }
-
-    /// Gives up what a zone of a volume holds. Its blocks are erased later.
-    fn clear_zone<S: Storage>(
-        &mut self,
-        _now: Nanos,
-        _volume: VolumeId,
-        _zone: u32,
-        _cx: &mut SetContext<'_, S>,
-    ) {
-    }
-
-    /// Gives up what all zones hold, and erases it.
-    fn purge_zones<S: Storage>(&mut self, now: Nanos, _io: Io, _cx: &mut SetContext<'_, S>) -> Answer {
-        Answer::At(now)
-    }
-
-    /// Replays the record of a zone.
-    ///
-    /// # Errors
-    /// What cannot be, in words.
-    fn apply_zone(&mut self, _volume: VolumeId, _zone: u32, _bytes: &[u8]) -> Result<(), String> {
-        Err("the set has no zones".into())
     }
 }

@@ -8,9 +8,9 @@ use crate::memory::MemorySet;
 use crate::nand_set::NandSet;
 use crate::set::{AfterCut, NvmSet};
 use crate::storage::{Io, Piece, Storage};
-use crate::volume::{Extent, Volume, VolumeId};
+use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
-use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
+use crate::zoned_set::ZonedSet;
 use enum_dispatch::enum_dispatch;
 use media::{DieTimes, FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
@@ -26,4 +26,24 @@ pub(crate) enum Set {
     Nand(NandSet),
     Memory(MemorySet),
     Disk(DiskSet),
+}
+
+impl Set {
+    /// Its zones; `None` of a kind of set that cannot have any: only flash can.
+    #[inline]
+    pub fn zoned(&self) -> Option<&impl ZonedSet> {
+        match self {
+            Set::Nand(set) => Some(set),
+            Set::Memory(_) | Set::Disk(_) => None,
+        }
+    }
+
+    /// The same, to be changed.
+    #[inline]
+    pub fn zoned_mut(&mut self) -> Option<&mut impl ZonedSet> {
+        match self {
+            Set::Nand(set) => Some(set),
+            Set::Memory(_) | Set::Disk(_) => None,
+        }
+    }
 }

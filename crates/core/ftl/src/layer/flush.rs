@@ -5,6 +5,7 @@ use crate::answer::Answer;
 use crate::broadcast::BroadcastCommand;
 use crate::set::NvmSet;
 use crate::storage::{Io, Storage};
+use crate::zoned_set::ZonedSet;
 use media::Nanos;
 
 impl Ftl {
@@ -41,7 +42,9 @@ impl Ftl {
         let mut command = BroadcastCommand::new(io, now);
         let seen = self.done.len();
         for set in &mut self.sets {
-            command.take(set.purge_zones(now, io, context!(self, storage)));
+            if let Some(zones) = set.zoned_mut() {
+                command.take(zones.purge_zones(now, io, context!(self, storage)));
+            }
             command.take(set.purge(now, io, context!(self, storage)));
         }
         self.broadcasts.answer(command, seen, &mut self.done)

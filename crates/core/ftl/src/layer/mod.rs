@@ -41,6 +41,7 @@ use crate::sets::Set;
 use crate::storage::{Io, Piece, Record, Section, Storage};
 use crate::volume::{Extent, SetId, Volume, VolumeId, VolumeStats, Volumes};
 use crate::write::Write;
+use crate::zoned_set::ZonedSet;
 use media::{DieTimes, FaultPlan, Faulty, MemoryConfig, NandConfig, Nanos, Slot, Spare};
 use std::ops::Range;
 
@@ -174,8 +175,10 @@ impl Ftl {
     pub fn delete(&mut self, now: Nanos, volume: VolumeId, storage: &mut impl Storage) {
         self.advance(now, storage);
         let Some(v) = self.volumes.get(volume).cloned() else { return };
-        if v.zones.is_some() {
-            self.sets[usize::from(v.set.0)].remove_zones(now, volume, context!(self, storage));
+        if v.zones.is_some()
+            && let Some(zones) = self.sets[usize::from(v.set.0)].zoned_mut()
+        {
+            zones.remove(now, volume, context!(self, storage));
         }
         // What was given up before needs no look at each page.
         for granule in v.granules.iter().filter(|_| v.zones.is_some() || v.mapped > 0) {
@@ -191,7 +194,7 @@ impl Ftl {
         let (id, volume) = (volume, self.volumes.get(volume).filter(|v| page < v.bytes / u64::from(PAGE))?);
         let set = &self.sets[usize::from(volume.set.0)];
         let slot = match volume.zones {
-            Some(_) => set.zone_slot(id, volume, page)?,
+            Some(_) => set.zoned()?.slot_of_zone(id, volume, page)?,
             None => set.slot_of(volume.page(page))?,
         };
         Some(if slot == LOST { PageState::Lost } else { PageState::Held(slot) })
@@ -207,7 +210,8 @@ impl Ftl {
     pub fn allocated_bytes(&self, volume: VolumeId) -> u64 {
         let Some(v) = self.volumes.get(volume) else { return 0 };
         if v.zones.is_some() {
-            return self.sets[usize::from(v.set.0)].zoned_bytes(volume);
+            let zones = self.sets[usize::from(v.set.0)].zoned();
+            return zones.map_or(0, |zones| zones.written_bytes(volume));
         }
         debug_assert_eq!(v.mapped, mapped_pages(&self.sets, v));
         v.mapped * u64::from(PAGE)
@@ -312,9 +316,10 @@ impl Ftl {
             Err(fault) => return Answer::Failed(fault),
         };
         let set = &mut self.sets[usize::from(set.0)];
-        match zoned {
-            false => set.read(now, io, volume, extent, context!(self, storage), visit),
-            true => set.read_zones(now, volume, extent, context!(self, storage), visit),
+        match (zoned, set.zoned_mut()) {
+            (true, Some(zones)) => zones.read_zones(now, volume, extent, context!(self, storage), visit),
+            (true, None) => Answer::Failed(Fault::OutOfRange),
+            (false, _) => set.read(now, io, volume, extent, context!(self, storage), visit),
         }
     }
 
@@ -360,9 +365,10 @@ impl Ftl {
             Err(fault) => return Answer::Failed(fault),
         };
         let of_volume = &mut self.sets[usize::from(set.0)];
-        let answer = match zoned {
-            false => of_volume.write(now, write, context!(self, storage)),
-            true => of_volume.write_zone(now, write, context!(self, storage)),
+        let answer = match (zoned, of_volume.zoned_mut()) {
+            (true, Some(zones)) => zones.write_zone(now, write, context!(self, storage)),
+            (true, None) => Answer::Failed(Fault::OutOfRange),
+            (false, _) => of_volume.write(now, write, context!(self, storage)),
         };
         if matches!(answer, Answer::Failed(Fault::ReadOnly | Fault::Zone(_))) {
             self.uncount(volume, set, asked);

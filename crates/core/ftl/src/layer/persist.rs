@@ -373,7 +373,7 @@ impl Restorer {
                 }
             }
             (Set::Nand(set), Record::Zone { volume, zone, bytes, .. }) => {
-                set.apply_zone(VolumeId(*volume), *zone, bytes).map_err(malformed)?;
+                set.zones.apply(VolumeId(*volume), *zone, bytes).map_err(malformed)?;
             }
             (Set::Nand(_), Record::Buffer { spare, .. }) => {
                 self.ftl.version = self.ftl.version.max(spare.version);

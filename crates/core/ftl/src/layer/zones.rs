@@ -3,16 +3,22 @@
 use super::Ftl;
 use crate::answer::{Answer, Fault, STEP_EMPTY_FACTOR, StepDone};
 use crate::config::PAGE;
-use crate::set::NvmSet;
+use crate::sets::Set;
 use crate::storage::{Io, Storage};
 use crate::volume::{SetId, VolumeId};
 use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
+use crate::zoned_set::ZonedSet;
 use media::Nanos;
 
 impl Ftl {
+    /// The zones of a set; `None` if it cannot have any.
+    fn zoned_mut(&mut self, set: SetId) -> Option<&mut impl ZonedSet> {
+        self.sets.get_mut(usize::from(set.0))?.zoned_mut()
+    }
+
     /// What zones a set can have; `None` if none, or if there is no such set.
     pub fn zone_support(&self, set: SetId) -> Option<ZoneSupport> {
-        self.set(set)?.zone_support()
+        self.set(set)?.zoned()?.support()
     }
 
     /// Makes a volume with zones, all of them empty. Each takes as much of the set's capacity as can be written to it, in granules of 1 MiB.
@@ -30,7 +36,7 @@ impl Ftl {
             return Err(Fault::OutOfRange);
         }
         let volume = self.volumes.create(set, layout.bytes(), Some(layout)).ok_or(Fault::NoSpace)?;
-        self.sets[usize::from(set.0)].create_zones(volume, layout);
+        self.zoned_mut(set).ok_or(Fault::OutOfRange)?.create(volume, layout);
         self.record_volumes(storage);
         Ok(volume)
     }
@@ -43,19 +49,19 @@ impl Ftl {
     /// A zone; `None` if there is none.
     pub fn zone(&self, volume: VolumeId, zone: u32) -> Option<ZoneInfo> {
         let set = self.volumes.get(volume)?.set;
-        self.set(set)?.zone(volume, zone)
+        self.set(set)?.zoned()?.zone(volume, zone)
     }
 
     /// Whether sets have changed zones by themselves, and nobody has asked [which](Ftl::changed_zones).
     #[inline]
     pub fn has_changed_zones(&self) -> bool {
-        self.sets.iter().any(NvmSet::has_changed_zones)
+        self.sets.iter().filter_map(Set::zoned).any(ZonedSet::has_changed)
     }
 
     /// The zones that a set changed by itself since this was asked last: what it recommends of them, those that it finished as time passed,
     /// and those that are worn out.
     pub fn changed_zones(&mut self, set: SetId) -> Vec<(VolumeId, u32)> {
-        self.sets.get_mut(usize::from(set.0)).map_or_else(Vec::new, NvmSet::changed_zones)
+        self.zoned_mut(set).map_or_else(Vec::new, ZonedSet::changed)
     }
 
     /// The byte of a volume where an append of so many bytes to the zone that begins at byte `zone` goes: its write pointer, where the
@@ -65,7 +71,7 @@ impl Ftl {
     /// If no zone begins there, its state allows no write, or too little is left of it.
     pub fn append_at(&self, volume: VolumeId, zone: u64, bytes: u32) -> Result<u64, Fault> {
         let set = self.volumes.get(volume).ok_or(Fault::OutOfRange)?.set;
-        self.set(set).ok_or(Fault::OutOfRange)?.append_at(volume, zone, bytes)
+        self.set(set).and_then(Set::zoned).ok_or(Fault::OutOfRange)?.append_at(volume, zone, bytes)
     }
 
     /// Gives up what is in a volume of so many bytes, from byte `start` on, as far as one step of the drive may go: pages are
@@ -88,7 +94,8 @@ impl Ftl {
         let set = self.volumes.get(volume).ok_or(Fault::OutOfRange)?.set;
         let Ok(zone) = u32::try_from(start / layout.size) else { return Err(Fault::OutOfRange) };
         if zone < layout.zones {
-            self.sets[usize::from(set.0)].clear_zone(now, volume, zone, context!(self, storage));
+            let zones = self.sets[usize::from(set.0)].zoned_mut().ok_or(Fault::OutOfRange)?;
+            zones.clear(now, volume, zone, context!(self, storage));
         }
         Ok(StepDone { bytes: layout.size, work: layout.capacity / u64::from(PAGE) * STEP_EMPTY_FACTOR })
     }
@@ -97,7 +104,7 @@ impl Ftl {
     /// [`manage_zones`](Ftl::manage_zones) for one command have one answer while it does.
     pub fn awaits_erase(&self, volume: VolumeId, io: Io) -> bool {
         let set = self.volumes.get(volume).and_then(|volume| self.set(volume.set));
-        set.is_some_and(|set| set.awaits_erase(io))
+        set.and_then(Set::zoned).is_some_and(|zones| zones.awaits_erase(io))
     }
 
     /// Does what a host asks of a volume's zones. A reset is done when the blocks are erased.
@@ -111,9 +118,10 @@ impl Ftl {
         storage: &mut impl Storage,
     ) -> Answer {
         self.advance(now, storage);
-        let Some(set) = self.volumes.get(volume).map(|volume| volume.set) else {
-            return Answer::Failed(Fault::OutOfRange);
-        };
-        self.sets[usize::from(set.0)].manage_zones(now, io, volume, target, action, context!(self, storage))
+        let set = self.volumes.get(volume).map(|volume| volume.set);
+        match set.and_then(|set| self.sets[usize::from(set.0)].zoned_mut()) {
+            Some(zones) => zones.manage(now, io, volume, target, action, context!(self, storage)),
+            None => Answer::Failed(Fault::OutOfRange),
+        }
     }
 }

@@ -30,6 +30,7 @@ mod reclaim;
 mod recover;
 mod report;
 mod set;
+mod shared_flash;
 mod streams;
 mod trim;
 mod validity;
@@ -51,6 +52,7 @@ pub(crate) use map::{STALE, has_contents};
 use media::{Faulty, Nand, Nanos, Slot, Spare};
 use notes::Notes;
 use ops::ProgramOps;
+pub(crate) use shared_flash::SharedFlash;
 use std::collections::VecDeque;
 use streams::Streams;
 use validity::Validity;
@@ -236,11 +238,6 @@ impl PageMappedSet {
         let reserve = (self.streams.count() as u64 + 1) * u64::from(self.flash.geo().pages_per_superblock());
         let usable = self.flash.superblocks().usable_pages() + u64::from(spared);
         usable >= u64::from(self.capacity) + reserve
-    }
-
-    /// Somebody else on the same flash needs no spare for so many pages.
-    pub fn set_spared(&mut self, pages: u32) {
-        self.spared = pages;
     }
 
     /// Recovery knows for how many pages somebody else needs no spare.

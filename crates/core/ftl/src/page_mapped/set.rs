@@ -7,7 +7,7 @@ use crate::context::{Event, SetContext};
 use crate::flash::Flash;
 use crate::lost::LostPages;
 use crate::storage::{Record, Storage};
-use media::{Nanos, Page, Slot, Spare};
+use media::{Nanos, Page, Spare};
 use std::ops::Range;
 
 impl PageMappedSet {
@@ -61,12 +61,6 @@ impl PageMappedSet {
         &mut self.lost
     }
 
-    /// Whether spare superblocks are used up, so that nothing more can be written.
-    #[inline]
-    pub fn is_read_only(&self) -> bool {
-        self.read_only
-    }
-
     /// Begins to bring a page's map entry into the host's cache.
     #[inline]
     pub fn prefetch(&self, page: u32) {
@@ -105,54 +99,6 @@ impl PageMappedSet {
     /// What was noted since the last time, oldest first.
     pub fn notes(&mut self) -> Vec<PlacementNote> {
         self.notes.take()
-    }
-
-    /// Somebody else on the same flash wants so many superblocks: collection frees as many more.
-    pub fn set_wanted(&mut self, superblocks: u32) {
-        self.wanted = superblocks;
-    }
-
-    /// Whether somebody else may open a superblock: enough stay for collection and for what hosts write here.
-    pub fn spares_superblock(&self) -> bool {
-        let kept = self.gc.config.low.max(2) + self.streams.kept_for_hosts();
-        self.flash.superblocks().free() >= kept as usize
-    }
-
-    /// Takes a page of a zone that cannot be in its place: its contents, which stay the zone's, too. Whether there is room.
-    pub fn admit_stray<S: Storage>(&mut self, page: u32, slot: Slot, cx: &mut SetContext<'_, S>) -> bool {
-        let chunk = self.open_chunk(page);
-        self.stray_waits = chunk.is_none() && !self.buffer.has_room();
-        if self.stray_waits {
-            return false;
-        }
-        if self.flash.is_durable() {
-            cx.storage.retain(slot);
-        }
-        self.admit_page(page, slot, chunk, 0, cx);
-        true
-    }
-
-    /// A page of a zone that was stored here, as it is on flash; `None` if it was not.
-    pub fn stray(&self, page: u32) -> Option<Spare> {
-        match self.map.at(page) {
-            UNMAPPED => None,
-            at if at & BUFFERED != 0 => Some(self.buffer.entry(at ^ BUFFERED).spare()),
-            at => Some(self.flash.spare(at)),
-        }
-    }
-
-    /// A page of a zone that was stored here is in its place now.
-    pub fn drop_page<S: Storage>(&mut self, now: Nanos, page: u32, cx: &mut SetContext<'_, S>) {
-        if self.map.at(page) != UNMAPPED {
-            self.deallocate(now, page, 1, cx);
-        }
-    }
-
-    /// Pages of a zone were given up, as the journal knows: no copy of them on flash counts.
-    pub fn note_deallocated(&mut self, first: u32, count: u32) {
-        for page in first..first + count {
-            super::bits::set_bit(&mut self.trimmed, page);
-        }
     }
 
     /// Power is lost, and maybe with it what was not saved; the journal hears of it. Returns what the capacitors saved.

@@ -1,11 +1,10 @@
 //! Writes on their way into a zone: what they may, and when there is room.
 
 use super::zone::{Window, WindowPage, ZoneId};
-use super::{Waiting, Zones, logical};
+use super::{Waiting, ZoneContext, Zones, logical};
 use crate::answer::{Answer, CompletedIo, Fault};
 use crate::config::PAGE;
 use crate::context::SetContext;
-use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Piece, Record, Storage};
 use crate::volume::VolumeId;
 use crate::write::Write;
@@ -36,42 +35,34 @@ impl Zones {
 
     /// Accepts a write: the zone's write pointer moves at once. The answer is [`Answer::Later`] if there is no room for it now, or it has
     /// to reach the flash.
-    pub fn accept<S: Storage>(
-        &mut self,
-        now: Nanos,
-        write: Write,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> Answer {
-        if mapped.is_read_only() {
+    pub fn accept<S: Storage>(&mut self, write: Write, cx: &mut ZoneContext<'_, '_, S>) -> Answer {
+        if cx.shared.is_read_only() {
             return Answer::Failed(self.why_read_only(write.volume, write.start));
         }
-        self.tell_time(now, write.volume);
+        self.tell_time(cx.now, write.volume);
         let id = match self.check(write.volume, write.start, write.end) {
             Ok(id) => id,
             Err(fault) => return Answer::Failed(fault),
         };
-        self.await_age(mapped, cx);
-        self.begin(now, id, write, mapped, cx)
+        self.await_age(cx);
+        self.begin(id, write, cx)
     }
 
     /// Admits a write that was accepted, or lets it wait.
     #[inline]
     pub(super) fn begin<S: Storage>(
         &mut self,
-        now: Nanos,
         id: ZoneId,
         mut write: Write,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) -> Answer {
         let pointer = self.zone(id).accepted;
         if self.zone(id).waiting == 0 {
-            match self.admit(id, &mut write, pointer, cx) {
+            match self.admit(id, &mut write, pointer, cx.set) {
                 Ok(true) => {
                     let waits = write.durable && !self.protected && self.wait(id, write.io);
-                    self.pump_if_due(now, mapped, cx);
-                    return if waits { Answer::Later } else { Answer::At(write.at.max(now)) };
+                    self.pump_if_due(cx);
+                    return if waits { Answer::Later } else { Answer::At(write.at.max(cx.now)) };
                 }
                 Ok(false) => {}
                 Err(fault) => {
@@ -83,7 +74,7 @@ impl Zones {
         self.waiting_zones += u32::from(self.zone(id).waiting == 0);
         self.zone_mut(id).waiting += 1;
         self.waiting.push_back(Waiting { zone: id, write, pointer });
-        self.pump_if_due(now, mapped, cx);
+        self.pump_if_due(cx);
         Answer::Later
     }
 

@@ -1,11 +1,10 @@
 //! What time does to zones: recommendations to finish or reset them, and excursions, which finish them.
 
-use super::Zones;
 use super::zone::{Zone, ZoneId};
+use super::{ZoneContext, Zones};
 use crate::answer::Fault;
 use crate::config::ZoneAging;
 use crate::context::{Event, SetContext};
-use crate::page_mapped::PageMappedSet;
 use crate::storage::Storage;
 use crate::volume::VolumeId;
 use crate::zone::{ZoneFault, ZoneState};
@@ -54,23 +53,18 @@ impl Zones {
 
     /// Makes sure that zones are looked at when the next one comes of age.
     #[inline]
-    pub(super) fn await_age<S: Storage>(&mut self, mapped: &PageMappedSet, cx: &mut SetContext<'_, S>) {
+    pub(super) fn await_age<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) {
         if self.ages {
             let next = self.tables.iter().flatten().map(|table| table.next_age).min().unwrap_or(Nanos::MAX);
             if next < self.look_at {
                 self.look_at = next;
-                cx.events.push(next, (mapped.flash().id(), Event::ZonesAged));
+                cx.set.events.push(next, (cx.shared.flash().id(), Event::ZonesAged));
             }
         }
     }
 
     /// Power is back: all zones begin their ages, and nothing is recommended. A program that ends and starts again forgets both, too.
-    pub(super) fn begin_ages<S: Storage>(
-        &mut self,
-        now: Nanos,
-        mapped: &PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    pub(super) fn begin_ages<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) {
         for zone in self.tables.iter_mut().flatten().flat_map(|table| &mut table.zones) {
             zone.finished_by_set &= zone.state == ZoneState::Full;
         }
@@ -79,38 +73,38 @@ impl Zones {
         }
         self.look_at = Nanos::MAX;
         for table in self.tables.iter_mut().flatten() {
-            table.now = now;
+            table.now = cx.now;
             for zone in &mut table.zones {
-                (zone.since, zone.finish_recommended, zone.reset_recommended) = (now, false, false);
+                (zone.since, zone.finish_recommended, zone.reset_recommended) = (cx.now, false, false);
             }
             let aging = table.aging;
             table.next_age = table.zones.iter().map(|zone| zone.next_age(&aging)).min().unwrap_or(Nanos::MAX);
         }
-        self.await_age(mapped, cx);
+        self.await_age(cx);
     }
 
     /// Does what time asks for.
-    pub fn aged<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+    pub fn aged<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) {
         // An earlier look may have been asked for meanwhile, and have had this one's work.
-        if now < self.look_at {
+        if cx.now < self.look_at {
             return;
         }
         let aging = self.config.aging;
         self.look_at = Nanos::MAX;
         for id in self.ids().collect::<Vec<_>>() {
-            self.tell_time(now, id.volume);
+            self.tell_time(cx.now, id.volume);
             while let Some((age, at)) = self.zone(id).next_step(&aging)
-                && at <= now
+                && at <= cx.now
             {
-                self.age(now, id, age, cx);
+                self.age(cx.now, id, age, cx.set);
                 self.changed.push((id.volume, id.zone));
             }
         }
         for table in self.tables.iter_mut().flatten() {
             table.next_age = table.zones.iter().map(|zone| zone.next_age(&aging)).min().unwrap_or(Nanos::MAX);
         }
-        self.await_age(mapped, cx);
-        self.pump(now, mapped, cx);
+        self.await_age(cx);
+        self.pump(cx);
     }
 
     fn age<S: Storage>(&mut self, now: Nanos, id: ZoneId, age: Age, cx: &mut SetContext<'_, S>) {

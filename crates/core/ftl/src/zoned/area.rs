@@ -6,17 +6,16 @@
 //!
 //! A zone's record says where its write pointer is, because pages behind it do not tell. The capacitors save the area with the window.
 
-use super::Zones;
 use super::zone::{HOLE, WindowPage, ZoneId};
+use super::{ZoneContext, Zones};
 use crate::answer::{Answer, Fault, Source};
 use crate::config::PAGE;
 use crate::context::SetContext;
-use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Record, Storage};
 use crate::volume::{Extent, VolumeId};
 use crate::write::Write;
 use crate::zone::{ZoneEvent, ZoneFault, ZoneState, ZoneTarget};
-use media::{LogicalPage, Nanos, Slot, Spare};
+use media::{LogicalPage, Slot, Spare};
 use std::collections::BTreeMap;
 
 impl Zones {
@@ -145,26 +144,23 @@ impl Zones {
     }
 
     /// The host moves the write pointer of a zone with a Zone Random Write Area to this byte of the zone.
-    #[allow(clippy::too_many_arguments)]
     pub(super) fn commit_to<S: Storage>(
         &mut self,
-        now: Nanos,
         io: Io,
         volume: VolumeId,
         target: ZoneTarget,
         end: u64,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) -> Answer {
-        self.tell_time(now, volume);
+        self.tell_time(cx.now, volume);
         let id = match self.accept_commit(volume, target, end) {
             Ok(id) => id,
             Err(fault) => return Answer::Failed(fault),
         };
-        self.await_age(mapped, cx);
+        self.await_age(cx);
         // A write of nothing, which waits for those before it.
         let write = Write::new(io, volume, Extent { start: 0, bytes: 0 }, Source::Host);
-        self.begin(now, id, write, mapped, cx)
+        self.begin(id, write, cx)
     }
 
     /// Moves the write pointer, if it may.
@@ -195,24 +191,23 @@ impl Zones {
         &mut self,
         id: ZoneId,
         saved: &BTreeMap<u32, Spare>,
-        mapped: &PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) {
         let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return };
         let Some(area) = layout.zrwa else { return };
         let pointer = self.zone(id).admitted;
         for page in pointer..(pointer + area.pages).min(layout.pages_of_zone()) {
-            let Some(volume) = cx.volumes.get(id.volume) else { return };
+            let Some(volume) = cx.set.volumes.get(id.volume) else { return };
             let at = super::logical(volume, &layout, id.zone, page);
             let Some(&spare) = saved.get(&at).filter(|spare| spare.slot != Slot::NONE) else { continue };
             let index = self.zone(id).window.unwrap_or_else(|| self.new_window(id));
             if self.durable {
-                cx.storage.retain(spare.slot);
+                cx.set.storage.retain(spare.slot);
                 let spare = Spare { page: LogicalPage(at), ..spare };
-                cx.storage.record(Record::Buffer { set: mapped.flash().id().0, spare });
+                cx.set.storage.record(Record::Buffer { set: cx.shared.flash().id().0, spare });
             }
             let added = WindowPage { slot: spare.slot, version: spare.version, is_hole: false };
-            self.put(index, page, added, cx);
+            self.put(index, page, added, cx.set);
         }
     }
 

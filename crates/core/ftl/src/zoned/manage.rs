@@ -2,10 +2,10 @@
 
 use super::striping::Plot;
 use super::zone::{Sent, Zone, ZoneId};
-use super::{Erasing, Finishing, ORPHAN, Zones};
+use super::{Erasing, Finishing, ORPHAN, ZoneContext, Zones};
 use crate::answer::{Answer, CompletedIo, Fault};
 use crate::context::SetContext;
-use crate::page_mapped::{PageMappedSet, STALE, has_contents};
+use crate::page_mapped::{STALE, has_contents};
 use crate::storage::{Io, Record, Storage};
 use crate::volume::VolumeId;
 use crate::zone::{MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneState, ZoneTarget};
@@ -40,36 +40,33 @@ impl ZoneAction<'_> {
 impl Zones {
     /// Does what a host asks of a zone, or of all that it can concern. A reset is done when the blocks are erased. A finish is done when what
     /// the windows hold is on flash, and the record of the zones is written: one for all of them.
-    #[allow(clippy::too_many_arguments)]
     pub fn manage<S: Storage>(
         &mut self,
-        now: Nanos,
         io: Io,
         volume: VolumeId,
         target: ZoneTarget,
         action: ZoneAction<'_>,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) -> Answer {
         if let ZoneAction::Commit(end) = action {
-            return self.commit_to(now, io, volume, target, end, mapped, cx);
+            return self.commit_to(io, volume, target, end, cx);
         }
         let chosen = match self.chosen(volume, target, action) {
             Ok(chosen) => chosen,
             Err(fault) => return Answer::Failed(fault),
         };
-        self.tell_time(now, volume);
+        self.tell_time(cx.now, volume);
         // One that is full is finished already.
         let is_finished = |(id, _): &(ZoneId, ZoneState)| self.zone(*id).state != ZoneState::Full;
         let finishes = action == ZoneAction::Finish && chosen.iter().any(is_finished);
         let ids: Vec<ZoneId> = chosen.iter().map(|(id, _)| *id).collect();
         for (id, state) in chosen {
-            self.change(now, io, id, state, action, mapped, cx);
+            self.change(io, id, state, action, cx);
         }
         if action == ZoneAction::TakeOffline {
-            self.tell_spared(mapped);
+            self.tell_spared(cx);
         }
-        self.await_age(mapped, cx);
+        self.await_age(cx);
         let mut later = self.awaits_erase(io);
         if finishes {
             let zones: Vec<ZoneId> = ids.into_iter().filter(|id| self.zone(*id).window.is_some()).collect();
@@ -78,10 +75,10 @@ impl Zones {
                 self.finishing.push(Finishing { io, zones });
             }
         }
-        self.pump(now, mapped, cx);
+        self.pump(cx);
         match later {
             true => Answer::Later,
-            false => Answer::At(now + if finishes { self.config.finish } else { Nanos::ZERO }),
+            false => Answer::At(cx.now + if finishes { self.config.finish } else { Nanos::ZERO }),
         }
     }
 
@@ -158,25 +155,22 @@ impl Zones {
         Ok(chosen)
     }
 
-    #[allow(clippy::too_many_arguments)]
     fn change<S: Storage>(
         &mut self,
-        now: Nanos,
         io: Io,
         id: ZoneId,
         state: ZoneState,
         action: ZoneAction<'_>,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) {
         match action {
             ZoneAction::Open | ZoneAction::OpenWithZrwa => self.make_room_for_open(id),
             ZoneAction::Close | ZoneAction::Commit(_) => {}
             ZoneAction::Finish => {
-                self.fail_waiting(now, id, Fault::Zone(ZoneFault::Full), cx);
-                self.end_area(id, cx);
+                self.fail_waiting(cx.now, id, Fault::Zone(ZoneFault::Full), cx.set);
+                self.end_area(id, cx.set);
             }
-            ZoneAction::Reset | ZoneAction::TakeOffline => self.empty(now, Some(io), id, mapped, cx),
+            ZoneAction::Reset | ZoneAction::TakeOffline => self.empty(Some(io), id, cx),
             ZoneAction::Extend(bytes) => self.zone_mut(id).extension = bytes.into(),
         }
         self.enter(id, state);
@@ -185,7 +179,7 @@ impl Zones {
         }
         if !matches!(action, ZoneAction::Open | ZoneAction::Close) {
             // An area is recorded, because its zone may hold something that no write pointer tells of.
-            self.record(id, cx);
+            self.record(id, cx.set);
         }
     }
 
@@ -220,23 +214,16 @@ impl Zones {
     }
 
     /// Gives up what a zone holds: its contents, its window, its plot.
-    pub(super) fn empty<S: Storage>(
-        &mut self,
-        now: Nanos,
-        io: Option<Io>,
-        id: ZoneId,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
-        self.fail_waiting(now, id, Fault::Zone(ZoneFault::InvalidWrite), cx);
+    pub(super) fn empty<S: Storage>(&mut self, io: Option<Io>, id: ZoneId, cx: &mut ZoneContext<'_, '_, S>) {
+        self.fail_waiting(cx.now, id, Fault::Zone(ZoneFault::InvalidWrite), cx.set);
         let mut programs = 0;
         // What is in an area was recorded, too.
         let end =
             self.zone(id).admitted + self.zone(id).window.map_or(0, |w| self.windows[usize::from(w)].loose);
         if let Some(index) = self.zone(id).window {
-            programs = self.abandon_window(now, index, mapped, cx);
+            programs = self.abandon_window(index, cx);
         }
-        self.forget_pages(now, id, end, mapped, cx);
+        self.forget_pages(id, end, cx);
         self.drop_area(id);
         let zone = self.zone_mut(id);
         (zone.accepted, zone.admitted, zone.strays) = (0, 0, false);
@@ -245,27 +232,21 @@ impl Zones {
         let Some(plot) = self.zone_mut(id).plot.take() else { return };
         if self.durable {
             for unit in 0..self.striping.units {
-                self.drop_unit(self.striping.unit(plot, unit).0, mapped, cx);
+                self.drop_unit(self.striping.unit(plot, unit).0, cx);
             }
         }
         self.erasing.push(Erasing { io, plot, programs });
-        if programs == 0 && self.erase(now, plot, mapped, cx) {
+        if programs == 0 && self.erase(plot, cx) {
             self.erasing.retain(|erasing| erasing.plot != plot);
         }
     }
 
     /// Empties the window of a zone that is given up. Its programs end without it; returns how many there are.
-    fn abandon_window<S: Storage>(
-        &mut self,
-        now: Nanos,
-        index: u16,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> u32 {
+    fn abandon_window<S: Storage>(&mut self, index: u16, cx: &mut ZoneContext<'_, '_, S>) -> u32 {
         let window = &mut self.windows[usize::from(index)];
         let programs = window.sent.iter().filter(|&&sent| sent == Sent::Programming).count() as u32;
         for page in window.pages.drain(..) {
-            cx.storage.release(page.slot);
+            cx.set.storage.release(page.slot);
         }
         let waiters = std::mem::take(&mut window.waiters);
         for op in self.ops.iter_mut().filter(|op| op.window == index) {
@@ -274,22 +255,15 @@ impl Zones {
         self.free_window(index);
         // What a flush waited for is gone.
         for (io, _) in waiters {
-            self.answer(now, io, mapped, cx);
+            self.answer(io, cx);
         }
         programs
     }
 
     /// The first pages of a zone are given up: those that are stored elsewhere, and what the journal knows of the window.
-    fn forget_pages<S: Storage>(
-        &mut self,
-        now: Nanos,
-        id: ZoneId,
-        pages: u32,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    fn forget_pages<S: Storage>(&mut self, id: ZoneId, pages: u32, cx: &mut ZoneContext<'_, '_, S>) {
         let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return };
-        let Some(volume) = cx.volumes.get(id.volume) else { return };
+        let Some(volume) = cx.set.volumes.get(id.volume) else { return };
         let (set, granules) = (volume.set.0, layout.granules_of_zone());
         let first_granule = (id.zone * granules) as usize;
         let runs: Vec<u32> = volume.granules[first_granule..first_granule + granules as usize].to_vec();
@@ -301,83 +275,60 @@ impl Zones {
             }
             let first = granule * crate::config::GRANULE_PAGES;
             if self.zone(id).strays {
-                mapped.deallocate(now, first, count, cx);
+                cx.shared.drop_strays(cx.now, first, count, cx.set);
             }
             if self.durable {
-                *cx.version += 1;
-                let version = *cx.version;
-                mapped.note_deallocated(first, count);
-                cx.storage.record(Record::Trim { set, first, count, version, gone: true });
+                *cx.set.version += 1;
+                let version = *cx.set.version;
+                cx.shared.note_given_up(first, count);
+                cx.set.storage.record(Record::Trim { set, first, count, version, gone: true });
             }
         }
     }
 
     /// What a unit of flash holds refers to no contents any more.
-    pub(super) fn drop_unit<S: Storage>(
-        &self,
-        unit: Unit,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
-        let flash = mapped.flash_mut();
+    pub(super) fn drop_unit<S: Storage>(&self, unit: Unit, cx: &mut ZoneContext<'_, '_, S>) {
+        let flash = cx.shared.flash_mut();
         let first = unit.0 * self.striping.unit_pages;
         for page in first..first + flash.programmed(unit) {
             let slot = flash.replace_slot(page, STALE);
             if has_contents(slot) && slot != Slot::NONE {
-                cx.storage.release(slot);
+                cx.set.storage.release(slot);
             }
         }
     }
 
     /// A program of a plot that was given up has ended.
-    pub(super) fn orphan_landed<S: Storage>(
-        &mut self,
-        now: Nanos,
-        unit: Unit,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    pub(super) fn orphan_landed<S: Storage>(&mut self, unit: Unit, cx: &mut ZoneContext<'_, '_, S>) {
         let plot = self.striping.plot_of(unit);
         let Some(erasing) = self.erasing.iter_mut().find(|e| e.plot == plot && e.programs > 0) else {
             return;
         };
         erasing.programs -= 1;
-        if erasing.programs == 0 && self.erase(now, plot, mapped, cx) {
-            self.plot_is_clean(now, plot, cx);
+        if erasing.programs == 0 && self.erase(plot, cx) {
+            self.plot_is_clean(cx.now, plot, cx.set);
         }
     }
 
     /// Erases the written blocks of a plot; whether there are none.
-    pub(super) fn erase<S: Storage>(
-        &mut self,
-        now: Nanos,
-        plot: Plot,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    pub(super) fn erase<S: Storage>(&mut self, plot: Plot, cx: &mut ZoneContext<'_, '_, S>) -> bool {
         let Zones { plots, striping, .. } = self;
-        let blocks = plots.give_up(plot, mapped.flash_mut(), striping, |flash, unit| {
-            flash.erase_block(now, unit, cx.events);
+        let blocks = plots.give_up(plot, cx.shared.flash_mut(), striping, |flash, unit| {
+            flash.erase_block(cx.now, unit, cx.set.events);
         });
         blocks == 0
     }
 
     /// The erase of a block should have ended; whether it has.
-    pub fn erased<S: Storage>(
-        &mut self,
-        now: Nanos,
-        unit: Unit,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
-        if !mapped.flash_mut().block_erased(now, unit, cx.events, cx.storage) {
+    pub fn erased<S: Storage>(&mut self, unit: Unit, cx: &mut ZoneContext<'_, '_, S>) -> bool {
+        if !cx.shared.flash_mut().block_erased(cx.now, unit, cx.set.events, cx.set.storage) {
             return false;
         }
         let plot = self.striping.plot_of(unit);
-        if self.plots.erased(plot, mapped.flash_mut()) {
-            self.plot_is_clean(now, plot, cx);
+        if self.plots.erased(plot, cx.shared.flash_mut()) {
+            self.plot_is_clean(cx.now, plot, cx.set);
         }
-        mapped.check_spare(now, cx);
+        cx.shared.check_spare(cx.now, cx.set);
         true
     }
 
@@ -391,32 +342,19 @@ impl Zones {
     }
 
     /// Gives up what a zone holds. Its blocks are erased for a command or for nobody. One that can only be read stays so.
-    pub fn clear<S: Storage>(
-        &mut self,
-        now: Nanos,
-        io: Option<Io>,
-        id: ZoneId,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
-        self.empty(now, io, id, mapped, cx);
+    pub fn clear<S: Storage>(&mut self, io: Option<Io>, id: ZoneId, cx: &mut ZoneContext<'_, '_, S>) {
+        self.empty(io, id, cx);
         if let Ok(state) = self.zone(id).state.after(ZoneEvent::Reset)
             && let Some(table) = self.table_mut(id.volume)
         {
             table.set_state(id.zone, state);
-            self.record(id, cx);
+            self.record(id, cx.set);
         }
     }
 
     /// Gives up what all zones hold, and erases it; `io` is done when it is. Zones that can only be read stay so. Zones that were cleared
     /// before are only looked at.
-    pub fn purge<S: Storage>(
-        &mut self,
-        now: Nanos,
-        io: Io,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> Answer {
+    pub fn purge<S: Storage>(&mut self, io: Io, cx: &mut ZoneContext<'_, '_, S>) -> Answer {
         let holds_something = |id: &ZoneId| {
             let zone = self.zone(*id);
             zone.plot.is_some()
@@ -426,11 +364,11 @@ impl Zones {
                 || zone.state == ZoneState::Full
         };
         for id in self.ids().filter(holds_something).collect::<Vec<_>>() {
-            self.clear(now, Some(io), id, mapped, cx);
+            self.clear(Some(io), id, cx);
         }
         // Those that were being erased before are waited for, too.
         match self.erasing.is_empty() {
-            true => Answer::At(now),
+            true => Answer::At(cx.now),
             false => {
                 for erasing in self.erasing.iter_mut().filter(|erasing| erasing.io.is_none()) {
                     erasing.io = Some(io);

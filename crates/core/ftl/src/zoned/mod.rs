@@ -17,6 +17,7 @@
 mod admit;
 mod aging;
 mod area;
+mod context;
 mod manage;
 mod plots;
 mod program;
@@ -29,12 +30,12 @@ mod zone;
 
 use crate::answer::{SuperblockInfo, SuperblockUse};
 use crate::config::{Config, GRANULE_PAGES, PAGE, ZonesConfig};
-use crate::context::SetContext;
-use crate::page_mapped::PageMappedSet;
+use crate::flash::Flash;
 use crate::storage::{Io, Storage};
 use crate::volume::{Volume, VolumeId};
 use crate::write::Write;
 use crate::zone::{ZoneInfo, ZoneLayout, ZoneState, ZoneSupport, ZrwaLayout};
+pub(crate) use context::ZoneContext;
 use media::{Geometry, Nanos, Slot, Spare, Unit};
 use plots::Plots;
 use std::collections::VecDeque;
@@ -212,18 +213,12 @@ impl Zones {
     }
 
     /// Gives up the zones of a volume that goes.
-    pub fn remove<S: Storage>(
-        &mut self,
-        now: Nanos,
-        volume: VolumeId,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    pub fn remove<S: Storage>(&mut self, volume: VolumeId, cx: &mut ZoneContext<'_, '_, S>) {
         for id in self.ids().filter(|id| id.volume == volume).collect::<Vec<_>>() {
-            self.empty(now, None, id, mapped, cx);
+            self.empty(None, id, cx);
         }
         self.drop_table(volume);
-        self.tell_spared(mapped);
+        self.tell_spared(cx);
     }
 
     /// Forgets the zones of a volume.
@@ -309,45 +304,40 @@ impl Zones {
     }
 
     /// Does what can be done at `now`: programs, strays, and what waits for room.
-    pub fn pump<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+    pub fn pump<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) {
         loop {
-            let sent = self.send(now, mapped, cx);
-            let landed = self.land_ended(now, mapped, cx);
-            let admitted = self.admit_waiting(now, cx);
+            let sent = self.send(cx);
+            let landed = self.land_ended(cx);
+            let admitted = self.admit_waiting(cx.now, cx.set);
             if !(sent | landed | admitted) {
                 break;
             }
         }
-        if mapped.is_read_only() {
-            self.wear_out(now, cx);
+        if cx.shared.is_read_only() {
+            self.wear_out(cx.now, cx.set);
         }
-        self.end_finishes(now, cx);
-        mapped.set_wanted(u32::from(self.wants_superblock));
+        self.end_finishes(cx.now, cx.set);
+        cx.shared.want_superblocks(u32::from(self.wants_superblock));
         if self.wants_superblock {
-            mapped.pump(now, cx);
+            cx.shared.pump(cx.now, cx.set);
         }
     }
 
     /// The same, unless a write has changed nothing that could be done.
     #[inline]
-    fn pump_if_due<S: Storage>(
-        &mut self,
-        now: Nanos,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    fn pump_if_due<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) {
         let nothing = self.ready.is_empty() && !(self.unsettled | self.freed | self.lacks_slots);
         if !nothing {
-            self.pump(now, mapped, cx);
+            self.pump(cx);
         }
     }
 
     /// Tries again what waits for slots.
     #[inline]
-    pub fn retry<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
+    pub fn retry<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) {
         if std::mem::take(&mut self.lacks_slots) {
             self.freed = true;
-            self.pump(now, mapped, cx);
+            self.pump(cx);
         }
     }
 
@@ -411,8 +401,8 @@ impl Zones {
     ///
     /// # Errors
     /// What does not agree, in words.
-    pub fn check_consistency(&self, mapped: &PageMappedSet) -> Result<(), String> {
-        self.plots.check(mapped.flash())?;
+    pub fn check_consistency(&self, flash: &Flash) -> Result<(), String> {
+        self.plots.check(flash)?;
         let charged: u32 = self.windows.iter().map(|window| window.charged).sum();
         let claims: u32 = self.windows.iter().map(|window| window.claim.saturating_sub(window.charged)).sum();
         if (charged, claims) != (self.used, self.claims) {

@@ -2,15 +2,14 @@
 
 use super::striping::Plot;
 use super::zone::{Sent, Zone, ZoneId};
-use super::{NO_OP, ORPHAN, ZoneOp, Zones, logical};
+use super::{NO_OP, ORPHAN, ZoneContext, ZoneOp, Zones, logical};
 use crate::answer::{Answer, CompletedIo};
 use crate::config::PAGE;
 use crate::context::SetContext;
 use crate::flash::{Ended, Offer, Order, Target, ZONE_OP};
-use crate::page_mapped::PageMappedSet;
 use crate::storage::{Io, Storage};
 use crate::zone::ZoneState;
-use media::{LogicalPage, Medium, Nanos, Spare};
+use media::{LogicalPage, Medium, Spare};
 
 /// What became of an attempt to send a unit.
 enum Attempt {
@@ -35,17 +34,12 @@ impl Zones {
     }
 
     /// Sends units of the windows in turn, as their dies have room; whether any was sent.
-    pub(super) fn send<S: Storage>(
-        &mut self,
-        now: Nanos,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    pub(super) fn send<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) -> bool {
         let mut any = false;
         self.wants_superblock = false;
         let ready = &mut self.ready;
         self.blocked.retain(|&(index, die)| {
-            let waits = mapped.flash().waits(die);
+            let waits = cx.shared.flash().waits(die);
             if !waits {
                 ready.push_back(index);
             }
@@ -58,7 +52,7 @@ impl Zones {
                 if !self.has_unit(index) {
                     break;
                 }
-                match self.send_unit(now, index, mapped, cx) {
+                match self.send_unit(index, cx) {
                     Attempt::Sent => any = true,
                     Attempt::Waits => {
                         self.make_ready(index);
@@ -76,23 +70,17 @@ impl Zones {
     }
 
     /// Sends the next unit of a window.
-    fn send_unit<S: Storage>(
-        &mut self,
-        now: Nanos,
-        index: u16,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> Attempt {
+    fn send_unit<S: Storage>(&mut self, index: u16, cx: &mut ZoneContext<'_, '_, S>) -> Attempt {
         let Some(id) = self.windows[usize::from(index)].zone else { return Attempt::Waits };
-        let Some(plot) = self.plot_of(id, mapped, cx) else { return Attempt::Waits };
+        let Some(plot) = self.plot_of(id, cx) else { return Attempt::Waits };
         let number = self.windows[usize::from(index)].next_unit();
         let (unit, die) = self.striping.unit(plot, number);
         loop {
-            match mapped.flash().offer(unit, die) {
+            match cx.shared.flash().offer(unit, die) {
                 Offer::Now => break,
                 Offer::Busy => return Attempt::WaitsFor(die),
                 Offer::Ask => {
-                    if !mapped.land_ended(now, die, cx) {
+                    if !cx.shared.land_ended(cx.now, die, cx.set) {
                         return Attempt::WaitsFor(die);
                     }
                 }
@@ -100,46 +88,42 @@ impl Zones {
                     self.windows[usize::from(index)].sent.push_back(Sent::Stray);
                     self.windows[usize::from(index)].strays += 1;
                     self.unsettled = true;
-                    self.settle(now, index, mapped, cx);
+                    self.settle(index, cx);
                     return Attempt::Sent;
                 }
             }
         }
         let Some(op) = self.free_ops.pop() else { return Attempt::Waits };
         self.ops[op as usize] = ZoneOp { window: index, unit: number };
-        self.fill_spares(id, index, number, cx);
+        self.fill_spares(id, index, number, cx.set);
         self.windows[usize::from(index)].sent.push_back(Sent::Programming);
         let target = Target { unit, die, superblock: plot.superblock };
         let order = Order { op: ZONE_OP | op, relocated: false, watched: true };
-        if mapped.flash_mut().program(now, target, order, &self.spares, cx.events) {
-            mapped.land_ended(now, die, cx);
+        if cx.shared.flash_mut().program(cx.now, target, order, &self.spares, cx.set.events) {
+            cx.shared.land_ended(cx.now, die, cx.set);
         }
         Attempt::Sent
     }
 
     /// Where a zone lies; it is bound now if it was not.
-    fn plot_of<S: Storage>(
-        &mut self,
-        id: ZoneId,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> Option<Plot> {
+    fn plot_of<S: Storage>(&mut self, id: ZoneId, cx: &mut ZoneContext<'_, '_, S>) -> Option<Plot> {
         if let Some(plot) = self.zone(id).plot {
             return Some(plot);
         }
-        let may_open = mapped.spares_superblock();
-        let Some(plot) = self.plots.bind(mapped.flash_mut(), &self.striping, may_open, cx.storage) else {
+        let may_open = cx.shared.spares_superblock();
+        let Some(plot) = self.plots.bind(cx.shared.flash_mut(), &self.striping, may_open, cx.set.storage)
+        else {
             self.wants_superblock = true;
             return None;
         };
         // What is on blocks that cannot be erased is nobody's, and must not be taken for this zone's later.
         for unit in (0..self.striping.units).map(|unit| self.striping.unit(plot, unit).0) {
-            if mapped.flash().nand.is_bad(unit) {
-                mapped.flash_mut().spoil(unit, cx.storage);
+            if cx.shared.flash().nand.is_bad(unit) {
+                cx.shared.flash_mut().spoil(unit, cx.set.storage);
             }
         }
         self.zone_mut(id).plot = Some(plot);
-        self.record(id, cx);
+        self.record(id, cx.set);
         Some(plot)
     }
 
@@ -167,15 +151,10 @@ impl Zones {
     }
 
     /// Takes the programs of the zones that have ended; whether there were any.
-    pub(super) fn land_ended<S: Storage>(
-        &mut self,
-        now: Nanos,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    pub(super) fn land_ended<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) -> bool {
         let mut any = false;
-        while let Some(ended) = mapped.flash_mut().ended_of_zones.pop() {
-            self.land(now, ended, mapped, cx);
+        while let Some(ended) = cx.shared.flash_mut().ended_of_zones.pop() {
+            self.land(ended, cx);
             any = true;
         }
         // A host that waits for what is not a whole unit, or for strays that had no room.
@@ -185,7 +164,7 @@ impl Zones {
         for index in 0..self.windows.len() as u16 {
             let window = &self.windows[usize::from(index)];
             if window.strays > 0 || !window.waiters.is_empty() {
-                any |= self.settle(now, index, mapped, cx);
+                any |= self.settle(index, cx);
                 let window = &self.windows[usize::from(index)];
                 self.unsettled |= window.strays > 0 || !window.waiters.is_empty();
             }
@@ -193,21 +172,15 @@ impl Zones {
         any
     }
 
-    fn land<S: Storage>(
-        &mut self,
-        now: Nanos,
-        ended: Ended,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    fn land<S: Storage>(&mut self, ended: Ended, cx: &mut ZoneContext<'_, '_, S>) {
         let number = ended.op ^ ZONE_OP;
         let ZoneOp { window: index, unit } = std::mem::replace(&mut self.ops[number as usize], NO_OP);
         self.free_ops.push(number);
         if !ended.failed {
-            mapped.flash_mut().record_program(ended.unit, cx.storage);
+            cx.shared.flash_mut().record_program(ended.unit, cx.set.storage);
         }
         if index == ORPHAN {
-            return self.orphan_landed(now, ended.unit, mapped, cx);
+            return self.orphan_landed(ended.unit, cx);
         }
         let window = &mut self.windows[usize::from(index)];
         let at = (unit - window.settled) as usize;
@@ -218,52 +191,39 @@ impl Zones {
             if self.durable {
                 let first = at * self.striping.unit_pages as usize;
                 let pages = window.pages.iter().skip(first).take(self.striping.unit_pages as usize);
-                pages.for_each(|page| cx.storage.release(page.slot));
+                pages.for_each(|page| cx.set.storage.release(page.slot));
             }
             if let Some(id) = window.zone {
-                self.save_spare(now, id, mapped, cx);
+                self.save_spare(id, cx);
             }
         } else {
             window.sent[at] = Sent::Landed;
             if let Some(id) = window.zone
                 && self.zone(id).strays
             {
-                self.drop_strays(now, id, unit, mapped, cx);
+                self.drop_strays(id, unit, cx);
             }
         }
-        self.settle(now, index, mapped, cx);
+        self.settle(index, cx);
     }
 
     /// What was stored elsewhere of a unit that is in its place is out of date.
-    pub(super) fn drop_strays<S: Storage>(
-        &self,
-        now: Nanos,
-        id: ZoneId,
-        unit: u32,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    pub(super) fn drop_strays<S: Storage>(&self, id: ZoneId, unit: u32, cx: &mut ZoneContext<'_, '_, S>) {
         let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return };
         let (unit_pages, pages) = (self.striping.unit_pages, (layout.capacity / u64::from(PAGE)) as u32);
         for page in unit * unit_pages..((unit + 1) * unit_pages).min(pages) {
-            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) else {
+            let Some(page) = cx.set.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) else {
                 return;
             };
-            mapped.drop_page(now, page, cx);
+            cx.shared.drop_stray(cx.now, page, cx.set);
         }
     }
 
     /// Moves the begin of a window on, past the units that are on flash or elsewhere, and answers who waits for them; whether anything
     /// changed.
-    fn settle<S: Storage>(
-        &mut self,
-        now: Nanos,
-        index: u16,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    fn settle<S: Storage>(&mut self, index: u16, cx: &mut ZoneContext<'_, '_, S>) -> bool {
         let unit_pages = self.striping.unit_pages;
-        let mut any = self.stray_units(now, index, mapped, cx);
+        let mut any = self.stray_units(index, cx);
         while self.windows[usize::from(index)].sent.front() == Some(&Sent::Landed) {
             let window = &mut self.windows[usize::from(index)];
             window.sent.pop_front();
@@ -271,13 +231,13 @@ impl Zones {
             for _ in 0..unit_pages {
                 let Some(page) = self.windows[usize::from(index)].pages.pop_front() else { break };
                 if !page.is_hole {
-                    cx.storage.release(page.slot);
+                    cx.set.storage.release(page.slot);
                     self.uncharge(index);
                 }
             }
             any = true;
         }
-        any |= self.answer_waiters(now, index, mapped, cx);
+        any |= self.answer_waiters(index, cx);
         let window = &self.windows[usize::from(index)];
         if let Some(id) = window.zone
             && window.pages.is_empty()
@@ -286,7 +246,7 @@ impl Zones {
             && self.zone(id).waiting == 0
         {
             if matches!(self.zone(id).state, ZoneState::Full | ZoneState::ReadOnly) {
-                self.record(id, cx);
+                self.record(id, cx.set);
             }
             self.free_window(index);
         }
@@ -294,13 +254,7 @@ impl Zones {
     }
 
     /// Hands the units of a window that cannot be in their places to the page-mapped part, as far as it has room.
-    fn stray_units<S: Storage>(
-        &mut self,
-        now: Nanos,
-        index: u16,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    fn stray_units<S: Storage>(&mut self, index: u16, cx: &mut ZoneContext<'_, '_, S>) -> bool {
         let unit_pages = self.striping.unit_pages;
         let mut any = false;
         if self.windows[usize::from(index)].strays == 0 {
@@ -311,7 +265,7 @@ impl Zones {
                 continue;
             }
             let first = at as u32 * unit_pages;
-            if !self.stray(now, index, first..first + unit_pages, mapped, cx) {
+            if !self.stray(index, first..first + unit_pages, cx) {
                 break;
             }
             let window = &mut self.windows[usize::from(index)];
@@ -326,11 +280,9 @@ impl Zones {
     /// does no harm.
     fn stray<S: Storage>(
         &mut self,
-        now: Nanos,
         index: u16,
         pages: std::ops::Range<u32>,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) -> bool {
         let window = &self.windows[usize::from(index)];
         let Some(id) = window.zone else { return true };
@@ -338,29 +290,23 @@ impl Zones {
         let first = window.first_page(self.striping.unit_pages);
         let mut all = true;
         for i in pages.start..pages.end.min(window.ordered()) {
-            let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, first + i))
+            let Some(page) = cx.set.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, first + i))
             else {
                 break;
             };
             let slot = window.pages[i as usize].slot;
-            all = mapped.admit_stray(page, slot, cx);
+            all = cx.shared.store_stray(page, slot, cx.set);
             if !all {
                 break;
             }
         }
         self.zone_mut(id).strays = true;
-        mapped.pump(now, cx);
+        cx.shared.pump(cx.now, cx.set);
         all
     }
 
     /// Answers the commands whose pages are on flash. Where nothing else of a window is under way, the rest is stored elsewhere for them.
-    fn answer_waiters<S: Storage>(
-        &mut self,
-        now: Nanos,
-        index: u16,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    fn answer_waiters<S: Storage>(&mut self, index: u16, cx: &mut ZoneContext<'_, '_, S>) -> bool {
         let unit_pages = self.striping.unit_pages;
         let mut any = false;
         loop {
@@ -368,30 +314,24 @@ impl Zones {
             let Some(&(io, mark)) = window.waiters.front() else { return any };
             if mark > window.first_page(unit_pages) {
                 let only_tail = window.sent.is_empty() && window.ordered() < unit_pages;
-                if !only_tail || self.has_unit(index) || !self.stray_tail(now, index, mapped, cx) {
+                if !only_tail || self.has_unit(index) || !self.stray_tail(index, cx) {
                     return any;
                 }
             }
             self.windows[usize::from(index)].waiters.pop_front();
             any = true;
-            self.answer(now, io, mapped, cx);
+            self.answer(io, cx);
         }
     }
 
     /// Stores the pages of a window that are less than a unit in the page-mapped part; whether it took all.
-    fn stray_tail<S: Storage>(
-        &mut self,
-        now: Nanos,
-        index: u16,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> bool {
+    fn stray_tail<S: Storage>(&mut self, index: u16, cx: &mut ZoneContext<'_, '_, S>) -> bool {
         let window = &self.windows[usize::from(index)];
         let Some(id) = window.zone else { return true };
         // Pages that are there already stay.
         let from = window.strayed.saturating_sub(window.first_page(self.striping.unit_pages));
         let pages = from..window.ordered();
-        if !self.stray(now, index, pages, mapped, cx) {
+        if !self.stray(index, pages, cx) {
             return false;
         }
         self.windows[usize::from(index)].strayed = self.zone(id).admitted;
@@ -399,13 +339,7 @@ impl Zones {
     }
 
     /// A window has nothing left that a command waits for. What went elsewhere is brought to flash, too.
-    pub(super) fn answer<S: Storage>(
-        &mut self,
-        now: Nanos,
-        io: Io,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) {
+    pub(super) fn answer<S: Storage>(&mut self, io: Io, cx: &mut ZoneContext<'_, '_, S>) {
         if let Some(i) = self.flushes.iter().position(|flush| flush.0 == io) {
             self.flushes[i].1 -= 1;
             if self.flushes[i].1 > 0 {
@@ -413,31 +347,25 @@ impl Zones {
             }
             self.flushes.swap_remove(i);
         }
-        match mapped.drain_buffer(now, io, cx) {
-            Answer::At(at) => cx.done.push(CompletedIo { io, at, result: Ok(()) }),
-            Answer::Failed(fault) => cx.done.push(CompletedIo { io, at: now, result: Err(fault) }),
+        match cx.shared.drain(cx.now, io, cx.set) {
+            Answer::At(at) => cx.set.done.push(CompletedIo { io, at, result: Ok(()) }),
+            Answer::Failed(fault) => cx.set.done.push(CompletedIo { io, at: cx.now, result: Err(fault) }),
             Answer::Later => {}
         }
     }
 
     /// Brings everything that was accepted before to flash. What waits for room counts as not accepted.
-    pub fn flush<S: Storage>(
-        &mut self,
-        now: Nanos,
-        io: Io,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> Answer {
+    pub fn flush<S: Storage>(&mut self, io: Io, cx: &mut ZoneContext<'_, '_, S>) -> Answer {
         let windows: Vec<ZoneId> =
             self.windows.iter().filter(|w| !w.pages.is_empty()).filter_map(|w| w.zone).collect();
         if windows.is_empty() {
-            return mapped.drain_buffer(now, io, cx);
+            return cx.shared.drain(cx.now, io, cx.set);
         }
         self.flushes.push((io, windows.len() as u32));
         for id in windows {
             self.wait(id, io);
         }
-        self.pump(now, mapped, cx);
+        self.pump(cx);
         Answer::Later
     }
 }

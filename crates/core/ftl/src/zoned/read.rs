@@ -1,12 +1,11 @@
 //! Reads of zones: from the window, from their place, or from the page-mapped part.
 
 use super::zone::ZoneId;
-use super::{Zones, logical};
+use super::{ZoneContext, Zones, logical};
 use crate::answer::Fault;
 use crate::config::PAGE;
-use crate::context::SetContext;
+use crate::flash::Flash;
 use crate::lost::LOST;
-use crate::page_mapped::PageMappedSet;
 use crate::storage::{Piece, Storage};
 use crate::volume::{Extent, Volume, VolumeId};
 use crate::zone::{ZoneFault, ZoneState};
@@ -16,13 +15,14 @@ use media::{LogicalPage, Nanos, Slot};
 const NO_PAGE: u32 = u32::MAX;
 
 impl Zones {
-    /// What a page of a volume with zones holds, and its flash page; `None` if nothing.
+    /// The contents of a page of a volume with zones, and its flash page; `None` if it holds nothing. `stray` locates a stray.
     pub fn locate(
         &self,
         id: VolumeId,
         volume: &Volume,
         page: u64,
-        mapped: &PageMappedSet,
+        flash: &Flash,
+        stray: impl Fn(u32) -> Option<(Slot, u32)>,
     ) -> Option<(Slot, u32)> {
         let table = self.table(id)?;
         let (number, within) = table.layout.locate(page * u64::from(PAGE));
@@ -40,20 +40,20 @@ impl Zones {
             return None;
         }
         if zone.strays
-            && let Some((slot, flash)) = mapped.locate(logical(volume, &table.layout, number, at))
+            && let Some(found) = stray(logical(volume, &table.layout, number, at))
         {
-            let is_hole = self.durable && slot == Slot::NONE;
-            return (!is_hole).then_some((slot, flash));
+            let is_hole = self.durable && found.0 == Slot::NONE;
+            return (!is_hole).then_some(found);
         }
-        let flash = self.striping.page(zone.plot?, at);
-        match mapped.flash().slot(flash) {
-            Slot::NONE if self.durable => match mapped.flash().spare(flash).page {
+        let place = self.striping.page(zone.plot?, at);
+        match flash.slot(place) {
+            Slot::NONE if self.durable => match flash.spare(place).page {
                 // Its record vouches for it, and the chips have lost it.
-                LogicalPage::NONE => Some((LOST, flash)),
+                LogicalPage::NONE => Some((LOST, place)),
                 // It was never written.
                 _ => None,
             },
-            slot => Some((slot, flash)),
+            slot => Some((slot, place)),
         }
     }
 
@@ -72,17 +72,15 @@ impl Zones {
     /// Walks the pages of an extent; flash pages of one sense are read together. `visit` gets the piece and the contents.
     pub fn read<S: Storage>(
         &mut self,
-        now: Nanos,
         id: VolumeId,
         extent: Extent,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
         mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
     ) -> Result<Nanos, Fault> {
         self.refuse_offline(id, extent)?;
-        let volume = cx.volumes.get_mut(id).ok_or(Fault::OutOfRange)?;
-        let sense_pages = mapped.flash().geo().sense_pages;
-        let (mut end, mut fault) = (now, None);
+        let volume = cx.set.volumes.get_mut(id).ok_or(Fault::OutOfRange)?;
+        let sense_pages = cx.shared.flash().geo().sense_pages;
+        let (mut end, mut fault) = (cx.now, None);
         let (mut first, mut count) = (NO_PAGE, 0);
         let mut host = 0;
         while host < extent.bytes {
@@ -90,7 +88,8 @@ impl Zones {
             let offset = (byte % u64::from(PAGE)) as u32;
             let piece = Piece { host, page: offset, len: (PAGE - offset).min(extent.bytes - host) };
             host += piece.len;
-            let found = self.locate(id, volume, byte / u64::from(PAGE), mapped);
+            let (flash, stray) = (cx.shared.flash(), |page| cx.shared.locate_stray(page));
+            let found = self.locate(id, volume, byte / u64::from(PAGE), flash, stray);
             if let Some((slot, at)) = found {
                 if slot == LOST {
                     fault = Some(Fault::Unrecovered);
@@ -101,24 +100,24 @@ impl Zones {
                         count += 1;
                     } else {
                         if count > 0 {
-                            end = end.max(mapped.sense(now, first, count, &mut fault));
+                            end = end.max(cx.shared.sense(cx.now, first, count, &mut fault));
                         }
                         (first, count) = (at, 1);
                     }
                 }
             }
             if fault.is_none() {
-                visit(cx.storage, piece, found.map(|(slot, _)| slot))?;
+                visit(cx.set.storage, piece, found.map(|(slot, _)| slot))?;
             }
         }
         if count > 0 {
-            end = end.max(mapped.sense(now, first, count, &mut fault));
+            end = end.max(cx.shared.sense(cx.now, first, count, &mut fault));
         }
         fault.map_or(Ok(end), Err)
     }
 
     /// The contents that zones refer to, each as often as it is. Looks at every page: for tests.
-    pub fn references(&self, mapped: &PageMappedSet) -> Vec<Slot> {
+    pub fn references(&self, flash: &Flash) -> Vec<Slot> {
         let mut all: Vec<Slot> = self.window_slots().filter(|&slot| slot != Slot::NONE).collect();
         for id in self.ids().collect::<Vec<ZoneId>>() {
             let zone = self.zone(id);
@@ -126,8 +125,8 @@ impl Zones {
             for unit in 0..self.striping.units {
                 let (unit, _) = self.striping.unit(plot, unit);
                 let first = unit.0 * self.striping.unit_pages;
-                let programmed = mapped.flash().programmed(unit);
-                let slots = (first..first + programmed).map(|page| mapped.flash().slot(page));
+                let programmed = flash.programmed(unit);
+                let slots = (first..first + programmed).map(|page| flash.slot(page));
                 all.extend(
                     slots.filter(|&slot| crate::page_mapped::has_contents(slot) && slot != Slot::NONE),
                 );

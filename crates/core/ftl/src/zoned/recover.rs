@@ -2,15 +2,15 @@
 
 use super::striping::Plot;
 use super::zone::{Sent, WindowPage, ZoneId};
-use super::{NO_OP, Zones, logical};
+use super::{NO_OP, ZoneContext, Zones, logical};
 use crate::config::PAGE;
 use crate::context::SetContext;
-use crate::flash::Offer;
-use crate::page_mapped::{PageMappedSet, has_contents};
+use crate::flash::{Flash, Offer};
+use crate::page_mapped::has_contents;
 use crate::storage::{Record, Storage};
 use crate::volume::Volumes;
 use crate::zone::{ZoneLayout, ZoneState};
-use media::{LogicalPage, Medium, Nanos, Slot, Spare};
+use media::{LogicalPage, Medium, Slot, Spare};
 use std::collections::BTreeMap;
 
 /// What is found of a unit.
@@ -96,18 +96,13 @@ impl Zones {
 
     /// Finds how far each zone is written, now that the page-mapped part has its map; retains the contents that are referred to. Returns
     /// the highest version seen.
-    pub fn rebuild<S: Storage>(
-        &mut self,
-        saved: &[Spare],
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
-    ) -> u64 {
+    pub fn rebuild<S: Storage>(&mut self, saved: &[Spare], cx: &mut ZoneContext<'_, '_, S>) -> u64 {
         let saved: BTreeMap<u32, Spare> = saved.iter().map(|spare| (spare.page.0, *spare)).collect();
         let mut newest = saved.values().map(|spare| spare.version).max().unwrap_or(0);
         for id in self.ids().collect::<Vec<_>>() {
-            newest = newest.max(self.rebuild_zone(id, &saved, mapped, cx));
+            newest = newest.max(self.rebuild_zone(id, &saved, cx));
         }
-        self.finish_surplus(cx);
+        self.finish_surplus(cx.set);
         newest
     }
 
@@ -132,8 +127,7 @@ impl Zones {
         &mut self,
         id: ZoneId,
         saved: &BTreeMap<u32, Spare>,
-        mapped: &mut PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) -> u64 {
         let Some(layout) = self.table(id.volume).map(|table| table.layout) else { return 0 };
         let recorded = self.zone(id).state;
@@ -151,16 +145,16 @@ impl Zones {
         let mut settled = true;
         let mut window = None;
         let units = pointer.div_ceil(unit_pages);
-        let consumed = plot.map_or(0, |plot| self.consumed_units(plot, units, mapped));
+        let consumed = plot.map_or(0, |plot| self.consumed_units(plot, units, cx.shared.flash()));
         let mut unit = 0;
         while unit < units && pages == unit * unit_pages {
             let end = ((unit + 1) * unit_pages).min(pointer);
-            let found = self.find_unit(id, &layout, plot, unit, end, mapped, cx);
+            let found = self.find_unit(id, &layout, plot, unit, end, cx);
             let vouched = unit < floor && unit < consumed && found == Found::Partly;
             if found == Found::InPlace {
-                let (count, version) = self.keep_unit(plot, unit, mapped, cx);
+                let (count, version) = self.keep_unit(plot, unit, cx);
                 newest = newest.max(version);
-                self.drop_strays(Nanos::ZERO, id, unit, mapped, cx);
+                self.drop_strays(id, unit, cx);
                 pages += count.min(end - unit * unit_pages);
             } else if found == Found::Elsewhere || vouched {
                 self.zone_mut(id).strays |= found == Found::Elsewhere;
@@ -173,10 +167,11 @@ impl Zones {
                     self.new_window(id)
                 });
                 let before = self.windows[usize::from(index)].pages.len();
-                let held = self.refill(id, &layout, index, unit, end, found, saved, mapped, cx);
+                let held = self.refill(id, &layout, index, unit, end, found, saved, cx);
                 pages = unit * unit_pages + held;
                 let place = plot.map(|plot| self.striping.unit(plot, unit));
-                let never = place.is_some_and(|(unit, die)| mapped.flash().offer(unit, die) == Offer::Never);
+                let never =
+                    place.is_some_and(|(unit, die)| cx.shared.flash().offer(unit, die) == Offer::Never);
                 // More of a unit may come where a write pointer is in it.
                 let ends = end == pages_of_zone || end.is_multiple_of(unit_pages);
                 let full = ends && held == end - unit * unit_pages;
@@ -197,22 +192,22 @@ impl Zones {
         // Pages behind the end were in the window at most. Nobody shall take what is stored elsewhere for them for what is written later.
         let most = pages.max(consumed * unit_pages) + self.pool + unit_pages;
         // What should be on a bad block goes elsewhere without a place in the buffer, to the end of the zone.
-        let is_bad = |plot| self.striping.blocks(plot).any(|block| mapped.flash().nand.is_bad(block));
+        let is_bad = |plot| self.striping.blocks(plot).any(|block| cx.shared.flash().nand.is_bad(block));
         let most = if plot.is_some_and(is_bad) { pages_of_zone } else { most };
         for page in pages..most.min(pages_of_zone) {
-            if let Some(page) = cx.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) {
-                mapped.drop_page(Nanos::ZERO, page, cx);
+            if let Some(page) = cx.set.volumes.get(id.volume).map(|v| logical(v, &layout, id.zone, page)) {
+                cx.shared.drop_stray(cx.now, page, cx.set);
             }
         }
         if let Some(plot) = plot {
             // Units behind the end: nobody can read them, and nobody shall take them for what is written there later.
             for unit in (unit..self.striping.units).map(|unit| self.striping.unit(plot, unit).0) {
-                if mapped.flash().was_programmed(unit) {
-                    mapped.flash_mut().spoil(unit, cx.storage);
+                if cx.shared.flash().was_programmed(unit) {
+                    cx.shared.flash_mut().spoil(unit, cx.set.storage);
                 }
             }
         }
-        self.end_rebuild(id, &layout, recorded, pages, saved, mapped, cx);
+        self.end_rebuild(id, &layout, recorded, pages, saved, cx);
         newest
     }
 
@@ -225,14 +220,13 @@ impl Zones {
         recorded: ZoneState,
         pages: u32,
         saved: &BTreeMap<u32, Spare>,
-        mapped: &PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) {
         let zone = self.zone_mut(id);
         (zone.admitted, zone.accepted) = (pages, pages);
         let extended = !zone.extension.is_empty();
         if zone.zrwa {
-            self.refill_area(id, saved, mapped, cx);
+            self.refill_area(id, saved, cx);
         }
         let zone = self.zone(id);
         let holds_area = zone.window.is_some_and(|window| self.windows[usize::from(window)].loose > 0);
@@ -247,10 +241,10 @@ impl Zones {
         }
         if self.zone(id).zrwa {
             if !state.is_active() {
-                self.end_area(id, cx);
+                self.end_area(id, cx.set);
             }
             // Its write pointer may be another one than the record says.
-            self.record(id, cx);
+            self.record(id, cx.set);
         }
         if let Some(window) = self.zone(id).window {
             if self.windows[usize::from(window)].pages.is_empty() {
@@ -262,11 +256,11 @@ impl Zones {
     }
 
     /// Units of a plot up to the last that was programmed or torn.
-    fn consumed_units(&self, plot: Plot, units: u32, mapped: &PageMappedSet) -> u32 {
+    fn consumed_units(&self, plot: Plot, units: u32, flash: &Flash) -> u32 {
         let programmed = |unit: &u32| {
             let unit = self.striping.unit(plot, *unit).0;
             // What is on a bad block says nothing of the others.
-            mapped.flash().was_programmed(unit) && !mapped.flash().nand.is_bad(unit)
+            flash.was_programmed(unit) && !flash.nand.is_bad(unit)
         };
         (0..units).rev().find(programmed).map_or(0, |unit| unit + 1)
     }
@@ -279,11 +273,10 @@ impl Zones {
         plot: Option<Plot>,
         unit: u32,
         end: u32,
-        mapped: &PageMappedSet,
-        cx: &SetContext<'_, S>,
+        cx: &ZoneContext<'_, '_, S>,
     ) -> Found {
         if let Some(plot) = plot
-            && mapped.flash().spare(self.striping.page(plot, unit * self.striping.unit_pages)).page
+            && cx.shared.flash().spare(self.striping.page(plot, unit * self.striping.unit_pages)).page
                 != LogicalPage::NONE
         {
             return Found::InPlace;
@@ -292,9 +285,9 @@ impl Zones {
             // The rest of the unit is still to be written.
             return Found::Partly;
         }
-        let Some(volume) = cx.volumes.get(id.volume) else { return Found::Partly };
+        let Some(volume) = cx.set.volumes.get(id.volume) else { return Found::Partly };
         let mut pages = unit * self.striping.unit_pages..end;
-        match pages.all(|page| mapped.locate(logical(volume, layout, id.zone, page)).is_some()) {
+        match pages.all(|page| cx.shared.locate_stray(logical(volume, layout, id.zone, page)).is_some()) {
             true => Found::Elsewhere,
             false => Found::Partly,
         }
@@ -305,21 +298,20 @@ impl Zones {
         &self,
         plot: Option<Plot>,
         unit: u32,
-        mapped: &PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) -> (u32, u64) {
         let Some(plot) = plot else { return (0, 0) };
         let first = self.striping.unit(plot, unit).0.0 * self.striping.unit_pages;
         let (mut count, mut newest) = (0, 0);
         for page in first..first + self.striping.unit_pages {
-            let spare = mapped.flash().spare(page);
+            let spare = cx.shared.flash().spare(page);
             if spare.page == LogicalPage::NONE {
                 break;
             }
             count += 1;
             newest = newest.max(spare.version);
             if self.durable && has_contents(spare.slot) && spare.slot != Slot::NONE {
-                cx.storage.retain(spare.slot);
+                cx.set.storage.retain(spare.slot);
             }
         }
         (count, newest)
@@ -336,21 +328,20 @@ impl Zones {
         end: u32,
         found: Found,
         saved: &BTreeMap<u32, Spare>,
-        mapped: &PageMappedSet,
-        cx: &mut SetContext<'_, S>,
+        cx: &mut ZoneContext<'_, '_, S>,
     ) -> u32 {
         let first = unit * self.striping.unit_pages;
         let mut held = 0;
         for page in first..end {
-            let Some(at) = cx.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else {
+            let Some(at) = cx.set.volumes.get(id.volume).map(|v| logical(v, layout, id.zone, page)) else {
                 break;
             };
             let in_place = self.zone(id).plot.filter(|_| found == Found::InPlace);
             let spare = match in_place {
-                Some(plot) => Some(mapped.flash().spare(self.striping.page(plot, page)))
+                Some(plot) => Some(cx.shared.flash().spare(self.striping.page(plot, page)))
                     .filter(|spare| spare.page != LogicalPage::NONE),
                 None => {
-                    let elsewhere = mapped.stray(at);
+                    let elsewhere = cx.shared.stray(at);
                     let saved = saved.get(&at).copied();
                     // The newer one counts.
                     [elsewhere, saved].into_iter().flatten().max_by_key(|spare| spare.version)
@@ -358,11 +349,11 @@ impl Zones {
             };
             // What garbage collection could not read any more is missing, too.
             let Some(spare) = spare.filter(|spare| has_contents(spare.slot)) else { break };
-            self.zone_mut(id).strays |= mapped.stray(at).is_some();
+            self.zone_mut(id).strays |= cx.shared.stray(at).is_some();
             if self.durable {
-                cx.storage.retain(spare.slot);
+                cx.set.storage.retain(spare.slot);
                 if in_place.is_none() && saved.contains_key(&at) {
-                    cx.storage.record(Record::Buffer { set: mapped.flash().id().0, spare });
+                    cx.set.storage.record(Record::Buffer { set: cx.shared.flash().id().0, spare });
                 }
             }
             let is_hole = self.durable && spare.slot == Slot::NONE;
@@ -373,20 +364,20 @@ impl Zones {
     }
 
     /// Goes on when all sets have recovered: plots that hold nothing are erased.
-    pub fn resume<S: Storage>(&mut self, now: Nanos, mapped: &mut PageMappedSet, cx: &mut SetContext<'_, S>) {
-        self.begin_ages(now, mapped, cx);
-        let dirty = self.plots.sort(mapped.flash(), &self.striping);
+    pub fn resume<S: Storage>(&mut self, cx: &mut ZoneContext<'_, '_, S>) {
+        self.begin_ages(cx);
+        let dirty = self.plots.sort(cx.shared.flash(), &self.striping);
         for plot in dirty {
-            if !self.erase(now, plot, mapped, cx) {
+            if !self.erase(plot, cx) {
                 self.erasing.push(super::Erasing { io: None, plot, programs: 0 });
             }
         }
         for id in self.ids().collect::<Vec<_>>() {
             if self.zone(id).state == ZoneState::Empty && self.zone(id).plot.is_some() {
-                self.empty(now, None, id, mapped, cx);
-                self.record(id, cx);
+                self.empty(None, id, cx);
+                self.record(id, cx.set);
             }
         }
-        self.pump(now, mapped, cx);
+        self.pump(cx);
     }
 }
