@@ -22,6 +22,7 @@ mod manage;
 mod plots;
 mod program;
 mod read;
+mod rebuild;
 mod record;
 mod recover;
 mod striping;
