@@ -298,7 +298,6 @@ impl Ftl {
     }
 
     #[inline]
-    #[allow(clippy::too_many_arguments)]
     fn visit<S: Storage>(
         &mut self,
         now: Nanos,
@@ -353,6 +352,7 @@ impl Ftl {
     ///
     /// It fails if the write is outside its volume, or compares and does not lie within an atomic group of a volume without zones.
     pub fn write(&mut self, now: Nanos, write: Write, storage: &mut impl Storage) -> Answer {
+        assert!(write.start <= write.end, "a write of volume {} ends before it starts", write.volume.0);
         if let Some(fault) = self.compare_fault(&write) {
             return Answer::Failed(fault);
         }

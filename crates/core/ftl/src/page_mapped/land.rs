@@ -101,7 +101,7 @@ impl PageMappedSet {
         if entry.old != SUPERSEDED {
             // Nothing newer is on flash, so that the map names this entry or a newer one.
             let at = self.map.at(page_move.page);
-            debug_assert!(at != UNMAPPED && at & BUFFERED != 0);
+            assert!(at != UNMAPPED && at & BUFFERED != 0, "a page that lands is in no buffer");
             let current = at == BUFFERED | page_move.source;
             let holder = self.buffer.entry_mut(at ^ BUFFERED);
             let old = std::mem::replace(&mut holder.old, if current { NONE } else { to });

@@ -260,6 +260,9 @@ impl Zones {
             write.start += u64::from(pages) * u64::from(PAGE);
             write.host += pages * PAGE;
         }
+        // The next page of the window is the next page of the zone. Otherwise data would be programmed in the place of other data.
+        let window = &self.windows[usize::from(index)];
+        assert_eq!(window.first_page(unit_pages) + window.ordered(), self.zone(id).admitted, "{id:?}");
         self.make_ready(index);
         Ok(true)
     }
@@ -399,6 +402,7 @@ impl Zones {
     /// A page of a window does not count against the pool any more.
     pub(super) fn uncharge(&mut self, index: u16) {
         let window = &mut self.windows[usize::from(index)];
+        assert!(window.charged > 0, "a page of {:?} counts twice", window.zone);
         window.charged -= 1;
         self.freed = true;
         self.used -= 1;

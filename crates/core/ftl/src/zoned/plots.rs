@@ -75,6 +75,7 @@ impl Plots {
         let least = (0..self.free.len()).min_by_key(|&at| wear(self.free[at]))?;
         let plot = self.free.remove(least);
         let at = self.at(plot);
+        assert_eq!(self.uses[at], Use::Free, "{plot:?} holds another zone");
         self.uses[at] = Use::Bound;
         Some(plot)
     }
@@ -125,6 +126,7 @@ impl Plots {
             blocks += 1;
         }
         let at = self.at(plot);
+        assert!(matches!(self.uses[at], Use::Bound | Use::Dirty(0)), "{plot:?} is given up twice");
         self.uses[at] = Use::Dirty(blocks);
         if blocks == 0 {
             self.is_clean(plot, flash);

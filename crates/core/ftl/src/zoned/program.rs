@@ -2,7 +2,7 @@
 
 use super::striping::Plot;
 use super::zone::{Sent, Zone, ZoneId};
-use super::{NO_OP, ORPHAN, ZoneContext, ZoneOp, Zones, logical};
+use super::{NO_OP, ORPHAN, UNUSED, ZoneContext, ZoneOp, Zones, logical};
 use crate::answer::{Answer, CompletedIo};
 use crate::config::PAGE;
 use crate::context::SetContext;
@@ -74,6 +74,8 @@ impl Zones {
         let Some(id) = self.windows[usize::from(index)].zone else { return Attempt::Waits };
         let Some(plot) = self.plot_of(id, cx) else { return Attempt::Waits };
         let number = self.windows[usize::from(index)].next_unit();
+        // Behind the last unit lies the plot of another zone.
+        assert!(number < self.striping.units, "unit {number} of {id:?}");
         let (unit, die) = self.striping.unit(plot, number);
         loop {
             match cx.shared.flash().offer(unit, die) {
@@ -175,6 +177,7 @@ impl Zones {
     fn land<S: Storage>(&mut self, ended: Ended, cx: &mut ZoneContext<'_, '_, S>) {
         let number = ended.op ^ ZONE_OP;
         let ZoneOp { window: index, unit } = std::mem::replace(&mut self.ops[number as usize], NO_OP);
+        assert_ne!(index, UNUSED, "a program ends twice");
         self.free_ops.push(number);
         if !ended.failed {
             cx.shared.flash_mut().record_program(ended.unit, cx.set.storage);

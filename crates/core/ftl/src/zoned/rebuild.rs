@@ -313,6 +313,7 @@ impl Zones {
     /// Sets the write pointer and the state of a zone whose end was found.
     fn end_rebuild<S: Storage>(&mut self, zone: &Rebuild<'_>, cx: &mut ZoneContext<'_, '_, S>) {
         let (id, pages) = (zone.id, zone.pages);
+        assert!(pages <= zone.limit, "{id:?} has {pages} pages of {}", zone.limit);
         let record = self.zone_mut(id);
         (record.admitted, record.accepted) = (pages, pages);
         let extended = !record.extension.is_empty();
