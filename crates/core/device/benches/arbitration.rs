@@ -9,7 +9,9 @@
 mod common;
 
 use common::cpu;
-use device::{Attach, Config, ControllerId, Drive, InitialNamespace, Io, LbaFormat, Limits, Output};
+use device::{
+    Attach, Config, ControllerId, Drive, InitialNamespace, Io, LbaFormat, Limits, Output, Submission,
+};
 use ftl::NoContents;
 use media::{Nanos, Rng};
 use nvme::Command;
@@ -101,7 +103,9 @@ impl ClosedLoop {
             }
             if let Some((io, command)) = std::mem::replace(&mut coming, next) {
                 let (now, out) = (self.now, &mut self.out);
-                self.drive.submit(now, self.controller, 1, Io(io), &command, &[], &mut NoContents, out);
+                let (controller, command, data) = (self.controller, &command, &[][..]);
+                let submission = Submission { controller, qid: 1, io: Io(io), command, data };
+                self.drive.submit(now, submission, &mut NoContents, out);
                 left -= 1;
             } else if coming.is_none() {
                 let at = self.drive.next_event().expect("commands are under way");

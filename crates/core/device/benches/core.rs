@@ -9,7 +9,7 @@
 mod common;
 
 use common::cpu;
-use device::{Config, ControllerId, Drive, Io, Output};
+use device::{Config, ControllerId, Drive, Io, Output, Submission};
 use ftl::NoContents;
 use media::{Nanos, Rng};
 use nvme::Command;
@@ -79,7 +79,8 @@ impl ClosedLoop {
             self.reap();
         }
         let io = self.free.pop().expect("waited");
-        self.drive.submit(self.now, self.controller, 1, Io(io), command, &[], &mut NoContents, &mut self.out);
+        let submission = Submission { controller: self.controller, qid: 1, io: Io(io), command, data: &[] };
+        self.drive.submit(self.now, submission, &mut NoContents, &mut self.out);
         self.reap();
     }
 

@@ -43,6 +43,22 @@ use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::{Command, Completion, FormatUnit, IoCommand, Nsid, Status, Transfer};
 use steps::Steps;
 
+/// A command as a host submits it.
+#[derive(Clone, Copy, Debug)]
+pub struct Submission<'a> {
+    /// The controller.
+    pub controller: ControllerId,
+    /// The queue: 0 is the admin queue.
+    pub qid: u16,
+    /// The owner's number for it, less than [`MAX_IO`](crate::MAX_IO) and not in use.
+    pub io: Io,
+    /// The command.
+    pub command: &'a Command,
+    /// Data of commands that the controller itself reads (Dataset Management, Namespace Management, Set Features, …). Contents of Write and
+    /// Compare stay in the owner's buffer, which [`ftl::Storage`] finds by `io`.
+    pub data: &'a [u8],
+}
+
 /// An NVMe subsystem with its controllers, namespaces and media.
 ///
 /// It performs no I/O and reads no clock. Every call says what time it is (time never goes backwards;
@@ -271,24 +287,15 @@ impl Drive {
         self.core.controllers.get(controller).map(|c| c.port)
     }
 
-    /// Executes a command.
-    ///
-    /// `io` is the owner's number for it, less than [`MAX_IO`] and not in use; it comes back in exactly one
-    /// [`Output::Complete`], in this call or a later one. `data` is the data of commands that the controller
-    /// itself reads (Dataset Management, Namespace Management, Set Features, …); contents of Write and Compare
-    /// stay in the owner's buffer, which [`ftl::Storage`] finds by `io`.
-    #[allow(clippy::too_many_arguments)]
+    /// Executes a command. It comes back in exactly one [`Output::Complete`], in this call or a later one.
     pub fn submit<S: Contents>(
         &mut self,
         now: Nanos,
-        controller: ControllerId,
-        qid: u16,
-        io: Io,
-        command: &Command,
-        data: &[u8],
+        submission: Submission<'_>,
         storage: &mut S,
         out: &mut Vec<Output>,
     ) {
+        let Submission { controller, qid, io, command, data } = submission;
         let now = self.core.tick(now);
         let mut cx = Cx { now, storage, out };
         let entry = InFlight {

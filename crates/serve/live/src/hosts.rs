@@ -407,11 +407,10 @@ impl Hosts {
         let (nqn, host_id) = (association.host.nqn, association.host.id);
         let host = Host::administrator(nqn, host_id, association.origin);
         let id = engine.drive.connect(now, host, CNTLID_DYNAMIC, kato_ms)?;
-        let enable = u64::from(
-            Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_iosqes(6).with_iocqes(4).into_bits(),
-        );
+        let enable =
+            Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_iosqes(6).with_iocqes(4).into_bits().into();
         let (store, outputs) = (&mut engine.store, &mut engine.outputs);
-        engine.drive.property_set(now, id, PropertyOffset::CC, false, enable, store, outputs)?;
+        engine.drive.property_set(now, id, PropertyOffset::CC, enable, store, outputs)?;
         if managed {
             let mut configure = Command::new(AdminOpcode::SET_FEATURES.0, 0);
             configure.cdw10.set(EVENT_CONFIGURATION);

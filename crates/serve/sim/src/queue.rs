@@ -59,9 +59,9 @@ impl SimTransport {
     fn set_cc(&self, controller: ControllerId, cc: Cc) -> Result<(), Status> {
         let world = &mut *self.world.borrow_mut();
         let now = world.clock.now();
-        let value = u64::from(cc.with_iosqes(6).with_iocqes(4).into_bits());
+        let value = cc.with_iosqes(6).with_iocqes(4).into_bits().into();
         let Engine { drive, store, outputs, .. } = &mut world.drives[self.drive];
-        drive.property_set(now, controller, PropertyOffset::CC, false, value, store, outputs)
+        drive.property_set(now, controller, PropertyOffset::CC, value, store, outputs)
     }
 
     fn property(&self, controller: ControllerId, offset: PropertyOffset, wide: bool) -> Result<u64, Error> {

@@ -49,10 +49,8 @@ pub fn enabled(config: Config) -> (Drive, ControllerId, Vec<Output>) {
         .connect(Nanos::ZERO, Host::administrator(host, [1; 16], Origin::InProcess), 0xFFFF, 0)
         .expect("a controller");
     let mut out = Vec::with_capacity(1024);
-    let cc = Cc::new().with_en(true).into_bits().get().into();
-    drive
-        .property_set(Nanos::ZERO, id, PropertyOffset::CC, false, cc, &mut NoContents, &mut out)
-        .expect("enabled");
+    let cc = Cc::new().with_en(true).into_bits().get();
+    drive.property_set(Nanos::ZERO, id, PropertyOffset::CC, cc, &mut NoContents, &mut out).expect("enabled");
     drive.add_queue(id, 1, 1024).expect("a queue");
     (drive, id, out)
 }

@@ -116,24 +116,22 @@ impl Drive {
         association::property_get(&self.core, id, offset, wide)
     }
 
-    /// Property Set: enables, resets or shuts down a controller, or resets the subsystem.
+    /// Property Set of 4 bytes: enables, resets or shuts down a controller, or resets the subsystem.
     ///
     /// # Errors
     /// Invalid Field in Command if there is no such property that can be set, or the value is not allowed.
-    #[allow(clippy::too_many_arguments)]
     pub fn property_set<S: Contents>(
         &mut self,
         now: Nanos,
         id: ControllerId,
         offset: PropertyOffset,
-        wide: bool,
-        value: u64,
+        value: u32,
         storage: &mut S,
         out: &mut Vec<Output>,
     ) -> Result<(), Status> {
         let now = self.core.tick(now);
         let mut cx = Cx { now, storage, out };
-        let result = self.set_property(id, offset, wide, value, &mut cx);
+        let result = self.set_property(id, offset, false, value.into(), &mut cx);
         self.pump(&mut cx);
         result
     }

@@ -68,10 +68,18 @@ impl Destination {
     }
 }
 
-/// How blocks of one namespace become those of another.
-struct CopyBlockFormat {
+/// The sources of a Copy that were gathered so far, in the format of the destination.
+struct Gathered {
     shift: u8,
     host_metadata: u8,
+    blocks: u32,
+}
+
+impl Gathered {
+    /// Bytes of so many blocks.
+    fn bytes(&self, blocks: u32) -> u32 {
+        blocks * ((1 << self.shift) + u32::from(self.host_metadata))
+    }
 }
 
 /// Write Uncorrectable: reads of the blocks fail until they are written again.
@@ -150,14 +158,13 @@ pub(crate) fn copy<S: Contents>(
     for source in &sources {
         check_source(core, token, id, copy, source, total)?;
     }
-    let format = CopyBlockFormat { shift: write.shift, host_metadata: write.host_metadata };
-    cx.storage.gather(token.io(), total * ((1 << format.shift) + u32::from(format.host_metadata)));
+    let mut gathered = Gathered { shift: write.shift, host_metadata: write.host_metadata, blocks: 0 };
+    cx.storage.gather(token.io(), gathered.bytes(total));
     core.enter(token);
-    let (mut at, mut end) = (0, cx.now);
+    let mut end = cx.now;
     for source in &sources {
-        let read = read_source(core, token, id, copy, source, &format, at, cx)?;
+        let read = read_source(core, token, id, &source_blocks(copy, source), &mut gathered, cx)?;
         end = end.max(read.unwrap_or(end));
-        at += source.nlb;
     }
     let entry = core.commands.get_mut(token);
     entry.at = entry.at.max(end);
@@ -225,24 +232,21 @@ fn check_source(
     transform::for_command(core, id, &blocks, BlockAction::Read).map(|_| ())
 }
 
-/// Reads a range of a Copy into what was gathered so far: `at` blocks.
-#[allow(clippy::too_many_arguments)]
+/// Reads a range of a Copy behind what was gathered so far.
 fn read_source<S: Contents>(
     core: &mut Core,
     token: &Token,
     id: ControllerId,
-    copy: &Copy,
-    source: &CopySource,
-    format: &CopyBlockFormat,
-    at: u32,
+    blocks: &Blocks,
+    gathered: &mut Gathered,
     cx: &mut Cx<'_, S>,
 ) -> Result<Option<Nanos>, Failure> {
-    let blocks = source_blocks(copy, source);
-    let mut read = transform::for_command(core, id, &blocks, BlockAction::Read)?;
+    let mut read = transform::for_command(core, id, blocks, BlockAction::Read)?;
     read.gathered = true;
-    read.offset = at * ((1 << format.shift) + u32::from(format.host_metadata));
+    read.offset = gathered.bytes(gathered.blocks);
+    gathered.blocks += blocks.nlb;
     let volume = core.attached(id, blocks.nsid)?.volume;
-    let extent = ftl::Extent { start: blocks.slba << format.shift, bytes: blocks.nlb << format.shift };
+    let extent = ftl::Extent { start: blocks.slba << gathered.shift, bytes: blocks.nlb << gathered.shift };
     cx.storage
         .set_transform(token.io(), &read)
         .map_err(|block_error| transform::failure(core, token, block_error))?;

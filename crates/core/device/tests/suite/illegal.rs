@@ -2,7 +2,7 @@
 
 use crate::common::table::Table;
 use crate::common::{Bench, bytes};
-use device::{ControllerId, Host, Io, Origin, Output};
+use device::{ControllerId, Host, Io, Origin, Output, Submission};
 use nvme::admin::*;
 use nvme::command::{CommandFlags, SglDescriptor};
 use nvme::feature::FeatureId;
@@ -607,7 +607,8 @@ fn numbers_of_commands() {
     // A number that is taken, and one that is too large: an answer at once, nothing lost.
     for io in [0, device::MAX_IO, u32::MAX] {
         let mut out = Vec::new();
-        b.drive.submit(b.now, me, 1, Io(io), &command, &[], &mut b.memory, &mut out);
+        let submission = Submission { controller: me, qid: 1, io: Io(io), command: &command, data: &[] };
+        b.drive.submit(b.now, submission, &mut b.memory, &mut out);
         let [Output::Complete { completion, .. }] = &out[..] else { panic!("{out:?}") };
         assert!(completion.status().is(Status::INTERNAL_ERROR));
     }

@@ -58,8 +58,8 @@ pub fn connect(drive: &mut Drive, store: &mut Store, outputs: &mut Vec<Output>, 
     let id =
         drive.connect(now, Host::administrator(nqn, [1; 16], Origin::InProcess), CNTLID_DYNAMIC, 0).unwrap();
     let enable =
-        u64::from(Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_iosqes(6).with_iocqes(4).into_bits());
-    drive.property_set(now, id, PropertyOffset::CC, false, enable, store, outputs).unwrap();
+        Cc::new().with_en(true).with_css(Cc::CSS_SETS).with_iosqes(6).with_iocqes(4).into_bits().into();
+    drive.property_set(now, id, PropertyOffset::CC, enable, store, outputs).unwrap();
     drive.add_queue(id, 1, 64).unwrap();
     id
 }

@@ -12,7 +12,7 @@ mod step;
 mod tests;
 
 use crate::record::Recorder;
-use device::{ControllerId, Drive, MAX_IO, MAX_QUEUE_ENTRIES, Output, Role};
+use device::{ControllerId, Drive, MAX_IO, MAX_QUEUE_ENTRIES, Output, Role, Submission};
 use ftl::Io;
 use image::DiskEvent;
 use image::{DataBuffer, Store};
@@ -272,8 +272,8 @@ impl Engine {
             self.ended.push((io, Completion::new(command.cid.get(), status)));
             return 0;
         }
-        let (data, store, outputs) = (&self.controller_data, &mut self.store, &mut self.outputs);
-        self.drive.submit(now, controller, qid, io, &command, data, store, outputs);
+        let submission = Submission { controller, qid, io, command: &command, data: &self.controller_data };
+        self.drive.submit(now, submission, &mut self.store, &mut self.outputs);
         transfer.bytes()
     }
 

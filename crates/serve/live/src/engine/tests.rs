@@ -286,12 +286,11 @@ fn controllers_and_ports_that_go_are_told_of() {
     assert!(told.contains(&Told::PortsUp), "{told:?}");
     let controller = bench.fake.controller;
     let (store, outputs) = (&mut bench.engine.store, &mut bench.engine.outputs);
-    let reset = u64::from(NSSR_NVME);
     let now = bench.clock.now();
     bench
         .engine
         .drive
-        .property_set(now, controller, PropertyOffset::NSSR, false, reset, store, outputs)
+        .property_set(now, controller, PropertyOffset::NSSR, NSSR_NVME, store, outputs)
         .unwrap();
     assert!(bench.engine.is_expelling());
     assert_eq!(bench.turn(), [Told::ControllerLost(controller)]);

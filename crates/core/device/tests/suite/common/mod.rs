@@ -10,7 +10,7 @@ pub mod zones;
 
 use device::{
     Attach, BlockAction, BlockError, BlockTransform, Config, Contents, ControllerId, Drive, DriveKeyId, Host,
-    InitialNamespace, Io, LbaFormat, Limits, Origin, Output, SPARE_BYTES, Transfer, WrappedKey,
+    InitialNamespace, Io, LbaFormat, Limits, Origin, Output, SPARE_BYTES, Submission, Transfer, WrappedKey,
 };
 use ftl::{Piece, Record, Section, Storage, StorageError};
 use media::{Nanos, Slot};
@@ -453,8 +453,7 @@ impl Bench {
         value: u32,
     ) -> Result<(), Status> {
         let mut out = Vec::new();
-        let result =
-            self.drive.property_set(self.now, id, offset, false, value.into(), &mut self.memory, &mut out);
+        let result = self.drive.property_set(self.now, id, offset, value, &mut self.memory, &mut out);
         self.deliver(out);
         result
     }
@@ -474,7 +473,8 @@ impl Bench {
         };
         self.memory.buffers.insert(io, buffer);
         let mut out = Vec::new();
-        self.drive.submit(self.now, id, qid, Io(io), &command, data, &mut self.memory, &mut out);
+        let submission = Submission { controller: id, qid, io: Io(io), command: &command, data };
+        self.drive.submit(self.now, submission, &mut self.memory, &mut out);
         self.deliver(out);
         io
     }

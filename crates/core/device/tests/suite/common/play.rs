@@ -2,7 +2,7 @@
 
 use super::plausible::plausible;
 use super::{Bench, Memory, TIMED_SMALL};
-use device::{ControllerId, Drive, Host, Io, Origin, Output, Transfer};
+use device::{ControllerId, Drive, Host, Io, Origin, Output, Submission, Transfer};
 use media::Nanos;
 use nvme::property::PropertyOffset;
 use nvme::{Command, Status, U16};
@@ -83,7 +83,8 @@ impl Books {
         };
         b.memory.buffers.insert(io, buffer);
         let mut out = Vec::new();
-        b.drive.submit(b.now, b.controller, qid, Io(io), &command, data, &mut b.memory, &mut out);
+        let submission = Submission { controller: b.controller, qid, io: Io(io), command: &command, data };
+        b.drive.submit(b.now, submission, &mut b.memory, &mut out);
         self.take(out);
     }
 
@@ -124,7 +125,7 @@ impl Books {
                 let offset = PropertyOffset(offset);
                 let _ = b.drive.property_get(b.controller, offset, value & 1 != 0);
                 let (now, id) = (b.now, b.controller);
-                let _ = b.drive.property_set(now, id, offset, false, value.into(), &mut b.memory, &mut out);
+                let _ = b.drive.property_set(now, id, offset, value, &mut b.memory, &mut out);
             }
             Step::Connect => {
                 let kato = (b.now.0 % 3000) as u32;
