@@ -489,9 +489,9 @@ mod tests {
         let place = |force: bool| Overwrite { force }.place(None, usual).to_str().unwrap().to_owned();
         for wanted in [usual.to_owned(), format!("{usual}-2"), format!("{usual}-3")] {
             assert_eq!(place(false), wanted);
-            std::fs::create_dir_all(&wanted).unwrap();
+            fs::create_dir_all(&wanted).unwrap();
             assert_eq!(place(false), wanted, "a directory without results is free");
-            std::fs::write(format!("{wanted}/results.json"), "{}").unwrap();
+            fs::write(format!("{wanted}/results.json"), "{}").unwrap();
         }
         assert_eq!(place(true), usual);
         let latest = |usual: &str| Overwrite { force: false }.latest(usual).to_str().unwrap().to_owned();
