@@ -1,15 +1,13 @@
 //! Keys and the list of hosts, from outside.
 
 mod common;
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
 
 use common::{Served, TRANCHE, text};
-use skip::skipped;
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
 use std::time::{Duration, Instant};
+use testkit::skipped;
 
 fn tranche(args: &[&str]) -> Output {
     Command::new(TRANCHE).args(args).output().unwrap()

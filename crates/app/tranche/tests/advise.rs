@@ -1,9 +1,6 @@
 //! `tranche advise` as a database engineer runs it.
 
 mod common;
-#[path = "../../../attach/export/tests/support/mod.rs"]
-mod support;
-
 use common::{SMALL_DRIVE, TRANCHE, text};
 use std::path::Path;
 use std::process::{Command, Output};
@@ -184,7 +181,7 @@ fn mistakes_are_told_with_their_place() {
 #[test]
 fn an_installed_server_is_asked() {
     if !Path::new("/usr/sbin/mariadbd").exists() {
-        support::skipped("advise asks a server", "there is no MariaDB (scripts/setup-debian.sh installs it)");
+        testkit::skipped("advise asks a server", "there is no MariaDB (scripts/setup-debian.sh installs it)");
         return;
     }
     let dir = directory();

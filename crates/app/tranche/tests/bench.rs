@@ -1,16 +1,14 @@
 //! `tranche bench`: job files against a served drive, beside fio's own report.
 
 mod common;
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
 
 use common::{Served, TRANCHE, text};
 use serde_json::Value;
-use skip::skipped;
 use std::collections::BTreeSet;
 use std::io::Write;
 use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
+use testkit::skipped;
 
 /// A drive on a Unix socket, and a place for job files.
 struct Drive {

@@ -5,9 +5,6 @@
 mod common;
 #[path = "common/schema.rs"]
 mod schema;
-#[path = "../../../attach/export/tests/support/mod.rs"]
-mod support;
-
 use common::{TRANCHE, text};
 use rng::Rng;
 use serde_json::Value;
@@ -19,7 +16,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Output, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
-use support::{is_mounted, possible, run, wait_for};
+use testkit::{is_mounted, possible, run, wait_for};
 
 const MIB: u64 = 1 << 20;
 const SECTOR: usize = 512;

@@ -1,9 +1,5 @@
 //! Drives for jobs of CI systems: `scripts/ci-drive.sh`, and the steps of the GitHub Action, which run it.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 mod common;
 
 use common::{SMALL_DRIVE, TRANCHE, at, repository, text};
@@ -71,7 +67,7 @@ fn a_job_without_root_has_a_drive() {
     let drive = Drive::start(at(dir.path(), "d"), "none", &["--timing", "off", "--drive", "small.toml"]);
     assert_eq!(drive.variables["DEVICE"], "");
     let on = &drive.variables["TRANCHE_ON"];
-    let list = support::run(TRANCHE, &["ns", "list", "--on", on]);
+    let list = testkit::run(TRANCHE, &["ns", "list", "--on", on]);
     assert!(list.lines().count() > 1, "{list}");
 
     let again = script("ci-drive.sh", &["start", "-d", &drive.dir, "-a", "none"]).output().unwrap();
@@ -80,7 +76,7 @@ fn a_job_without_root_has_a_drive() {
     let stopped = drive.stop();
     assert!(stopped.status.success(), "{}", text(&stopped.stderr));
     assert!(!Command::new(TRANCHE).args(["ns", "list", "--on", on]).output().unwrap().status.success());
-    support::run(TRANCHE, &["image", "check", &at(Path::new(&drive.dir), "image")]);
+    testkit::run(TRANCHE, &["image", "check", &at(Path::new(&drive.dir), "image")]);
     let twice = drive.stop();
     assert!(text(&twice.stderr).contains("no drive was started"), "{twice:?}");
 }
@@ -99,7 +95,7 @@ fn a_drive_that_does_not_start_or_end_in_order_fails_the_job() {
 
     let drive = Drive::start(at(dir.path(), "killed"), "none", &[]);
     let process = std::fs::read_to_string(Path::new(&drive.dir).join("pid")).unwrap();
-    support::run("kill", &["-KILL", process.trim()]);
+    testkit::run("kill", &["-KILL", process.trim()]);
     let stopped = drive.stop();
     assert!(text(&stopped.stderr).contains("the drive ended with status 137"), "{stopped:?}");
 
@@ -110,7 +106,7 @@ fn a_drive_that_does_not_start_or_end_in_order_fails_the_job() {
 #[test]
 fn a_job_has_a_block_file_or_a_loop_device() {
     let test = "a_job_has_a_block_file_or_a_loop_device";
-    if !support::possible(test, &["losetup"]) {
+    if !testkit::possible(test, &["losetup"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -121,7 +117,7 @@ fn a_job_has_a_block_file_or_a_loop_device() {
         let stopped = drive.stop();
         assert!(stopped.status.success(), "{}", text(&stopped.stderr));
         let blocks = Path::new(&drive.dir).join("blocks");
-        assert!(!support::is_mounted(&blocks), "{} is still mounted", blocks.display());
+        assert!(!testkit::is_mounted(&blocks), "{} is still mounted", blocks.display());
     }
 }
 
@@ -159,7 +155,7 @@ fn the_action_starts_and_stops_a_drive() {
     assert_eq!(Path::new(path.trim()), Path::new(TRANCHE).parent().unwrap());
     assert_eq!((out["device"].as_str(), &out["on"]), ("", &env["TRANCHE_ON"]));
     assert_eq!(env["TRANCHE_DIR"], at(&dir.path().canonicalize().unwrap(), "tranche-drive"));
-    support::run(TRANCHE, &["id", "--on", &env["TRANCHE_ON"]]);
+    testkit::run(TRANCHE, &["id", "--on", &env["TRANCHE_ON"]]);
     let (stopped, ..) = step(dir.path(), "stop", &[]);
     assert!(stopped.status.success(), "{}", text(&stopped.stderr));
 

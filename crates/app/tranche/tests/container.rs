@@ -1,9 +1,5 @@
 //! The container image: `scripts/image.sh` with a static program, its layout, and a drive in nothing but its files.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 mod common;
 
 use common::{Served, TRANCHE, repository, text};
@@ -27,7 +23,7 @@ fn static_program(work: &Path) -> PathBuf {
     for part in ["deps", "build", ".fingerprint"] {
         let [from, to] =
             [built.join(part), copy.join(directory).join(part)].map(|path| path.display().to_string());
-        support::run("cp", &["-al", &from, &to]);
+        testkit::run("cp", &["-al", &from, &to]);
     }
     // Cargo must think that the program is not there.
     for entry in std::fs::read_dir(copy.join(directory).join(".fingerprint")).unwrap() {
@@ -39,7 +35,7 @@ fn static_program(work: &Path) -> PathBuf {
     // A directory with OpenSSL's static libraries only, so that the linker takes these.
     let libraries = work.join("libraries");
     std::fs::create_dir(&libraries).unwrap();
-    let from = support::run("pkg-config", &["--variable=libdir", "openssl"]);
+    let from = testkit::run("pkg-config", &["--variable=libdir", "openssl"]);
     for library in ["libssl.a", "libcrypto.a"] {
         std::os::unix::fs::symlink(Path::new(from.trim()).join(library), libraries.join(library)).unwrap();
     }
@@ -56,7 +52,7 @@ exec "$rustc" "$@"
         libraries.display()
     );
     std::fs::write(&wrapper, script).unwrap();
-    support::run("chmod", &["755", wrapper.to_str().unwrap()]);
+    testkit::run("chmod", &["755", wrapper.to_str().unwrap()]);
     let output = Command::new(env!("CARGO"))
         .args(["test", "--no-run", "--locked", "--offline", "--workspace", "--test", "container"])
         .args(["--profile", profile])
@@ -94,7 +90,7 @@ fn json(bytes: &[u8]) -> Value {
 /// Makes the image in a directory; the layout.
 fn image(program: &Path, out: &Path) -> PathBuf {
     let script = repository().join("scripts/image.sh");
-    let made = support::run(script.to_str().unwrap(), &[out.to_str().unwrap(), program.to_str().unwrap()]);
+    let made = testkit::run(script.to_str().unwrap(), &[out.to_str().unwrap(), program.to_str().unwrap()]);
     PathBuf::from(made.trim().strip_suffix(".tar").unwrap())
 }
 
@@ -112,7 +108,7 @@ fn a_program_with_shared_libraries_makes_no_image() {
 #[test]
 fn a_drive_runs_in_the_image_and_nothing_else() {
     let test = "a_drive_runs_in_the_image_and_nothing_else";
-    if !support::possible(test, &["skopeo", "chroot", "unshare"]) {
+    if !testkit::possible(test, &["skopeo", "chroot", "unshare"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -142,7 +138,7 @@ fn a_drive_runs_in_the_image_and_nothing_else() {
     let copy = dir.path().join("copy");
     let tag = env!("CARGO_PKG_VERSION");
     let source = format!("oci-archive:{}.tar:{tag}", made.display());
-    support::run("skopeo", &["--insecure-policy", "copy", "-q", &source, &format!("dir:{}", copy.display())]);
+    testkit::run("skopeo", &["--insecure-policy", "copy", "-q", &source, &format!("dir:{}", copy.display())]);
     let copied: Value = json(&std::fs::read(copy.join("manifest.json")).unwrap());
     assert_eq!(copied["layers"][0]["digest"], manifest["layers"][0]["digest"]);
 
@@ -150,7 +146,7 @@ fn a_drive_runs_in_the_image_and_nothing_else() {
     let root = dir.path().join("root");
     std::fs::create_dir(&root).unwrap();
     let [layer, place] = [&packed, &root].map(|path| path.to_str().unwrap());
-    support::run("tar", &["-xzf", layer, "-C", place]);
+    testkit::run("tar", &["-xzf", layer, "-C", place]);
     let user = settings["User"].as_str().unwrap();
     assert!(!user.starts_with('0'), "the image runs as root");
     let home = std::fs::metadata(root.join("var/lib/tranche")).unwrap();
@@ -160,7 +156,7 @@ fn a_drive_runs_in_the_image_and_nothing_else() {
         list.map(|word| word.as_str().unwrap().replace("0.0.0.0:4420", "127.0.0.1:0")).collect()
     };
     // The directory is this test's user's alone.
-    support::run("chmod", &["755", dir.path().to_str().unwrap()]);
+    testkit::run("chmod", &["755", dir.path().to_str().unwrap()]);
     let chroot = |namespace: &[&str]| {
         let mut command = Command::new("unshare");
         command.args(namespace).args(["chroot", "--userspec", user]).arg(&root).env_clear();
@@ -174,18 +170,18 @@ fn a_drive_runs_in_the_image_and_nothing_else() {
     command.args(words("Entrypoint")).args(words("Cmd")).stderr(Stdio::null());
     let served = Served::run(&mut command);
     let on = served.tcp().remove(0);
-    support::run(TRANCHE, &["id", "--on", &on]);
+    testkit::run(TRANCHE, &["id", "--on", &on]);
     let health = chroot(&[]).args(words_of(&settings["Healthcheck"]["Test"])).output().unwrap();
     assert!(health.status.success(), "{}", text(&health.stderr));
-    support::run(TRANCHE, &["ns", "create", "--nvm-set", "2", "--size", "16MiB", "--attach", "--on", &on]);
+    testkit::run(TRANCHE, &["ns", "create", "--nvm-set", "2", "--size", "16MiB", "--attach", "--on", &on]);
     let cut = chroot(&[]).args(["/usr/bin/tranche", "power-cut"]).output().unwrap();
     assert!(cut.status.success(), "{}", text(&cut.stderr));
-    support::run(TRANCHE, &["ns", "list", "--wait", "60", "--on", &on]);
+    testkit::run(TRANCHE, &["ns", "list", "--wait", "60", "--on", &on]);
 
     // Process 1 of the namespace gets the signal that a container is stopped with.
     let parent = served.child.id();
     let drive = std::fs::read_to_string(format!("/proc/{parent}/task/{parent}/children")).unwrap();
-    support::run("kill", &["-TERM", drive.trim()]);
+    testkit::run("kill", &["-TERM", drive.trim()]);
     assert_eq!(served.end(), Some(0));
     // As the user of the image: another one does not trust the directory.
     let checked = chroot(&[]).args(["/usr/bin/tranche", "image", "check", "/var/lib/tranche/drive"]).output();

@@ -10,10 +10,6 @@
 
 #[path = "crashes/mod.rs"]
 mod crashes;
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 use crashes::{ALL_PATHS, Case, DriveKind, Engine, FileSystem, Options, SOCKETS, Scene};
 use std::path::PathBuf;
 
@@ -246,7 +242,7 @@ fn main() {
     let mut failed = Vec::new();
     for campaign in CAMPAIGNS.iter().filter(chosen) {
         let rounds = arguments.rounds.unwrap_or(campaign.slice);
-        if !support::possible(campaign.name, campaign.programs) {
+        if !testkit::possible(campaign.name, campaign.programs) {
             continue;
         }
         if rounds == 0 {

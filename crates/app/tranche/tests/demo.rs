@@ -1,8 +1,6 @@
 //! `tranche demo` as somebody who tries it runs it.
 
 mod common;
-#[path = "../../../../tests/http.rs"]
-mod http;
 #[path = "common/schema.rs"]
 mod schema;
 
@@ -38,7 +36,7 @@ impl Demo {
         let request = format!(
             "GET {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nConnection: close\r\n\r\n"
         );
-        let answer = http::send(&*self.view, request.as_bytes());
+        let answer = testkit::http::send(&*self.view, request.as_bytes());
         assert_eq!(answer.status, 200, "{answer:?}");
         serde_json::from_str(&answer.body).unwrap()
     }
@@ -48,7 +46,7 @@ impl Demo {
         let request = format!(
             "POST {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\nContent-Length: {length}\r\nConnection: close\r\n\r\n{body}"
         );
-        http::send(&*self.view, request.as_bytes()).status
+        testkit::http::send(&*self.view, request.as_bytes()).status
     }
 
     /// What it says at its end, which must be a good one.

@@ -1,13 +1,10 @@
 //! `tranche serve --fuse`: what a user sees of starting, stopping and crashing. Needs root, FUSE and loop
 //! devices; says so where they are missing.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-mod support;
-
 use std::io::{BufRead, BufReader, Read};
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
-use support::{each_way, is_mounted, possible, run, wait_for};
+use testkit::{each_way, is_mounted, possible, run, wait_for};
 
 struct Served {
     child: Child,
@@ -135,7 +132,7 @@ fn the_way_of_requests_is_chosen_and_said() {
     if !possible("the_way_of_requests_is_chosen_and_said", &[]) {
         return;
     }
-    let has_rings = support::has_rings("the_way_of_requests_is_chosen_and_said");
+    let has_rings = testkit::has_rings("the_way_of_requests_is_chosen_and_said");
     let dir = tempfile::tempdir().unwrap();
     std::fs::create_dir(dir.path().join("files")).unwrap();
     let (rings, device) = ("requests come through io_uring", "requests come through /dev/fuse");

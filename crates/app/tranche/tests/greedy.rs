@@ -2,9 +2,6 @@
 //! host that proves itself over TCP, a page's visitor, a scraper and a client of NBD still get in.
 
 mod common;
-#[path = "../../../../tests/http.rs"]
-mod http;
-
 use common::{Served, TRANCHE, at, text};
 use fabric::auth::{AuthStep, ChapKeys, Methods, Parties};
 use host::{Data, Host, Identity, Queue, SocketQueue, SocketTransport};
@@ -135,13 +132,13 @@ fn whatever_strangers_and_a_tenant_take_others_get_in() {
     assert!(administrator.controllers().unwrap().len() > controllers.len());
     let get = |place: &str, path: &str, headers: &str| {
         let request = format!("GET {path} HTTP/1.1\r\nHost: {place}\r\n{headers}\r\n");
-        http::send(place, request.as_bytes()).status
+        testkit::http::send(place, request.as_bytes()).status
     };
     assert_eq!(get(view, "/api/state", &format!("Authorization: Bearer {token}\r\n")), 200);
     assert_eq!(get(view, "/api/state", ""), 401);
     assert_eq!(get(drive.place("metrics="), "/metrics", ""), 200);
     let mut greeting = [0; 18];
-    http::connect(drive.place("nbd=")).read_exact(&mut greeting).unwrap();
+    testkit::http::connect(drive.place("nbd=")).read_exact(&mut greeting).unwrap();
     assert!(greeting.starts_with(b"NBDMAGIC"));
     drop((controllers, strangers, held, handshakes));
 }

@@ -1,10 +1,6 @@
 //! A stock Linux kernel, booted in an emulated machine, as a host of the drive over NVMe/TCP: see the scripts in `guest/`.
 //! Needs what `scripts/guest.sh` needs; says so where it is missing.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 mod common;
 #[path = "guest/dm_cache.rs"]
 mod dm_cache;
@@ -84,7 +80,7 @@ impl Guest {
         more: &[&str],
     ) -> Option<Self> {
         let always = ["qemu-system-x86_64", "busybox", "nvme", "cpio", "modprobe", "xz"];
-        if !support::possible(test, &[&always, needed].concat()) {
+        if !testkit::possible(test, &[&always, needed].concat()) {
             return None;
         }
         let root = PathBuf::from(env!("CARGO_MANIFEST_DIR")).join("../../..");
@@ -109,7 +105,7 @@ impl Guest {
         loop {
             match self.ended() {
                 Some(Ended::Skipped(why)) => {
-                    support::skipped(test, &why);
+                    testkit::skipped(test, &why);
                     return None;
                 }
                 Some(Ended::With(status, log)) => {
@@ -157,7 +153,7 @@ fn a_linux_host_attaches_uses_and_keeps_the_drive() {
         }
     };
     match ended {
-        Ended::Skipped(why) => support::skipped(name, &why),
+        Ended::Skipped(why) => testkit::skipped(name, &why),
         Ended::With(status, log) => {
             assert!(
                 status.success() && killed && log.contains("== all is well"),
@@ -233,7 +229,7 @@ fn a_linux_host_speaks_tls() {
     let temporary = tempfile::tempdir().unwrap();
     let userland = match userland() {
         Ok(root) => root,
-        Err(why) => return support::skipped(name, &why),
+        Err(why) => return testkit::skipped(name, &why),
     };
     for (file, kind, hmac) in [
         ("alone", "tls", "1"),
@@ -501,7 +497,7 @@ fn a_linux_host_uses_zones() {
     let mut more = vec![TRANCHE];
     match &userland {
         Ok(root) => more.extend([port.as_str(), root.to_str().unwrap()]),
-        Err(why) => support::skipped("dm-zoned", why),
+        Err(why) => testkit::skipped("dm-zoned", why),
     }
     // It does more than the others.
     let options = ["-t", "900"];
@@ -579,7 +575,7 @@ fn differ(at: &str, theirs: &Value, ours: &Value, found: &mut Vec<String>) {
 fn nvme_clis_own_tests_pass() {
     let name = "nvme_clis_own_tests_pass";
     let needed = ["qemu-system-x86_64", "busybox", "nvme", "cpio", "modprobe", "xz", "python3", "apt-get"];
-    if !support::possible(name, &needed) {
+    if !testkit::possible(name, &needed) {
         return;
     }
     let target = Path::new(TRANCHE).parent().and_then(Path::parent).unwrap();
@@ -594,7 +590,7 @@ fn nvme_clis_own_tests_pass() {
     let said = String::from_utf8_lossy(&ran.stdout);
     println!("{said}{}", String::from_utf8_lossy(&ran.stderr));
     if ran.status.code() == Some(77) {
-        return support::skipped(name, &String::from_utf8_lossy(&ran.stderr));
+        return testkit::skipped(name, &String::from_utf8_lossy(&ran.stderr));
     }
     assert!(ran.status.success(), "{}", ran.status);
     assert_eq!(said.lines().last(), Some("5 passed, 1 failed as they must, 0 skipped, 0 wrong"));
@@ -635,7 +631,7 @@ fn a_store_on_zones_of_linux(on: &str, directory: &Path) {
     std::fs::write(point.join("unsynced"), "perhaps").unwrap();
     // A killed program's mount is given back by the kernel when its connection to FUSE ends.
     drop(mounted);
-    support::run("umount", &["-l", point.to_str().unwrap()]);
+    testkit::run("umount", &["-l", point.to_str().unwrap()]);
     let report: Value =
         serde_json::from_str(&run(&["store", "check", "--data", "--output", "json"])).unwrap();
     assert_eq!(report["problems"], Value::Array(Vec::new()), "{report}");
@@ -689,7 +685,7 @@ fn our_host_uses_the_target_of_linux() {
     let found = loop {
         match (run(&["id", "--on", &open, "--output", "json"]), guest.ended()) {
             (Ok(found), _) => break found,
-            (Err(_), Some(Ended::Skipped(why))) => return support::skipped(name, &why),
+            (Err(_), Some(Ended::Skipped(why))) => return testkit::skipped(name, &why),
             (Err(error), Some(Ended::With(status, _))) => panic!("{status}: {error}"),
             (Err(_), None) => {}
         }

@@ -3,8 +3,6 @@
 mod common;
 #[path = "common/schema.rs"]
 mod schema;
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
 
 use common::{SMALL_DRIVE, SMALL_STUDY, Served, TRANCHE, at, text};
 use serde_json::Value;
@@ -352,7 +350,7 @@ fn of_comparisons(c: &mut Checked) {
         ["compare", &a, &b, "--repeat", "1", "--out", "compared", "--", "sh", "-c", "echo > /dev/null"];
     let needed = rustix::process::geteuid().is_root() && Path::new("/dev/fuse").exists();
     if !needed {
-        skip::skipped("documents_are_as_they_are_described", "tranche compare needs root and FUSE");
+        testkit::skipped("documents_are_as_they_are_described", "tranche compare needs root and FUSE");
         c.seen.insert("compare".to_owned());
         return;
     }

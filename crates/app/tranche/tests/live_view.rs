@@ -4,8 +4,6 @@
 
 #[path = "live_view/browser.rs"]
 mod browser;
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
 
 use browser::View;
 use serde_json::{Value, json};
@@ -84,10 +82,10 @@ impl Drop for Mock {
 /// Runs a test with a mock and a page on it, if there are a browser and Node.
 fn with(test: &str, args: &[&str], size: (u32, u32), act: impl FnOnce(&Mock, &View)) {
     if browser::chromium().is_none() {
-        return skip::skipped(test, "Chromium is not installed (scripts/setup-debian.sh)");
+        return testkit::skipped(test, "Chromium is not installed (scripts/setup-debian.sh)");
     }
     if Command::new("node").arg("--version").output().is_err() {
-        return skip::skipped(test, "Node is not installed (scripts/setup-debian.sh)");
+        return testkit::skipped(test, "Node is not installed (scripts/setup-debian.sh)");
     }
     let _one = ONE.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
     let mock = Mock::start(args);

@@ -3,8 +3,6 @@
 #[path = "live_view/browser.rs"]
 mod browser;
 mod common;
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
 
 use browser::View;
 use common::{SMALL_DRIVE, Served, TRANCHE, at, text};
@@ -49,7 +47,7 @@ fn write(dir: &Path, mib: u32) {
 fn the_page_shows_what_a_drive_does_and_changes_it() {
     let test = "the_page_shows_what_a_drive_does_and_changes_it";
     if browser::chromium().is_none() {
-        return skip::skipped(test, "Chromium is not installed (scripts/setup-debian.sh)");
+        return testkit::skipped(test, "Chromium is not installed (scripts/setup-debian.sh)");
     }
     let dir = tempfile::tempdir().unwrap();
     let served = serve(dir.path());

@@ -3,8 +3,6 @@
 #[path = "live_view/browser.rs"]
 mod browser;
 mod common;
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
 
 use browser::View;
 use common::{SMALL_DRIVE, TRANCHE, text};
@@ -191,7 +189,7 @@ fn an_interruption_ends_a_run_that_is_slow_or_not_begun() {
 fn the_page_shows_a_run_from_its_begin_to_its_end() {
     let test = "the_page_shows_a_run_from_its_begin_to_its_end";
     if browser::chromium().is_none() {
-        return skip::skipped(test, "Chromium is not installed (scripts/setup-debian.sh)");
+        return testkit::skipped(test, "Chromium is not installed (scripts/setup-debian.sh)");
     }
     let dir = directory();
     let mut shown = Shown::start(dir.path(), &["--ui-speed", "0.01"]);

@@ -4,10 +4,6 @@
 mod evidence;
 #[path = "common/schema.rs"]
 mod schema;
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 use std::process::Command;
 
 use serde_json::Value;
@@ -43,7 +39,7 @@ fn metric(results: &Value, variant: &str, name: &str) -> f64 {
 #[test]
 fn fio_finds_drives_below_ext4_as_fast_as_they_are() {
     let test = "fio_finds_drives_below_ext4_as_fast_as_they_are";
-    if !support::possible(test, &["losetup", "fio", "mkfs.ext4", "mkfs.xfs"]) {
+    if !testkit::possible(test, &["losetup", "fio", "mkfs.ext4", "mkfs.xfs"]) {
         return;
     }
     let (results, report) = study("filesystem", &["--filesystems", "ext4", "--slow-motion", "8"]);
@@ -71,7 +67,7 @@ fn fio_finds_drives_below_ext4_as_fast_as_they_are() {
 #[test]
 fn mariadb_runs_on_disk_nvme_and_a_tier_and_stays_whole() {
     let test = "mariadb_runs_on_disk_nvme_and_a_tier_and_stays_whole";
-    if !support::possible(test, &["losetup", "mkfs.xfs", "mariadbd", "mariadb-install-db", "sysbench"]) {
+    if !testkit::possible(test, &["losetup", "mkfs.xfs", "mariadbd", "mariadb-install-db", "sysbench"]) {
         return;
     }
     let small = ["--rows", "2560000", "--buffer-pool", "2GiB", "--connections", "4", "--slow-motion", "16"];

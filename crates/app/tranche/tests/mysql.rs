@@ -1,14 +1,8 @@
 //! The studies with MySQL, whose doublewrite buffer is in files, and beside MariaDB. Needs root, FUSE, loop devices and what
 //! `scripts/mysql.sh` fetches; says so where they are missing.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 #[path = "common/evidence.rs"]
 mod evidence;
-#[path = "../../../../tests/mysql.rs"]
-mod mysql;
 #[path = "common/schema.rs"]
 mod schema;
 
@@ -21,13 +15,13 @@ use serde_json::Value;
 /// The server's path; none where the test cannot run.
 fn possible(test: &str, more: &[&str]) -> Option<String> {
     let needed = [&["losetup", "mkfs.xfs", "mkfs.ext4"], more].concat();
-    if !support::possible(test, &needed) {
+    if !testkit::possible(test, &needed) {
         return None;
     }
-    match mysql::server() {
+    match testkit::mysql::server() {
         Ok(path) => Some(path.to_str().unwrap().to_owned()),
         Err(why) => {
-            support::skipped(test, &why);
+            testkit::skipped(test, &why);
             None
         }
     }
@@ -66,7 +60,7 @@ fn the_doublewrite_files_of_mysql_are_on_the_dram_namespace_and_mariadb_is_besid
     let test = "the_doublewrite_files_of_mysql_are_on_the_dram_namespace_and_mariadb_is_beside_it";
     let Some(server) = possible(test, &["mariadbd", "mariadb-install-db"]) else { return };
     let out = Evidence::new();
-    let mariadb = support::run("sh", &["-c", "PATH=$PATH:/usr/sbin; command -v mariadbd"]);
+    let mariadb = testkit::run("sh", &["-c", "PATH=$PATH:/usr/sbin; command -v mariadbd"]);
     let both = ["doublewrite", "--mysqld", &server, "--mysqld", mariadb.trim(), "--variants", "nand,dram"];
     let found = study(&[&both[..], &SHORT_RUN].concat(), out.path());
     schema::check("study", &found);

@@ -1,10 +1,6 @@
 //! `tranche serve --nbd` with clients that others wrote: libnbd's nbdinfo, nbdcopy and Python module, QEMU's qemu-img and qemu-io, and fio. Says
 //! so where they are missing.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 mod common;
 
 use common::{Served, TRANCHE, at};
@@ -44,14 +40,14 @@ fn there(test: &str, programs: &[&str]) -> bool {
     };
     let missing = programs.iter().find(|program| !found(program));
     if let Some(program) = missing {
-        support::skipped(test, &format!("needs the program {program} (scripts/setup-debian.sh installs it)"));
+        testkit::skipped(test, &format!("needs the program {program} (scripts/setup-debian.sh installs it)"));
     }
     missing.is_none()
 }
 
 fn tranche(served: &Served, args: &[&str]) {
     let on = &served.tcp()[0];
-    support::run(TRANCHE, &[args, &["--on", on]].concat());
+    testkit::run(TRANCHE, &[args, &["--on", on]].concat());
 }
 
 #[test]
@@ -82,7 +78,7 @@ fn libnbd_sees_the_exports_and_copies_them() {
     let served = serve(dir.path(), &[]);
     assert_eq!(served.nbd()[1], at(dir.path(), "nbd"));
     tranche(&served, &["ns", "create", "--zoned", "--size", "64MiB", "--attach"]);
-    let list = support::run("nbdinfo", &["--list", "--json", &tcp(&served)]);
+    let list = testkit::run("nbdinfo", &["--list", "--json", &tcp(&served)]);
     let list: Value = serde_json::from_str(&list).unwrap();
     let exports = list["exports"].as_array().unwrap();
     let names: Vec<&str> = exports.iter().map(|export| export["export-name"].as_str().unwrap()).collect();
@@ -116,10 +112,10 @@ fn libnbd_sees_the_exports_and_copies_them() {
     }
     std::fs::write(&source, &contents).unwrap();
     let uri = unix(dir.path(), "nvme0n1");
-    support::run("nbdcopy", &["--connections=4", &source, &uri]);
-    support::run("nbdcopy", &[&uri, &back]);
+    testkit::run("nbdcopy", &["--connections=4", &source, &uri]);
+    testkit::run("nbdcopy", &[&uri, &back]);
     assert!(std::fs::read(&back).unwrap() == contents, "what nbdcopy brings back");
-    let map = support::run("nbdinfo", &["--map", "--json", &uri]);
+    let map = testkit::run("nbdinfo", &["--map", "--json", &uri]);
     let map: Value = serde_json::from_str(&map).unwrap();
     let ranges: Vec<(u64, u64, u64)> = map
         .as_array()
@@ -195,7 +191,7 @@ fn a_client_in_python_uses_all_of_the_protocol() {
         tried.is_ok_and(|status| status.success())
     };
     let Some(python) = ["python3", "/usr/bin/python3"].into_iter().find(has_module) else {
-        return support::skipped(name, "needs Python's module nbd (scripts/setup-debian.sh installs it)");
+        return testkit::skipped(name, "needs Python's module nbd (scripts/setup-debian.sh installs it)");
     };
     let dir = tempfile::tempdir().unwrap();
     let served = serve(dir.path(), &[]);
@@ -222,8 +218,8 @@ fn a_client_in_python_uses_all_of_the_protocol() {
     tranche(&served, &["ns", "delete", "2", "--force"]);
     // The same identifier, another namespace.
     tranche(&served, &["ns", "create", "--nvm-set", "2", "--size", "4MiB", "--lba", "512", "--attach"]);
-    support::wait_for("the new size", || {
-        support::run("nbdinfo", &["--size", &unix(dir.path(), "nvme0n2")]).trim() == "4194304"
+    testkit::wait_for("the new size", || {
+        testkit::run("nbdinfo", &["--size", &unix(dir.path(), "nvme0n2")]).trim() == "4194304"
     });
     std::io::Write::write_all(&mut say, b"\n").unwrap();
     let said: Value = serde_json::from_str(&lines.next().unwrap()).unwrap();
@@ -244,15 +240,15 @@ fn qemu_converts_images_onto_the_drive_and_back() {
     let contents: Vec<u8> =
         (0..64u32 << 20).map(|at| if at >> 20 & 3 == 1 { (at >> 12) as u8 | 1 } else { 0 }).collect();
     std::fs::write(&raw, &contents).unwrap();
-    support::run("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &raw, &uri]);
-    support::run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, &uri]);
-    support::run("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &uri, &qcow]);
-    support::run("qemu-img", &["compare", "-f", "qcow2", "-F", "raw", &qcow, &uri]);
+    testkit::run("qemu-img", &["convert", "-n", "-f", "raw", "-O", "raw", &raw, &uri]);
+    testkit::run("qemu-img", &["compare", "-f", "raw", "-F", "raw", &raw, &uri]);
+    testkit::run("qemu-img", &["convert", "-f", "raw", "-O", "qcow2", &uri, &qcow]);
+    testkit::run("qemu-img", &["compare", "-f", "qcow2", "-F", "raw", &qcow, &uri]);
     let commands = ["write -P 7 4096 65536", "write -z -u 8192 4096", "discard 16384 8192", "flush"];
     let checks =
         ["read -P 7 4096 4096", "read -P 0 8192 4096", "read -P 7 12288 4096", "read -P 0 16384 8192"];
     for command in commands.iter().chain(&checks) {
-        let said = support::run("qemu-io", &["-f", "raw", "-t", "none", "-c", command, &uri]);
+        let said = testkit::run("qemu-io", &["-f", "raw", "-t", "none", "-c", command, &uri]);
         assert!(!said.contains("failed") && !said.contains("error"), "{command}: {said}");
     }
 }
@@ -263,9 +259,9 @@ fn fio_verifies_what_it_wrote() {
     if !there(name, &["fio"]) {
         return;
     }
-    let engines = support::run("fio", &["--enghelp"]);
+    let engines = testkit::run("fio", &["--enghelp"]);
     if !engines.lines().any(|line| line.trim() == "nbd") {
-        return support::skipped(name, "this fio has no engine nbd");
+        return testkit::skipped(name, "this fio has no engine nbd");
     }
     let dir = tempfile::tempdir().unwrap();
     let served = serve(dir.path(), &[]);
@@ -273,7 +269,7 @@ fn fio_verifies_what_it_wrote() {
     let job =
         ["--name=v", "--ioengine=nbd", &uri, "--rw=randwrite", "--bssplit=4k/60:16k/30:64k/10", "--size=64m"];
     let rest = ["--iodepth=32", "--io_size=32m", "--verify=crc32c", "--verify_fatal=1", "--randseed=3"];
-    support::run("fio", &[&job[..], &rest, &["--minimal", "--verify_state_save=0"]].concat());
+    testkit::run("fio", &[&job[..], &rest, &["--minimal", "--verify_state_save=0"]].concat());
 }
 
 /// A cache tier is an export, and the namespaces that it uses are none. What was flushed outlives the process.
@@ -300,7 +296,7 @@ fn a_cache_tier_is_an_export() {
     let uri = unix(dir.path(), &export);
 
     let mut served = start();
-    let list = support::run("nbdinfo", &["--list", "--json", &unix(dir.path(), "")]);
+    let list = testkit::run("nbdinfo", &["--list", "--json", &unix(dir.path(), "")]);
     let list: Value = serde_json::from_str(&list).unwrap();
     let exports = list["exports"].as_array().unwrap();
     let mut names: Vec<&str> = exports.iter().map(|export| export["export-name"].as_str().unwrap()).collect();
@@ -316,12 +312,12 @@ fn a_cache_tier_is_an_export() {
     let (source, back) = (at(dir.path(), "source"), at(dir.path(), "back"));
     let contents: Vec<u8> = (0..32u32 << 20).map(|place| (place / 4096 * 7 + place) as u8).collect();
     std::fs::write(&source, &contents).unwrap();
-    support::run("nbdcopy", &["--connections=4", "--flush", &source, &uri]);
+    testkit::run("nbdcopy", &["--connections=4", "--flush", &source, &uri]);
     // Some of it twice, so that the cache has it dirty.
     for _ in 0..3 {
-        support::run("qemu-io", &["-f", "raw", "-t", "none", "-c", "write -P 7 1M 2M", "-c", "flush", &uri]);
+        testkit::run("qemu-io", &["-f", "raw", "-t", "none", "-c", "write -P 7 1M 2M", "-c", "flush", &uri]);
     }
-    let status = support::run(TRANCHE, &["cache", "status", "--name", &name, "--output", "json"]);
+    let status = testkit::run(TRANCHE, &["cache", "status", "--name", &name, "--output", "json"]);
     let status: Value = serde_json::from_str(&status).unwrap();
     assert!(status["promotions"].as_u64().unwrap() > 0, "{status}");
     served.child.kill().unwrap();
@@ -329,7 +325,7 @@ fn a_cache_tier_is_an_export() {
     drop(served);
 
     let served = start();
-    support::run("nbdcopy", &[&uri, &back]);
+    testkit::run("nbdcopy", &[&uri, &back]);
     let mut expected = contents;
     expected[1 << 20..3 << 20].fill(7);
     assert!(std::fs::read(&back).unwrap() == expected, "what was flushed before the drive was killed");

@@ -1,9 +1,5 @@
 //! The Debian package, and the drive as a service.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 mod common;
 
 use common::{TRANCHE, repository};
@@ -16,14 +12,14 @@ use std::time::Duration;
 /// Makes the package in a directory.
 fn package(out: &Path) -> PathBuf {
     let script = repository().join("scripts/deb.sh");
-    PathBuf::from(support::run(script.to_str().unwrap(), &[out.to_str().unwrap(), TRANCHE]).trim())
+    PathBuf::from(testkit::run(script.to_str().unwrap(), &[out.to_str().unwrap(), TRANCHE]).trim())
 }
 
 #[test]
 fn the_package_has_the_program_its_manual_and_its_service() {
     let test = "the_package_has_the_program_its_manual_and_its_service";
     if Command::new("dpkg-deb").arg("--version").output().is_err() {
-        return support::skipped(test, "needs dpkg");
+        return testkit::skipped(test, "needs dpkg");
     }
     let dir = tempfile::tempdir().unwrap();
     let made = package(dir.path());
@@ -31,8 +27,8 @@ fn the_package_has_the_program_its_manual_and_its_service() {
     assert!(std::fs::read(&made).unwrap() == std::fs::read(again).unwrap(), "two packages differ");
     let tree = dir.path().join("tree");
     let [made, root] = [&made, &tree].map(|path| path.to_str().unwrap());
-    support::run("dpkg-deb", &["-R", made, root]);
-    let version = support::run(tree.join("usr/bin/tranche").to_str().unwrap(), &["--version"]);
+    testkit::run("dpkg-deb", &["-R", made, root]);
+    let version = testkit::run(tree.join("usr/bin/tranche").to_str().unwrap(), &["--version"]);
     let control = std::fs::read_to_string(tree.join("DEBIAN/control")).unwrap();
     let field = |name: &str| control.lines().find_map(|line| line.strip_prefix(name)).unwrap().trim();
     let of_program = version.split_whitespace().nth(1).unwrap();
@@ -63,7 +59,7 @@ fn the_package_has_the_program_its_manual_and_its_service() {
 #[test]
 fn the_package_works_in_a_clean_debian_and_leaves_its_drives() {
     let test = "the_package_works_in_a_clean_debian_and_leaves_its_drives";
-    if !support::possible(test, &["mmdebstrap", "dpkg-deb"]) {
+    if !testkit::possible(test, &["mmdebstrap", "dpkg-deb"]) {
         return;
     }
     let dir = tempfile::tempdir().unwrap();
@@ -72,7 +68,7 @@ fn the_package_works_in_a_clean_debian_and_leaves_its_drives() {
     let shown = String::from_utf8_lossy(&output.stdout);
     let errors = String::from_utf8_lossy(&output.stderr);
     if output.status.code() == Some(77) {
-        return support::skipped(test, &format!("the archive cannot be reached: {errors}"));
+        return testkit::skipped(test, &format!("the archive cannot be reached: {errors}"));
     }
     assert!(output.status.success(), "{}\n{shown}{errors}", output.status);
     for line in [
@@ -105,7 +101,7 @@ fn packaging(name: &str) -> String {
 fn systemd_takes_the_unit_and_finds_it_closed() {
     let test = "systemd_takes_the_unit_and_finds_it_closed";
     if Command::new("systemd-analyze").arg("--version").output().is_err() {
-        return support::skipped(test, "needs systemd-analyze");
+        return testkit::skipped(test, "needs systemd-analyze");
     }
     let dir = tempfile::tempdir().unwrap();
     let unit = dir.path().join("tranche@x.service");
@@ -164,9 +160,9 @@ fn the_service_starts_a_drive() {
     let mut ready = String::new();
     BufReader::new(drive.0.stdout.take().unwrap()).read_line(&mut ready).unwrap();
     assert!(!ready.contains("tcp="), "{ready}");
-    let list = support::run(TRANCHE, &["ns", "list", "--on", &format!("unix://{}/socket", run.display())]);
+    let list = testkit::run(TRANCHE, &["ns", "list", "--on", &format!("unix://{}/socket", run.display())]);
     assert!(list.lines().count() > 1, "{list}");
-    support::run("kill", &["-TERM", &drive.0.id().to_string()]);
+    testkit::run("kill", &["-TERM", &drive.0.id().to_string()]);
     assert_eq!(told(), "STOPPING=1");
     assert!(drive.0.wait().unwrap().success());
     std::fs::remove_file(socket).unwrap();

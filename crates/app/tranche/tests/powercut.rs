@@ -5,10 +5,6 @@
 mod evidence;
 #[path = "common/schema.rs"]
 mod schema;
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 use std::process::Command;
 
 use evidence::Evidence;
@@ -39,7 +35,7 @@ fn campaign_of(seed: u64, variants: &str, rounds: &str) -> serde_json::Value {
 #[test]
 fn nothing_that_mariadb_acknowledged_is_lost() {
     let needed = ["losetup", "mkfs.xfs", "mkfs.ext4", "mariadbd", "mariadb-install-db", "innochecksum"];
-    if !support::possible("nothing_that_mariadb_acknowledged_is_lost", &needed) {
+    if !testkit::possible("nothing_that_mariadb_acknowledged_is_lost", &needed) {
         return;
     }
     let campaign = campaign("nand,dram,atomic", "1");
@@ -50,7 +46,7 @@ fn nothing_that_mariadb_acknowledged_is_lost() {
 #[test]
 fn nothing_that_myrocks_acknowledged_is_lost_on_zones() {
     let needed = ["losetup", "mariadbd", "mariadb-install-db", "innochecksum"];
-    if !support::possible("nothing_that_myrocks_acknowledged_is_lost_on_zones", &needed) {
+    if !testkit::possible("nothing_that_myrocks_acknowledged_is_lost_on_zones", &needed) {
         return;
     }
     let campaign = campaign("myrocks-zones", "2");
@@ -61,12 +57,12 @@ fn nothing_that_myrocks_acknowledged_is_lost_on_zones() {
 
 /// Whether PostgreSQL is here, and what else its tests need.
 fn has_postgresql(test: &str) -> bool {
-    if !support::possible(test, &["losetup", "mkfs.xfs"]) {
+    if !testkit::possible(test, &["losetup", "mkfs.xfs"]) {
         return false;
     }
     let found = lab_databases::postgresql::Server::find(None);
     if let Err(why) = &found {
-        support::skipped(test, &format!("{why:#}"));
+        testkit::skipped(test, &format!("{why:#}"));
     }
     found.is_ok()
 }
@@ -83,7 +79,7 @@ fn nothing_that_postgresql_acknowledged_is_lost() {
     let variants = if version >= vec![6, 12] {
         "postgres-fpw,postgres-atomic"
     } else {
-        support::skipped(test, &format!("postgres-atomic needs Linux 6.12; this is {}", release.trim()));
+        testkit::skipped(test, &format!("postgres-atomic needs Linux 6.12; this is {}", release.trim()));
         "postgres-fpw"
     };
     let campaign = campaign(variants, "1");

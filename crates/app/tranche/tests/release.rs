@@ -1,9 +1,5 @@
 //! What a release has: the crates, the Nix flake, the files of `scripts/release.sh`.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 mod common;
 
 use common::repository;
@@ -17,7 +13,7 @@ const VERSION: &str = env!("CARGO_PKG_VERSION");
 fn all_crates_are_packed_without_a_warning() {
     let dir = tempfile::tempdir().unwrap();
     let script = repository().join("scripts/crates.sh");
-    support::run(script.to_str().unwrap(), &[dir.path().to_str().unwrap()]);
+    testkit::run(script.to_str().unwrap(), &[dir.path().to_str().unwrap()]);
     let name = |entry: std::io::Result<std::fs::DirEntry>| entry.unwrap().file_name().into_string().unwrap();
     let packed: BTreeSet<String> = std::fs::read_dir(dir.path()).unwrap().map(name).collect();
     let within =
@@ -38,7 +34,7 @@ fn all_crates_are_packed_without_a_warning() {
     // The program's package: it depends on the others under their published names, in exactly this version, and is still `tranche`.
     let archive = dir.path().join(format!("tranche-ssd-{VERSION}.crate"));
     let manifest = format!("tranche-ssd-{VERSION}/Cargo.toml");
-    let manifest = support::run("tar", &["-xzOf", archive.to_str().unwrap(), &manifest]);
+    let manifest = testkit::run("tar", &["-xzOf", archive.to_str().unwrap(), &manifest]);
     let manifest: toml::Table = manifest.parse().unwrap();
     let nvme = &manifest["dependencies"]["nvme"];
     assert_eq!(nvme["package"].as_str(), Some("tranche-nvme"), "{nvme}");
@@ -50,12 +46,12 @@ fn all_crates_are_packed_without_a_warning() {
     }
     // What the crate includes from elsewhere in the tree is in its package.
     let report = dir.path().join(format!("tranche-lab-report-{VERSION}.crate"));
-    let files = support::run("tar", &["-tzf", report.to_str().unwrap()]);
+    let files = testkit::run("tar", &["-tzf", report.to_str().unwrap()]);
     for profile in std::fs::read_dir(repository().join("profiles")).unwrap().map(name) {
         assert!(files.contains(&format!("/profiles/{profile}\n")), "{profile}");
     }
     let ui = dir.path().join(format!("tranche-ui-{VERSION}.crate"));
-    let files = support::run("tar", &["-tzf", ui.to_str().unwrap()]);
+    let files = testkit::run("tar", &["-tzf", ui.to_str().unwrap()]);
     assert!(files.contains("/page/dist/index.html\n"), "{files}");
 }
 
@@ -64,7 +60,7 @@ fn all_crates_are_packed_without_a_warning() {
 fn the_flake_evaluates_to_the_package() {
     let test = "the_flake_evaluates_to_the_package";
     if Command::new("nix-instantiate").arg("--version").output().is_err() {
-        return support::skipped(test, "needs nix-instantiate (scripts/setup-debian.sh installs it)");
+        return testkit::skipped(test, "needs nix-instantiate (scripts/setup-debian.sh installs it)");
     }
     let store = tempfile::tempdir().unwrap();
     let expression = format!(

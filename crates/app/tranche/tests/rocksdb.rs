@@ -6,9 +6,6 @@ mod common;
 mod evidence;
 #[path = "common/plugins.rs"]
 mod plugins;
-#[path = "../../../attach/export/tests/support/mod.rs"]
-mod support;
-
 use common::{Served, TRANCHE, at, text};
 use evidence::Evidence;
 use plugins::{can_build, plugins};
@@ -17,7 +14,7 @@ use std::fs::{self, File};
 use std::io::{BufRead, BufReader};
 use std::path::Path;
 use std::process::{Child, ChildStdout, Command, Output, Stdio};
-use support::{possible, wait_for};
+use testkit::{possible, wait_for};
 
 /// Crashes in a row, unless told.
 const ROUNDS: u64 = 6;

@@ -3,8 +3,6 @@
 mod common;
 #[path = "common/schema.rs"]
 mod schema;
-#[path = "../../../attach/export/tests/support/mod.rs"]
-mod support;
 #[path = "store/takeover.rs"]
 mod takeover;
 
@@ -32,28 +30,20 @@ use store::{
     Attributes, FileSystem, FormatOptions, Ino, NamespaceZones, NewKind, Placement, Store, ZoneDevice,
     ZoneUse,
 };
-use support::{is_mounted, possible, skipped, wait_for};
+use testkit::{is_mounted, possible, skipped, wait_for};
 
 /// Zones of 2 MiB, 1.5 MiB of which can be written.
-const DRIVE: &str = r#"
+fn drive() -> String {
+    let flash = testkit::drives::flash("128MiB", "zone = { active = 14 }");
+    format!(
+        r#"
 [drive]
 timing = false
 write_buffer = "4MiB"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "128MiB"
-spare = "60%"
-channels = 2
-dies = 4
-planes = 2
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 14 }
-"#;
+{flash}
+"#
+    )
+}
 
 struct Drive {
     dir: tempfile::TempDir,
@@ -71,7 +61,7 @@ impl Drive {
     fn start_as(more: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
         let on = format!("unix://{}", at(dir.path(), "s"));
-        fs::write(dir.path().join("drive.toml"), DRIVE).unwrap();
+        fs::write(dir.path().join("drive.toml"), drive()).unwrap();
         let mut drive = Self { dir, served: None, on };
         drive.serve_as(more);
         drive.good(&["ns", "create", "--zoned", "--size", "96MiB", "--attach"]);

@@ -8,10 +8,6 @@ mod evidence;
 mod plugins;
 #[path = "common/schema.rs"]
 mod schema;
-#[path = "../../../attach/export/tests/support/mod.rs"]
-#[allow(dead_code)]
-mod support;
-
 use std::process::Command;
 
 /// A run of the study with these arguments: its results, and its report.
@@ -42,7 +38,7 @@ fn metric(results: &serde_json::Value, variant: usize, name: &str) -> f64 {
 #[test]
 fn myrocks_on_zones_is_compared_with_xfs() {
     let needed = ["losetup", "mkfs.xfs", "mariadbd", "mariadb-install-db", "sysbench"];
-    if !support::possible("myrocks_on_zones_is_compared_with_xfs", &needed) {
+    if !testkit::possible("myrocks_on_zones_is_compared_with_xfs", &needed) {
         return;
     }
     let loads = ["--loads", "write-only", "--rows", "20000", "--connections", "4"];
@@ -60,7 +56,7 @@ fn myrocks_on_zones_is_compared_with_xfs() {
 #[test]
 fn rocksdb_with_its_plugin_is_compared_with_xfs() {
     let test = "rocksdb_with_its_plugin_is_compared_with_xfs";
-    if !support::possible(test, &["losetup", "mkfs.xfs"]) || !plugins::can_build(test) {
+    if !testkit::possible(test, &["losetup", "mkfs.xfs"]) || !plugins::can_build(test) {
         return;
     }
     let variants = ["--variants", "rocksdb-zones,rocksdb-7"];
@@ -96,7 +92,7 @@ fn rocksdb_with_its_plugin_is_compared_with_xfs() {
 /// read and write are wide.
 #[test]
 fn the_model_of_rocksdb_does_what_rocksdb_does() {
-    if !support::possible("the_model_of_rocksdb_does_what_rocksdb_does", &["db_bench"]) {
+    if !testkit::possible("the_model_of_rocksdb_does_what_rocksdb_does", &["db_bench"]) {
         return;
     }
     let out = tempfile::tempdir().unwrap();

@@ -1,8 +1,5 @@
 //! `tranche zone`, and zoned namespaces in `tranche ns` and `tranche id`.
 
-#[path = "../../../attach/export/tests/support/mod.rs"]
-mod support;
-
 mod common;
 
 use common::{Served, TRANCHE, at, text};
@@ -23,28 +20,20 @@ struct Drive {
     data: Vec<u8>,
 }
 
-const DRIVE: &str = r#"
+fn drive() -> String {
+    let zone = r#"zone = { active = 14, zrwa = 4, zrwa_size = "64KiB", zrwa_granularity = "8KiB" }"#;
+    let flash = testkit::drives::flash("256MiB", zone);
+    format!(
+        r#"
 [drive]
 timing = false
 write_buffer = "1MiB"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "256MiB"
-spare = "60%"
-channels = 2
-dies = 4
-planes = 2
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 14, zrwa = 4, zrwa_size = "64KiB", zrwa_granularity = "8KiB" }
-
+{flash}
 [[namespace]]
 size = "64MiB"
-"#;
+"#
+    )
+}
 const ZONE_BLOCKS: u64 = 512;
 const CAPACITY: u64 = 384;
 
@@ -56,7 +45,7 @@ impl Drive {
     /// Whether its image and its files are in its directory, too.
     fn serve(files: bool) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        std::fs::write(dir.path().join("drive.toml"), DRIVE).unwrap();
+        std::fs::write(dir.path().join("drive.toml"), drive()).unwrap();
         std::fs::create_dir(dir.path().join("files")).unwrap();
         let data: Vec<u8> = (0..1 << 20).map(|i: u32| (i.wrapping_mul(2_654_435_761) >> 24) as u8).collect();
         std::fs::write(dir.path().join("data"), &data).unwrap();
@@ -536,12 +525,12 @@ fn refused<T: std::fmt::Debug>(what: &str, result: std::io::Result<T>) {
 #[test]
 fn files_of_worn_zones_lose_their_permissions() {
     let name = "files_of_worn_zones_lose_their_permissions";
-    if !support::possible(name, &[]) {
+    if !testkit::possible(name, &[]) {
         return;
     }
     let mut drive = Drive::serve(true);
     assert_eq!(drive.good(&["ns", "create", "--attach", "--size", "8MiB", "--zoned"]), "2");
-    support::wait_for("the files", || drive.zone(0).exists());
+    testkit::wait_for("the files", || drive.zone(0).exists());
     let direct = OFlags::DIRECT.bits().cast_signed();
     let writable =
         |zone: u64| OpenOptions::new().read(true).write(true).custom_flags(direct).open(drive.zone(zone));
@@ -596,7 +585,7 @@ fn files_of_worn_zones_lose_their_permissions() {
     // The drive does not know how much of a zone was written that became read only before: all of it can be read.
     drive.stop();
     drive.start_again(true);
-    support::wait_for("the files", || drive.zone(0).exists());
+    testkit::wait_for("the files", || drive.zone(0).exists());
     let shown = |zone: u64| {
         std::fs::metadata(drive.zone(zone)).map(|shown| (shown.mode() & 0o7777, shown.len())).unwrap()
     };

@@ -1,7 +1,5 @@
 //! A real drive behind the block files: what only the two together can show.
 
-mod support;
-
 use export::{Device, Export, FuseTransport, Options};
 use host::{Addr, Host, Identity, SocketTransport, namespace_create};
 use live::{Running, Shape};
@@ -10,7 +8,7 @@ use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::time::Duration;
-use support::{each_way, is_mounted, possible, run, wait_for};
+use testkit::{each_way, is_mounted, possible, run, wait_for};
 
 const DRIVE: &str = r#"
 [drive]

@@ -8,8 +8,6 @@
 //! it is stopped in order instead). After the next start fio verifies its region, and every block
 //! of the other must hold the last acknowledged content or one that was on its way at the end, whole.
 
-mod support;
-
 use export::{Export, FuseTransport, Options};
 use live::{ImageOptions, Shape};
 use rng::Rng;
@@ -21,7 +19,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::Duration;
-use support::{has_rings, is_mounted, possible, run};
+use testkit::{has_rings, is_mounted, possible, run};
 
 const DRIVE: &str = r#"
 [[set]]

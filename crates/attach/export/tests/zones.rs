@@ -1,7 +1,5 @@
 //! A real drive's zones as files: what the kernel, the drive and other hosts make of the contract of zonefs.
 
-mod support;
-
 use export::{Export, FuseTransport, Options};
 use host::{Addr, Host, Identity, SocketTransport, Zones, namespace_create};
 use live::{Running, Shape};
@@ -15,34 +13,25 @@ use std::io::{Seek, SeekFrom, Write};
 use std::os::unix::fs::{FileExt, MetadataExt, OpenOptionsExt};
 use std::path::{Path, PathBuf};
 use std::time::Duration;
-use support::{each_way, is_mounted, possible, run, wait_for};
+use testkit::{each_way, is_mounted, possible, run, wait_for};
 
 /// Zones of 2 MiB, of which 1.5 MiB can be written.
-const DRIVE: &str = r#"
+fn drive() -> String {
+    let flash = testkit::drives::flash("128MiB", "zone = { active = 14 }");
+    format!(
+        r#"
 [drive]
 timing = false
 write_buffer = "1MiB"
 allow_network_faults = true
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "128MiB"
-spare = "60%"
-channels = 2
-dies = 4
-planes = 2
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 14 }
-
+{flash}
 [[namespace]]
 size = "16MiB"
 lba = 4096
 attach = "all"
-"#;
+"#
+    )
+}
 const COUNT: u32 = 16;
 const SIZE: u64 = 512 * 4096;
 const CAPACITY: u64 = 384 * 4096;
@@ -62,7 +51,7 @@ struct Bench {
 impl Bench {
     /// A drive with a zoned namespace.
     fn new(rings: bool) -> Self {
-        Self::of(rings, DRIVE)
+        Self::of(rings, &drive())
     }
 
     fn of(rings: bool, drive: &str) -> Self {
@@ -430,7 +419,7 @@ fn zones_outlive_the_drive_s_process(rings: bool) {
     OpenOptions::new().write(true).open(bench.zone(9)).unwrap().set_len(CAPACITY).unwrap();
     for _ in 0..2 {
         bench.stop();
-        bench.start(DRIVE);
+        bench.start(&drive());
         bench.wait_for_zones();
         for zone in 0..MAX_OPEN_ZONES {
             assert!(std::fs::read(bench.zone(zone)).unwrap() == blocks(zone as usize + 1, zone as u8));
@@ -461,7 +450,7 @@ fn power_cuts_are_what_they_are_for_block_files(rings: bool) {
     bench.stop();
 
     // Without capacitors, what was not flushed is lost: the directory is another one.
-    let without = DRIVE.replace("allow_network", "power_loss_protection = false\nallow_network");
+    let without = drive().replace("allow_network", "power_loss_protection = false\nallow_network");
     let mut bench = Bench::of(rings, &without);
     let file = writer(&bench.zone(0));
     run("chmod", &["640", bench.zone(0).to_str().unwrap()]);

@@ -26,9 +26,6 @@ mod server;
 mod settings;
 mod simulate;
 mod simulated_drive;
-#[cfg(test)]
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
 mod testbed;
 
 use std::{path::PathBuf, time::Duration};

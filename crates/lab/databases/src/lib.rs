@@ -16,8 +16,5 @@ pub mod mounted_drive;
 pub mod postgresql;
 pub mod process;
 pub mod scratch;
-#[cfg(test)]
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
 pub mod sysbench;
 pub mod tpcc;

@@ -414,7 +414,7 @@ pub fn loops() -> Vec<(PathBuf, PathBuf)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skip::skipped;
+    use testkit::skipped;
 
     #[test]
     fn leftovers_of_a_dead_run_are_removed_and_those_of_a_living_one_kept() {

@@ -1,13 +1,10 @@
 //! `compare` over plain files instead of a drive.
 
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
-
 use std::{ffi::OsString, fs, path::Path};
 
 use lab_databases::{compare::Options, drive::Program};
 use lab_report::control::Control;
-use skip::skipped;
+use testkit::skipped;
 
 /// Loop devices and mounts need root; without it a test says so and passes.
 fn root(test: &str) -> bool {

@@ -20,11 +20,6 @@ use lab_databases::{
 use lab_report::control::Cancel;
 use mysql::prelude::Queryable;
 
-#[path = "../../../../tests/mysql.rs"]
-mod of_debian;
-#[path = "../../../../tests/skipped.rs"]
-mod skip;
-
 fn tuning() -> Tuning {
     Tuning { buffer_pool_mib: 48, redo_mib: 48, ..Tuning::default() }
 }
@@ -44,10 +39,10 @@ fn tpcc_on_mariadb_is_consistent_also_after_the_server_was_killed() {
 
 #[test]
 fn tpcc_on_mysql_is_consistent_also_after_the_server_was_killed() {
-    let path = match of_debian::server() {
+    let path = match testkit::mysql::server() {
         Ok(path) => path,
         Err(why) => {
-            return skip::skipped("tpcc_on_mysql_is_consistent_also_after_the_server_was_killed", &why);
+            return testkit::skipped("tpcc_on_mysql_is_consistent_also_after_the_server_was_killed", &why);
         }
     };
     let server = Server::find(Some(&path)).unwrap();

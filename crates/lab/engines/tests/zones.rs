@@ -10,28 +10,17 @@ use rng::Rng;
 use serde_json::Value;
 
 /// Zones of 1.5 MiB, 2 MiB apart, of which six can be active.
-const DRIVE: &str = r#"
+fn drive() -> String {
+    let flash = testkit::drives::flash("64MiB", "zone = { active = 6 }");
+    format!(
+        r#"
 [drive]
 write_buffer = "1MiB"
 max_transfer = "128KiB"
 
 [link]
 command_overhead = "5us"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "64MiB"
-spare = "60%"
-channels = 2
-dies = 4
-planes = 2
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 6 }
-
+{flash}
 [[namespace]]
 zoned = true
 size = "24MiB"
@@ -39,7 +28,9 @@ max_open = 4
 
 [[namespace]]
 size = "8MiB"
-"#;
+"#
+    )
+}
 
 fn pick<'a>(rng: &mut Rng, of: &[&'a str]) -> &'a str {
     of[rng.below(of.len() as u64) as usize]
@@ -77,7 +68,7 @@ fn simulate(job: &str) -> Result<(Value, Option<String>), String> {
     let settings = Settings {
         load,
         drive: "zoned".into(),
-        toml: DRIVE.into(),
+        toml: drive(),
         nsid: Some(1),
         precondition: Precondition::None,
         contents: Contents::Memory,

@@ -1,10 +1,10 @@
 //! RocksDB's plug-in, built from this tree. Needs g++, RocksDB's headers and its tools.
 
 use crate::common::store_library;
-use crate::support::skipped;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
+use testkit::skipped;
 
 /// Whether the machine has what the plug-in needs. Says so loudly where it has not.
 pub fn can_build(test: &str) -> bool {

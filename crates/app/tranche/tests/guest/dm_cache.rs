@@ -3,11 +3,11 @@
 #[path = "../../../../link/tier/tests/kernel/mod.rs"]
 mod kernel;
 
-use super::support::skipped;
 use super::{Drive, Guest};
 use kernel::{Load, Log, after_crash, agree, compare, loads};
 use std::collections::BTreeMap;
 use std::io::Read;
+use testkit::skipped;
 
 /// Namespaces for origins, caches and metadata.
 const DRIVE: &str = r#"

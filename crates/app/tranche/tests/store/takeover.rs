@@ -1,10 +1,10 @@
 //! What becomes of a mounted store whose zones or drive are taken away from it.
 
-use crate::support::{possible, wait_for};
 use crate::{Drive, pattern};
 use std::fs::{self, File};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
+use testkit::{possible, wait_for};
 
 /// A command that takes the zones from under a mounted store needs --force, and the mount says what became of them.
 #[test]

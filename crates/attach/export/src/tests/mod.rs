@@ -6,8 +6,6 @@ mod nbd;
 mod nbd_parser;
 mod replaced;
 mod request_queue;
-#[path = "../../tests/support/mod.rs"]
-mod support;
 mod ublk;
 mod zoned;
 mod zones;

@@ -1,7 +1,6 @@
 //! The export as programs and the kernel see it. Needs root, `/dev/fuse` and loop devices.
 
 use super::memory::{Limits, Memory, namespace};
-use super::support::{self, each_way, is_mounted, run, wait_for};
 use crate::drive::{DriveCommand, Namespace};
 use crate::export::{Export, FuseTransport, Options};
 use crate::{ExportError, clean_stale};
@@ -15,6 +14,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
 use std::sync::Arc;
 use std::time::Duration;
+use testkit::{self, each_way, is_mounted, run, wait_for};
 
 const LIMITS: Limits = Limits { transfer: 1 << 20, zero: u32::MAX, commands: 64 };
 const MIB: u64 = 1 << 20;
@@ -22,7 +22,7 @@ const MIB: u64 = 1 << 20;
 /// Whether the machine allows what these tests need.
 fn possible(test: &str, loops: bool) -> bool {
     let programs: &[&str] = if loops { &["losetup", "mkfs.ext4", "mkfs.xfs", "mount"] } else { &[] };
-    support::possible(test, programs)
+    testkit::possible(test, programs)
 }
 
 struct Bench {

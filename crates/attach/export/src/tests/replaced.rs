@@ -4,7 +4,6 @@
 //! `TRANCHE_REPLACED_SEEDS` is the number of seeds, `TRANCHE_REPLACED_SEED` the first.
 
 use super::nbd::Client;
-use super::support::{possible, wait_for};
 use crate::backend::{Backend, Follower};
 use crate::export::{Export, FuseTransport, Options};
 use crate::files::{Changes, File};
@@ -25,30 +24,23 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
+use testkit::{possible, wait_for};
 
 /// Conventional namespaces are on set 2, zoned ones on set 1.
-const DRIVE: &str = r#"
+fn drive() -> String {
+    let flash = testkit::drives::flash("128MiB", "zone = { active = 14 }");
+    format!(
+        r#"
 [drive]
 timing = false
 write_buffer = "1MiB"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "128MiB"
-spare = "60%"
-channels = 2
-dies = 4
-planes = 2
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-zone = { active = 14 }
-
+{flash}
 [[set]]
 media = "dram"
 capacity = "16MiB"
-"#;
+"#
+    )
+}
 
 /// Namespaces 1 to this.
 const NAMESPACES: u32 = 2;
@@ -153,7 +145,7 @@ fn connect(running: &Running, name: &str) -> Host<LocalTransport> {
 impl World {
     fn new(seed: u64, mounts: &[FuseTransport]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let shape = Shape { config: device::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+        let shape = Shape { config: device::Config::from_toml(&drive()).unwrap(), toml: drive() };
         let running = live::start(Some(shape), &live::Options::default(), &mut |_| ()).unwrap();
         let admin = connect(&running, "admin");
         let backend = Backend::start(&running.handle()).unwrap();

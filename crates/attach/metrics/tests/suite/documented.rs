@@ -1,14 +1,12 @@
 //! The page for users, and the dashboard, know the metrics that there are.
 
-use crate::skip;
-
 use crate::support::Drive;
 use metrics::families::{self, Kind};
 use serde_json::Value;
-use skip::skipped;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::PathBuf;
 use std::process::Command;
+use testkit::skipped;
 
 const BEGIN: &str =
     "<!-- The table is made by UPDATE=1 cargo test -p metrics --test suite documented:: -->\n";

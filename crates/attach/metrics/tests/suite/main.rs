@@ -3,6 +3,4 @@
 mod documented;
 mod endpoint;
 mod scrape;
-#[path = "../../../../../tests/skipped.rs"]
-mod skip;
 mod support;

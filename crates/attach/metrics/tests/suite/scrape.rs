@@ -1,15 +1,13 @@
 //! What a scrape says of a drive that hosts use.
 
-use crate::skip;
-
 use crate::support::{Drive, Page};
 use metrics::exposition::{Format, write};
 use metrics::families::{self, Kind};
 use nvme::zone::{ZoneManagementSend, ZoneSendAction};
-use skip::skipped;
 use std::io::Write;
 use std::process::{Command, Stdio};
 use std::sync::atomic::{AtomicBool, Ordering};
+use testkit::skipped;
 
 const READ: &str = "tranche_namespace_read_bytes_total";
 const WRITTEN_METRIC: &str = "tranche_namespace_written_bytes_total";

@@ -108,7 +108,7 @@ fn a_view_makes_a_token_which_its_address_has() {
 fn a_token_is_asked_for_and_gives_a_cookie() {
     let token = "correct-horse-battery";
     let options = Options { token: Some(Token::new(token).unwrap()), ..Options::default() };
-    let drive = Drive::of(crate::support::DRIVE, options);
+    let drive = Drive::of(&crate::support::drive(), options);
     for address in ["/", "/api/state", "/api/samples", "/?token=wrong-horse-battery", "/api/studies"] {
         assert!(drive.bare("GET", address, "", "").refused(401).contains("--ui-token"), "{address}");
     }
@@ -138,7 +138,7 @@ fn a_token_is_asked_for_and_gives_a_cookie() {
     };
     assert_eq!(proxied("view.example"), 200);
     let second = Drive::of(
-        crate::support::DRIVE,
+        &crate::support::drive(),
         Options { token: Some(Token::new(token).unwrap()), ..Options::default() },
     );
     assert_eq!(second.bare("GET", "/", &with, "").status, 401, "a cookie is of one view");
@@ -229,7 +229,7 @@ fn reports_of_studies_are_listed_and_shown() {
     std::fs::create_dir(dir.path().join("quota")).unwrap();
     std::fs::write(dir.path().join("quota/report.html"), "<title>Quota</title><b>7</b>").unwrap();
     let options = Options { studies: Some(dir.path().to_owned()), ..Options::default() };
-    let drive = Drive::of(crate::support::DRIVE, options);
+    let drive = Drive::of(&crate::support::drive(), options);
     let expected = json!([{ "name": "quota", "title": "Quota", "url": "/studies/quota/report.html" }]);
     assert_eq!(drive.json("/api/studies"), expected);
     let report = drive.get("/studies/quota/report.html");

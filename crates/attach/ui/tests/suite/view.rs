@@ -147,8 +147,7 @@ fn the_map_shows_collection() {
     // With the times of its medium, so that collection takes a while; and nearly full.
     let small =
         [("timing = false", "timing = true"), ("256MiB", "64MiB"), ("60%", "28%"), ("176MiB", "60MiB")];
-    let mut toml =
-        small.iter().fold(crate::support::DRIVE.to_owned(), |toml, (from, to)| toml.replace(from, to));
+    let mut toml = small.iter().fold(crate::support::drive(), |toml, (from, to)| toml.replace(from, to));
     toml.truncate(toml.rfind("[[namespace]]").unwrap());
     let drive = Drive::of(&toml, ui::Options::default());
     let blank = drive.json("/api/map?set=1");

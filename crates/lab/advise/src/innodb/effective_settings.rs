@@ -193,7 +193,7 @@ mod tests {
     use super::super::{database::Database, groups::server_of};
     use super::*;
     use crate::server;
-    use crate::skip::skipped;
+    use testkit::skipped;
 
     fn all(settings: &[(&str, Option<&str>)]) -> Settings {
         let setting = |(line, &(name, value)): (u32, &(&str, Option<&str>))| Setting {

@@ -220,7 +220,7 @@ mod tests {
     use std::fs;
 
     use super::*;
-    use crate::skip::skipped;
+    use testkit::skipped;
 
     fn said(text: &str) -> Vec<Line> {
         lines(text.as_bytes()).unwrap().into_iter().map(|line| line.1).collect()

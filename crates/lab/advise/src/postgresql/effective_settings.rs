@@ -73,7 +73,7 @@ mod tests {
     use super::super::{database::Database, file};
     use super::*;
     use crate::server;
-    use crate::skip::skipped;
+    use testkit::skipped;
 
     fn server() -> Option<Server> {
         let found = Server::installed(&Cancel::default()).unwrap();

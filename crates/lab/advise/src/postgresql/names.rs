@@ -92,7 +92,7 @@ pub fn unknown(name: &str) -> Option<String> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::skip::skipped;
+    use testkit::skipped;
 
     #[test]
     fn misspelt_names_are_told_and_others_are_left_alone() {

@@ -3,13 +3,12 @@
 //!     TRANCHE_BLKTRACE_ROUNDS=2000 cargo test -p load-formats --test suite blktrace::   (a campaign)
 
 #![expect(clippy::disallowed_methods, reason = "blkparse reads files")]
-use crate::skip;
 
 use load_formats::trace::{Action, Event, Format, Reader};
 use rng::Rng;
-use skip::skipped;
 use std::path::Path;
 use std::process::Command;
+use testkit::skipped;
 
 const CATEGORY: u32 = 16;
 const NOTIFY: u32 = 1 << 10;

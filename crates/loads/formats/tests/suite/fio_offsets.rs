@@ -8,14 +8,13 @@
 //! deviations.
 
 #![expect(clippy::disallowed_methods, reason = "fio reads and writes files")]
-use crate::skip;
 
 use crate::common::{SPACE, run};
 use load_formats::fio::{Distribution, Job, JobFile, JobSpec, Plan, Sizes};
-use skip::skipped;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use testkit::skipped;
 use workload::{Rng, Verb};
 
 /// Jobs of one run of fio, each with a section of its own.

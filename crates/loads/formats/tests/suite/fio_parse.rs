@@ -3,12 +3,11 @@
 //!     TRANCHE_PARSE_ROUNDS=10000 cargo test -p load-formats --test suite fio_parse::   (a campaign)
 
 #![expect(clippy::disallowed_methods, reason = "fio reads files")]
-use crate::skip;
 
 use load_formats::fio::JobFile;
-use skip::skipped;
 use std::path::Path;
 use std::process::Command;
+use testkit::skipped;
 use workload::Rng;
 
 /// Options that are used, by the kind of value that they have.

@@ -2,14 +2,13 @@
 
 #![expect(clippy::disallowed_methods, reason = "fio reads and writes files")]
 use crate::common::zoned;
-use crate::skip;
 
 use crate::common::{Run, job, run};
 use load_formats::fio::JobFile;
-use skip::skipped;
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::process::Command;
+use testkit::skipped;
 use workload::Verb;
 
 /// What was done: direction, offset, bytes.

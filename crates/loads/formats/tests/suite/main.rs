@@ -10,6 +10,4 @@ mod fio_parse;
 mod fio_same;
 mod fio_verify;
 mod fio_zones;
-#[path = "../../../../../tests/skipped.rs"]
-mod skip;
 mod trace;

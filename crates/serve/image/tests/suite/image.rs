@@ -1,13 +1,13 @@
 //! An image under a real drive: crashes, wrong use, a full disk.
 
 use crate::common::{shape, shape_with};
-use crate::skip::skipped;
 use live::{BlockingQueue, Buffer, Controller, HostIdentity, NoEvents, Options, Running, Shape, StartError};
 use nvme::{Command, IoOpcode, Status};
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicBool, Ordering};
+use testkit::skipped;
 
 fn options(dir: &Path) -> Options {
     Options { image: Some(dir.to_owned()), ..Options::default() }

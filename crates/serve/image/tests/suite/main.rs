@@ -7,5 +7,3 @@ mod formats;
 mod image;
 mod keys;
 mod old_images;
-#[path = "../../../../../tests/skipped.rs"]
-mod skip;

@@ -1,37 +1,24 @@
 //! A drive with an endpoint, a client, and a strict reader of both text formats.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-#[path = "../../../../../../tests/http.rs"]
-mod http;
-
 use host::{Host, Identity};
-pub use http::Answer;
 use live::{LocalTransport, Options, Running, Shape};
 use metrics::{Endpoint, Listener};
 use nvme::Nqn;
 use std::collections::{BTreeMap, BTreeSet};
 use std::net::TcpStream;
+use testkit::http;
+pub use testkit::http::Answer;
 
 /// Flash with conventional namespaces, a zoned one and one with a quota; and DRAM.
-pub const DRIVE: &str = r#"
+pub fn drive() -> String {
+    let flash = testkit::drives::flash("256MiB", "zone = { active = 14 }");
+    format!(
+        r#"
 [drive]
 timing = false
 write_buffer = "1MiB"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "256MiB"
-spare = "60%"
-channels = 2
-dies = 4
-planes = 2
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 14 }
-
+{flash}
 [[set]]
 media = "dram"
 capacity = "16MiB"
@@ -52,7 +39,9 @@ write_iops = 100000
 size = "32MiB"
 lba = 4096
 zoned = true
-"#;
+"#
+    )
+}
 
 pub struct Drive {
     pub endpoint: Endpoint,
@@ -72,7 +61,7 @@ impl Drive {
     }
 
     pub fn with(options: &Options) -> Drive {
-        let shape = Shape { config: live::Config::from_toml(DRIVE).unwrap(), toml: DRIVE.to_owned() };
+        let shape = Shape { config: live::Config::from_toml(&drive()).unwrap(), toml: drive() };
         let running = live::start(Some(shape), options, &mut |_| ()).unwrap();
         let endpoint = Endpoint::start(Listener::bind("127.0.0.1:0").unwrap(), running.handle()).unwrap();
         Drive { endpoint, running }

@@ -1,38 +1,24 @@
 //! A drive with a view of it, and a client.
 #![allow(dead_code, reason = "each test takes what it needs")]
 
-#[path = "../../../../../../tests/http.rs"]
-pub mod http;
-
 use host::{Host, Identity};
-pub use http::Answer;
 use live::{LocalTransport, Options, Running, Shape};
 use nvme::Nqn;
 use serde_json::Value;
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
+pub use testkit::http::{self, Answer};
 use ui::{Listener, Token, Ui};
 
 /// Flash with conventional namespaces and a zoned one; and DRAM.
-pub const DRIVE: &str = r#"
+pub fn drive() -> String {
+    let flash = testkit::drives::flash("256MiB", "zone = { active = 14 }");
+    format!(
+        r#"
 [drive]
 timing = false
 write_buffer = "1MiB"
-
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "256MiB"
-spare = "60%"
-channels = 2
-dies = 4
-planes = 2
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 14 }
-
+{flash}
 [[set]]
 media = "dram"
 capacity = "16MiB"
@@ -48,11 +34,13 @@ set = 2
 size = "32MiB"
 lba = 4096
 zoned = true
-"#;
+"#
+    )
+}
 
 /// With power cuts and faults for hosts on the network.
 pub fn harmful() -> String {
-    DRIVE.replace("timing = false\n", "timing = false\nallow_network_faults = true\n")
+    drive().replace("timing = false\n", "timing = false\nallow_network_faults = true\n")
 }
 
 /// The token of the views, unless a test gives another.
@@ -70,7 +58,7 @@ pub struct Drive {
 
 impl Drive {
     pub fn start() -> Drive {
-        Drive::of(DRIVE, ui::Options::default())
+        Drive::of(&drive(), ui::Options::default())
     }
 
     pub fn of(toml: &str, mut options: ui::Options) -> Drive {
@@ -151,20 +139,6 @@ impl Drive {
         let head = events.head();
         assert!(head.starts_with("HTTP/1.1 200") && head.contains("text/event-stream"), "{head}");
         events
-    }
-}
-
-impl Answer {
-    pub fn json(&self) -> Value {
-        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
-    }
-
-    /// Why it was refused, with this status.
-    pub fn refused(&self, status: u16) -> String {
-        assert_eq!(self.status, status, "{}", self.body);
-        let why = self.json()["error"].as_str().unwrap().to_owned();
-        assert!(why.len() > 10, "{why}");
-        why
     }
 }
 

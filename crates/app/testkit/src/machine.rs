@@ -1,18 +1,11 @@
-//! What the tests that need the kernel have in common.
-#![allow(unused, reason = "each test takes what it needs")]
+//! What a test may need of the machine: programs, FUSE, loop devices, mounts.
 
+use crate::{not_in_this_kernel, skipped};
 use std::fs::File;
-use std::io::Write;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
-
-#[path = "../../../../../tests/skipped.rs"]
-mod skip;
-
-use skip::not_in_this_kernel;
-pub use skip::skipped;
 
 /// Whether the machine allows what a test needs: root, FUSE, these programs, and loop devices for
 /// `losetup`. Says so loudly where it does not.
@@ -51,25 +44,27 @@ pub fn has_rings(test: &str) -> bool {
 }
 
 /// Makes two tests of each function: one where requests come through the device, one where they come through io_uring.
+#[macro_export]
 macro_rules! each_way {
     ($($name:ident),* $(,)?) => {
         mod through_device {
             $(#[test] fn $name() { super::$name(false) })*
         }
         mod through_uring {
-            $(#[test] fn $name() { if super::support::has_rings(stringify!($name)) { super::$name(true) } })*
+            $(#[test] fn $name() { if $crate::has_rings(stringify!($name)) { super::$name(true) } })*
         }
     };
 }
-pub(crate) use each_way;
-
 fn is_there(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     dirs.into_iter().any(|dir| dir.join(program).is_file())
 }
 
-/// Runs a program and returns what it printed; its output goes into the panic if it fails.
+/// Runs a program and returns what it printed.
+///
+/// # Panics
+/// It fails: its output is in the message.
 #[track_caller]
 pub fn run(program: &str, arguments: &[&str]) -> String {
     let path = std::env::var("PATH").unwrap_or_default() + ":/usr/sbin:/sbin";
@@ -82,7 +77,10 @@ pub fn run(program: &str, arguments: &[&str]) -> String {
     text
 }
 
-/// Waits for something that must happen; the limit is only there to end a failing test.
+/// Waits for something that must happen.
+///
+/// # Panics
+/// It does not happen within a minute. The limit is only there to end a failing test.
 #[track_caller]
 pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
     let start = Instant::now();
@@ -93,6 +91,9 @@ pub fn wait_for(what: &str, mut condition: impl FnMut() -> bool) {
 }
 
 /// Whether something is mounted at a directory.
+///
+/// # Panics
+/// The kernel does not tell.
 pub fn is_mounted(dir: &Path) -> bool {
     let dir = dir.canonicalize().unwrap_or_else(|_| dir.to_owned());
     let mounts = std::fs::read_to_string("/proc/self/mountinfo").unwrap();

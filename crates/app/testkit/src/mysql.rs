@@ -1,15 +1,17 @@
-//! Where the tests have MySQL from, which Debian 12 does not package. Test files of several crates include this one.
+//! Where the tests have MySQL from, which Debian 12 does not package.
 
 use std::{
     path::{Path, PathBuf},
     process::Command,
 };
 
-/// The server that `scripts/mysql.sh` makes; the reason where it cannot be had here.
+/// The server that `scripts/mysql.sh` makes.
+///
+/// # Errors
+/// The reason where it cannot be had here.
 ///
 /// # Panics
-///
-/// If the script fails otherwise.
+/// The script fails otherwise.
 pub fn server() -> Result<PathBuf, String> {
     let root = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../..");
     let run =

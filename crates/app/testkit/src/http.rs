@@ -1,6 +1,6 @@
-//! A plain HTTP client for tests: it sends any bytes, and reads what comes. Test files of several crates include this one.
-#![allow(dead_code, reason = "each of them uses what it needs")]
+//! A plain HTTP client: it sends any bytes, and reads what comes.
 
+use serde_json::Value;
 use std::collections::BTreeMap;
 use std::io::{Read, Write};
 use std::net::{TcpStream, ToSocketAddrs};
@@ -26,9 +26,11 @@ pub fn send(address: impl ToSocketAddrs, request: &[u8]) -> Answer {
 /// An answer.
 #[derive(Debug)]
 pub struct Answer {
+    /// The status code.
     pub status: u16,
     /// By their names in small letters.
     pub headers: BTreeMap<String, String>,
+    /// What follows the head.
     pub body: String,
 }
 
@@ -43,5 +45,24 @@ impl Answer {
             (name.to_ascii_lowercase(), value.to_owned())
         };
         Answer { status, headers: lines.map(header).collect(), body: body.to_owned() }
+    }
+
+    /// Its body as JSON.
+    ///
+    /// # Panics
+    /// It is no JSON.
+    pub fn json(&self) -> Value {
+        serde_json::from_str(&self.body).unwrap_or_else(|error| panic!("{error}: {}", self.body))
+    }
+
+    /// Why a request was refused: the text `error` of its body.
+    ///
+    /// # Panics
+    /// The answer has another status, or no reason.
+    pub fn refused(&self, status: u16) -> String {
+        assert_eq!(self.status, status, "{}", self.body);
+        let why = self.json()["error"].as_str().unwrap().to_owned();
+        assert!(why.len() > 10, "{why}");
+        why
     }
 }

@@ -1,5 +1,4 @@
-//! How a test says that it cannot run. Test files of all crates include this one.
-#![allow(dead_code, reason = "each of them uses what it needs")]
+//! How a test says that it cannot run.
 
 /// Says loudly that a test, or a part of it, does not run.
 ///

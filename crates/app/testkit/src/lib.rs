@@ -1,0 +1,12 @@
+//! What tests of several crates share: how a test says that it cannot run, what it needs of the machine, small drives, HTTP.
+//!
+//! It knows no crate of the project, so that each of them can use it.
+
+pub mod drives;
+pub mod http;
+mod machine;
+pub mod mysql;
+mod skip;
+
+pub use machine::{has_rings, is_mounted, possible, run, wait_for};
+pub use skip::{not_in_this_kernel, skipped};
