@@ -33,7 +33,9 @@ impl Zones {
     /// Power is lost: everything that is not in a record is forgotten.
     pub fn forget(&mut self) {
         for id in self.ids().collect::<Vec<_>>() {
-            let (floor, unit_pages) = (self.settled(id), self.striping.unit_pages);
+            // The record of a zone may vouch for more: after a restart, nothing else is known yet.
+            let floor = self.settled(id).max(self.zone(id).floor);
+            let unit_pages = self.striping.unit_pages;
             let zone = self.zone_mut(id);
             (zone.floor, zone.admitted) = (floor, zone.admitted.min(floor * unit_pages));
         }

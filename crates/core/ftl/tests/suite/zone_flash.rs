@@ -186,6 +186,23 @@ impl Drive {
         self.store.host.chunks((PAGE / SECTOR) as usize).map(|page| page[0]).collect()
     }
 
+    /// The values of the first pages of a zone; `None` of a page that cannot be read.
+    fn pages(&mut self, zone: u32, pages: u32) -> Vec<Option<u32>> {
+        let start = u64::from(zone) * self.ftl.zone_layout(self.volume).unwrap().size;
+        let read = |page| {
+            self.store.host_reads((PAGE / SECTOR) as usize);
+            let extent = Extent { start: start + u64::from(page * PAGE), bytes: PAGE };
+            match self.ftl.read(self.now, Io(u32::MAX), self.volume, extent, &mut self.store) {
+                Answer::At(_) => Some(self.store.host[0]),
+                answer => {
+                    assert_eq!(answer, Answer::Failed(Fault::Unrecovered));
+                    None
+                }
+            }
+        };
+        (0..pages).map(read).collect()
+    }
+
     /// So many of the next programs and erases fail.
     fn fail(&mut self, programs: u32, erases: u32) {
         let plan = FaultPlan { fail_programs: programs, fail_erases: erases, ..FaultPlan::default() };
@@ -296,6 +313,34 @@ fn a_finish_waits_for_no_zone_that_is_given_up_and_ends_with_the_power() {
     assert!(drive.done.iter().all(|done| done.io != finish), "a command that power took is not answered");
     assert_eq!((drive.state(1), drive.read(1, 2)[1]), (ZoneState::Full, 0));
     drive.audit();
+}
+
+/// A program that the medium reports good and has not done leaves its own pages unreadable, and no others.
+#[test]
+fn a_lost_write_takes_no_other_page_of_a_zone_with_it() {
+    let mut unreadable = 0;
+    for seed in 0..40 {
+        let mut after = |restart: bool| {
+            let mut drive = Drive::new(0, 4, 2 * DIES);
+            let plan = FaultPlan { seed, lost_writes: 50_000_000, ..FaultPlan::default() };
+            assert!(drive.ftl.set_faults(SET, plan));
+            let written = drive.write(0, ZONE_PAGES - 1);
+            drive.one(0, ZoneAction::Finish);
+            if restart {
+                drive.restart()
+            } else {
+                drive.cut()
+            }
+            drive.audit();
+            let pages = drive.pages(0, ZONE_PAGES - 1);
+            let lost = pages.iter().filter(|page| **page != Some(written.0)).count();
+            assert!(pages.iter().flatten().all(|value| *value == written.0), "seed {seed}: {pages:?}");
+            unreadable += lost;
+            (drive.state(0), pages)
+        };
+        assert_eq!(after(true), after(false), "seed {seed}");
+    }
+    assert!(unreadable > 0);
 }
 
 /// The superblock that holds a zone.
