@@ -88,8 +88,7 @@ impl OwnDevice {
     pub fn open(handle: &Handle, nqn: &str, nsid: Nsid, bell: Bell) -> Result<(Self, [u8; 16]), host::Error> {
         let name: Nqn = nqn.parse().map_err(|error| host::Error::Usage(format!("{nqn}: {error}")))?;
         let transport = LocalTransport::managed(handle.clone(), Arc::new(NoEvents));
-        let mut host = Host::connect(transport, &Identity::new(name))
-            .map_err(|error| host::Error::Usage(format!("the drive takes no more hosts: {error}")))?;
+        let mut host = Host::connect(transport, &Identity::new(name))?;
         let namespace = host.namespace(nsid)?;
         let id = identity(&host.namespace_descriptors(nsid)?);
         let arrived = Arc::new(Arrived { done: Mutex::default(), bell });

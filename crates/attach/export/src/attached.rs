@@ -6,10 +6,11 @@ use crate::drive::{
 use crate::errno::errno;
 use blockdev::Unusable;
 use fuser::Errno;
-use host::{Error, Host, Identity, IoQueue};
-use live::{Buffer, Events, Handle, LocalQueue, LocalTransport, Queue, Sink};
-use nvme::zone::{ZoneManagementReceive, ZoneManagementSend, ZoneReportFilter};
-use nvme::{Completion, Csi, Nsid};
+use host::{Error, Host, Identity, TransportError};
+use live::{Buffer, Events, Handle, LocalTransport, Queue, Sink};
+use nvme::identify::IdentifyNamespace;
+use nvme::zone::{ZoneManagementReceive, ZoneManagementSend};
+use nvme::{Completion, Csi, Nsid, Status};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 
@@ -22,16 +23,10 @@ const ENTRIES: u16 = 256;
 /// A connection to a drive.
 pub struct Attached {
     handle: Handle,
-    questions: Mutex<Questions>,
+    /// Asks about namespaces. All of its commands are admin commands: no I/O of a namespace delays what is said of another.
+    host: Mutex<Host<LocalTransport>>,
     queue: Queue,
     completions: Weak<dyn Completions>,
-}
-
-/// What asks the drive about namespaces.
-struct Questions {
-    host: Host<LocalTransport>,
-    /// For reports of zones, which are I/O commands.
-    reports: IoQueue<LocalQueue>,
 }
 
 thread_local! {
@@ -55,69 +50,74 @@ impl Attached {
     fn associate(handle: &Handle, Reports { completions, news }: Reports) -> Result<Arc<Self>, Error> {
         let name = HOST_NQN.parse().map_err(|error| Error::Usage(format!("{HOST_NQN}: {error}")))?;
         let transport = LocalTransport::managed(handle.clone(), Arc::new(Tell(Mutex::new(news))));
-        let mut host = Host::connect(transport, &Identity::new(name))?;
-        let reports = host.io_queue(1)?;
+        let host = Host::connect(transport, &Identity::new(name))?;
         let queue = host.transport().shared_queue(ENTRIES, Arc::new(Deliver(completions.clone())))?;
-        let questions = Mutex::new(Questions { host, reports });
-        Ok(Arc::new(Attached { handle: handle.clone(), questions, queue, completions }))
+        Ok(Arc::new(Attached { handle: handle.clone(), host: Mutex::new(host), queue, completions }))
     }
 
-    fn questions(&self) -> MutexGuard<'_, Questions> {
-        self.questions.lock().unwrap_or_else(PoisonError::into_inner)
+    fn host(&self) -> MutexGuard<'_, Host<LocalTransport>> {
+        self.host.lock().unwrap_or_else(PoisonError::into_inner)
     }
-}
 
-impl Questions {
     /// Identifies a namespace that files can show.
-    fn namespace(&mut self, nsid: Nsid) -> Result<Namespace, Error> {
+    fn namespace(&self, nsid: Nsid) -> Result<Namespace, Error> {
+        let mut host = self.host();
         let refused = |why: &str| Error::Usage(why.to_owned());
         let metadata = "its blocks have metadata, for which a file has no place; formats with 8 bytes of protection \
                         information and nothing else can be had";
         // First: what follows is of this generation, or refused below.
-        let data = self.host.identify_namespace(nsid)?;
-        let limits = self.host.limits()?;
+        let data = host.identify_namespace(nsid)?;
+        let limits = host.limits()?;
         let device = blockdev::Namespace::new(nsid, &data, &limits).map_err(|unusable| match unusable {
             Unusable::Metadata => refused(metadata),
             Unusable::Absent | Unusable::Format => refused("it has no size or format"),
         })?;
-        let command_set = self.host.command_set(nsid)?;
+        let command_set = host.command_set(nsid)?;
         if ![Csi::NVM, Csi::ZONED].contains(&command_set) {
             return Err(refused("it is not of the NVM or the Zoned Namespace Command Set"));
         }
         // Storage tags share the 8 bytes; such formats are not even enabled for this host.
         let format = usize::from(data.flbas.format_index());
-        if device.protection != 0 && self.host.identify_nvm_namespace(nsid)?.elbaf[format].get() != 0 {
+        if device.protection != 0 && host.identify_nvm_namespace(nsid)?.elbaf[format].get() != 0 {
             return Err(refused(metadata));
         }
         let reads_zeroes = data.dlfeat.drb() == 1 && data.dlfeat.wzds();
         let namespace = Namespace {
             nguid: data.nguid,
-            zones: if command_set == Csi::ZONED { Some(self.zones(nsid)?) } else { None },
+            zones: if command_set == Csi::ZONED { Some(zones(&mut host, nsid, &data)?) } else { None },
             read_only: data.nsattr & 1 != 0,
             abilities: Abilities {
                 fast_zeroes: reads_zeroes,
-                extents: reads_zeroes && self.host.reports_allocation()?,
+                extents: reads_zeroes && host.reports_allocation()?,
             },
             ..Namespace::new(device)
         };
         // The news of its successor comes next.
-        match self.host.identify_namespace(nsid)?.generation() == data.generation() {
+        match host.identify_namespace(nsid)?.generation() == data.generation() {
             true => Ok(namespace),
             false => Err(refused("it was replaced meanwhile")),
         }
     }
+}
 
-    /// How the zones of a zoned namespace lie. All have the capacity of the first, because the drive does not change any
-    /// (ZOC.VZCAP is 0).
-    fn zones(&mut self, nsid: Nsid) -> Result<Zones, Error> {
-        let zoned = self.host.zoned_namespace(nsid)?;
-        let first = self.reports.report_zones(&zoned, 0, ZoneReportFilter::ALL, 1)?;
-        let (count, size) = (u32::try_from(zoned.zones()), zoned.zone_blocks);
-        let capacity = first.first().map_or(0, |zone| zone.zcap.get());
-        match count {
-            Ok(count) if (1..=size).contains(&capacity) => Ok(Zones { count, size, capacity }),
-            _ => Err(Error::Usage(format!("{size} blocks are no zone size, or {capacity} no zone capacity"))),
-        }
+/// How the zones of a zoned namespace lie. All have the same capacity, because the drive does not change any (ZOC.VZCAP is 0): the
+/// capacity of the namespace is theirs together. A report of zones would be an I/O command, which a quota or a reservation holds up.
+fn zones(host: &mut Host<LocalTransport>, nsid: Nsid, data: &IdentifyNamespace) -> Result<Zones, Error> {
+    let zoned = host.zoned_namespace(nsid)?;
+    let (count, size) = (zoned.zones(), zoned.zone_blocks);
+    let capacity = data.ncap.get().checked_div(count).unwrap_or_default();
+    match u32::try_from(count) {
+        Ok(count) if (1..=size).contains(&capacity) => Ok(Zones { count, size, capacity }),
+        _ => Err(Error::Usage(format!("{size} blocks are no zone size, or {capacity} no zone capacity"))),
+    }
+}
+
+/// Whether an error says that a namespace is not there for this host, or is none that files can show. Any other error may pass.
+fn is_no_file(error: &Error) -> bool {
+    let absent = [Status::INVALID_NAMESPACE, Status::NAMESPACE_NOT_ATTACHED, Status::INVALID_FIELD];
+    match error {
+        Error::Usage(_) | Error::Absent(_) | Error::Answer { .. } => true,
+        error => error.status().is_some_and(|status| absent.iter().any(|absent| status.is(*absent))),
     }
 }
 
@@ -127,16 +127,16 @@ impl Drive for Attached {
     }
 
     fn namespaces(&self) -> Result<Vec<Namespace>, String> {
-        let mut questions = self.questions();
         let mut found = Vec::new();
-        for nsid in questions.host.active_namespaces().map_err(|error| error.to_string())? {
+        let attached = self.host().active_namespaces().map_err(|error| error.to_string())?;
+        for nsid in attached {
             // Before it is identified: a cut in between makes it another one once more.
             let losses = self.handle.losses();
-            match questions.namespace(nsid) {
+            match self.namespace(nsid) {
                 Ok(namespace) => found.push(Namespace { losses, ..namespace }),
-                Err(error) if error.is_lost() => return Err(error.to_string()),
                 // Perhaps detached since it was listed: the next news will say so.
-                Err(why) => tracing::warn!(nsid, "no file for this namespace: {why}"),
+                Err(why) if is_no_file(&why) => tracing::warn!(nsid, "no file for this namespace: {why}"),
+                Err(error) => return Err(format!("namespace {nsid}: {error}")),
             }
         }
         Ok(found)
@@ -153,8 +153,8 @@ impl Drive for Attached {
         blocks: u64,
         most: usize,
     ) -> Result<Vec<Extent>, Errno> {
-        self.questions().host.extents(of, lba, blocks, most).map_err(|error| match error {
-            Error::Transport(_) => Errno::ENODEV,
+        self.host().extents(of, lba, blocks, most).map_err(|error| match error {
+            Error::Transport(TransportError::Closed) => Errno::ENODEV,
             error => error.status().map_or(Errno::EIO, errno),
         })
     }

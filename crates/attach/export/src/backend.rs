@@ -7,11 +7,18 @@ use crate::drive::{Drive, DriveNotice, Reports};
 use crate::error::ExportError;
 use crate::files::{Changes, File, Files};
 use crate::request_queue::RequestQueue;
+use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
 use std::thread::JoinHandle;
+use std::time::Duration;
 
 /// Permission bits that block files start with, where nobody says otherwise.
 pub const DEFAULT_MODE: u16 = 0o600;
+
+/// Time until the drive is asked again for its namespaces, when it has failed to answer: doubled each time.
+const FIRST_PAUSE: Duration = Duration::from_millis(250);
+/// The longest of these times.
+const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Who is told when namespaces appear and vanish.
 pub trait Follower: Send + Sync + 'static {
@@ -122,18 +129,32 @@ impl Watched {
 
     /// Runs in a thread of its own: the kernel may have to ask a directory while it is being told something about it.
     fn watch(&self, inbox: &mpsc::Receiver<DriveNotice>) {
-        while let Ok(DriveNotice::Namespaces) = inbox.recv() {
-            match self.drive.namespaces() {
+        // After a failure, when it asks again by itself: no notice may follow.
+        let mut again: Option<Duration> = None;
+        loop {
+            let notice = match again {
+                None => inbox.recv().unwrap_or(DriveNotice::Stop),
+                Some(pause) => match inbox.recv_timeout(pause) {
+                    Err(RecvTimeoutError::Timeout) => DriveNotice::Namespaces,
+                    heard => heard.unwrap_or(DriveNotice::Stop),
+                },
+            };
+            if notice == DriveNotice::Stop {
+                return;
+            }
+            again = match self.drive.namespaces() {
                 Ok(namespaces) => {
                     let followers = self.followers();
                     let changes = self.files.update(&namespaces);
                     self.tell(&changes);
                     followers.iter().for_each(|follower| follower.follow(&changes));
+                    None
                 }
                 Err(error) => {
-                    tracing::warn!("the namespaces cannot be identified, files stay as they are: {error}")
+                    tracing::warn!("the namespaces cannot be identified, files stay as they are: {error}");
+                    Some(again.map_or(FIRST_PAUSE, |pause| LONGEST_PAUSE.min(pause * 2)))
                 }
-            }
+            };
         }
     }
 

@@ -18,6 +18,8 @@ pub(crate) fn call_alone<Q: Queue>(
     what: impl FnOnce() -> String,
 ) -> Result<CompletedCommand, Error> {
     let is_connect = command.opc == FABRICS_OPCODE && command.fctype() == FabricsType::CONNECT;
+    // A command that was given up may have ended since. Nobody waits for it, and it has a place in the queue.
+    while queue.outstanding() > 0 && queue.next(Some(Duration::ZERO))?.is_some() {}
     let tag = queue.submit(command, data)?;
     let deadline = Instant::now() + timeout;
     loop {
@@ -65,5 +67,69 @@ fn connect_value(dw0: u32) -> &'static str {
         (false, 42) => "the queue identifier: it grants fewer queues",
         (false, 44) => "the size of the queue",
         _ => "a value, and does not say which",
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::queue::Tag;
+    use nvme::{Completion, IoCommand};
+    use std::collections::VecDeque;
+
+    /// A queue with one place. Its first command ends after it was given up.
+    #[derive(Default)]
+    struct LateQueue {
+        submitted: u16,
+        outstanding: bool,
+        arrived: VecDeque<u16>,
+    }
+
+    impl Queue for LateQueue {
+        fn capacity(&self) -> usize {
+            1
+        }
+
+        fn outstanding(&self) -> usize {
+            self.outstanding.into()
+        }
+
+        fn submit(&mut self, _command: Command, _data: Data) -> Result<Tag, TransportError> {
+            if std::mem::replace(&mut self.outstanding, true) {
+                return Err(TransportError::Full);
+            }
+            self.submitted += 1;
+            if self.submitted > 1 {
+                self.arrived.push_back(self.submitted);
+            }
+            Ok(Tag(self.submitted))
+        }
+
+        fn next(&mut self, _timeout: Option<Duration>) -> Result<Option<CompletedCommand>, TransportError> {
+            let Some(tag) = self.arrived.pop_front() else { return Ok(None) };
+            self.outstanding = false;
+            let completion = Completion::new(tag, Status::SUCCESS);
+            Ok(Some(CompletedCommand { tag: Tag(tag), completion, data: Data::None }))
+        }
+    }
+
+    #[test]
+    fn a_command_that_ends_after_it_was_given_up_leaves_its_place() {
+        let mut queue = LateQueue::default();
+        let mut flush = || {
+            let command = IoCommand::Flush { nsid: 1 }.into();
+            call_alone(&mut queue, command, Data::None, Duration::ZERO, || "flushing".to_owned())
+        };
+        let given_up = flush().unwrap_err();
+        assert!(matches!(given_up, Error::Transport(TransportError::Timeout(_))), "{given_up}");
+        let still_there = flush().unwrap_err();
+        assert!(matches!(still_there, Error::Transport(TransportError::Full)) && !still_there.is_lost());
+        queue.arrived.push_back(1);
+        let tag = |done: Result<CompletedCommand, Error>| done.unwrap().tag;
+        let mut flush = || {
+            let command = IoCommand::Flush { nsid: 1 }.into();
+            call_alone(&mut queue, command, Data::None, Duration::ZERO, || "flushing".to_owned())
+        };
+        assert_eq!(tag(flush()), Tag(2), "the completion of the first is not that of the second");
     }
 }

@@ -87,7 +87,7 @@ impl Error {
     #[must_use]
     pub fn is_lost(&self) -> bool {
         match self {
-            Self::Transport(_) => true,
+            Self::Transport(error) => !matches!(error, TransportError::Full),
             _ => self.status().is_some_and(|status| {
                 [Status::POWER_LOSS, Status::ABORTED_SQ_DELETION].iter().any(|lost| status.is(*lost))
             }),

@@ -654,8 +654,8 @@ impl<T: Transport> Host<T> {
             let known = self.transport.nvm_controller();
             self.nvm = Some(match known.map_or_else(|| self.identify_nvm_controller(), Ok) {
                 Ok(nvm) => nvm,
-                // Older drives do not have this page, and report no limits.
-                Err(Error::Command { .. }) => NvmController::default(),
+                // Older drives do not have this page, and report no limits. One that loses its power has said nothing of them.
+                Err(error @ Error::Command { .. }) if !error.is_lost() => NvmController::default(),
                 Err(error) => return Err(error),
             });
         }

@@ -115,6 +115,15 @@ fn allocated_blocks_are_listed_in_several_answers() {
 }
 
 #[test]
+fn a_power_cut_while_limits_are_read_says_nothing_of_them() {
+    let (_dir, shared, mut host) = connect(target::Config::default());
+    shared.lock().unwrap().allocated = Some(Vec::new());
+    shared.lock().unwrap().loses_power = true;
+    assert!(host.limits().unwrap_err().is_lost());
+    assert!(host.reports_allocation().unwrap(), "it is asked again");
+}
+
+#[test]
 fn long_transfers_are_split_and_come_back_whole() {
     for in_capsule in [8192, 65536] {
         let (_dir, shared, mut host) = with_namespace(target::Config { in_capsule, ..Default::default() });

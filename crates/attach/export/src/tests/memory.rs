@@ -36,6 +36,8 @@ struct MemoryState {
     in_flight: u32,
     most_in_flight: u32,
     fail: Option<Errno>,
+    /// How often it cannot identify its namespaces.
+    unidentified: u32,
     /// Held back until [`Memory::release`], when there is something.
     held: Option<Vec<Held>>,
 }
@@ -79,6 +81,11 @@ impl Memory {
         state.zones.extend(namespace.zones.map(|zones| (namespace.nsid(), ZoneModel::new(zones))));
         drop(state);
         self.tell();
+    }
+
+    /// The next questions for its namespaces fail.
+    pub fn fail_identification(&self, times: u32) {
+        self.state.lock().unwrap().unidentified = times;
     }
 
     pub fn detach(&self, nsid: u32) {
@@ -194,7 +201,11 @@ impl Drive for Memory {
 
     fn namespaces(&self) -> Result<Vec<Namespace>, String> {
         let losses = self.losses();
-        let state = self.state.lock().unwrap();
+        let mut state = self.state.lock().unwrap();
+        if state.unidentified > 0 {
+            state.unidentified -= 1;
+            return Err("a sanitize is in progress".to_owned());
+        }
         let namespaces = state.namespaces.values();
         Ok(namespaces.map(|(namespace, _)| Namespace { losses, ..*namespace }).collect())
     }

@@ -1,5 +1,6 @@
 //! Tests over a drive in memory: of the requests alone, and through the kernel.
 
+mod backend;
 mod memory;
 mod mounted;
 mod nbd;

@@ -38,6 +38,8 @@ pub struct Drive {
     pub hosts: Vec<String>,
     /// Allocated ranges, if the drive reports them: first blocks and numbers of blocks.
     pub allocated: Option<Vec<(u64, u32)>>,
+    /// Whether the next question for the limits of the NVM Command Set ends with the power.
+    pub loses_power: bool,
 }
 
 pub type Shared = Arc<Mutex<Drive>>;
@@ -268,6 +270,9 @@ impl Drive {
                 ctrl.ioccsz.set(ioccsz);
                 ctrl.subnqn = SUBNQN.parse::<Nqn>().unwrap().to_field();
                 give(ctrl.as_bytes(), data)
+            }
+            Cns::IOCS_CONTROLLER if std::mem::take(&mut self.loses_power) => {
+                Some((Completion::new(0, Status::POWER_LOSS), 0))
             }
             Cns::IOCS_CONTROLLER if self.allocated.is_some() => {
                 give(NvmController { aocs: U16::new(1), ..Default::default() }.as_bytes(), data)
