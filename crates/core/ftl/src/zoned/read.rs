@@ -46,13 +46,13 @@ impl Zones {
             return (!is_hole).then_some(found);
         }
         let place = self.striping.page(zone.plot?, at);
+        if self.durable && flash.spare(place).page == LogicalPage::NONE {
+            // Its record vouches for it, and the chips have lost it. Recovery has kept no contents of it.
+            return Some((LOST, place));
+        }
         match flash.slot(place) {
-            Slot::NONE if self.durable => match flash.spare(place).page {
-                // Its record vouches for it, and the chips have lost it.
-                LogicalPage::NONE => Some((LOST, place)),
-                // It was never written.
-                _ => None,
-            },
+            // It was never written.
+            Slot::NONE if self.durable => None,
             slot => Some((slot, place)),
         }
     }
