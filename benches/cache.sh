@@ -7,34 +7,12 @@
 # Nothing migrates meanwhile. fio stays on one processor: where the scheduler puts it changes a rate more than a tier does. Needs root, fio, /dev/fuse and 2 GiB of memory.
 #
 #   usage: benches/cache.sh [ROUNDS] [SECONDS] [POLICY] [path of tranche]        default: 5 3 mq target/release/tranche
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
-rounds=${1:-5}
-seconds=${2:-3}
-policy=${3:-mq}
-tranche=${4:-${CARGO_TARGET_DIR:-target}/release/tranche}
-here=$(dirname "$0")
-
-fail() { echo "cache.sh: $*" >&2; exit 1; }
-[ "$(id -u)" -eq 0 ] || fail "needs root"
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-for program in fio awk dd; do
-    command -v $program >/dev/null || fail "$program is missing; run: scripts/setup-debian.sh"
-done
-
-processor=$(awk '/^Cpus_allowed_list/ { split($2, all, /[-,]/); print all[1] }' /proc/self/status)
-# shellcheck source=scripts/serve.sh
-. "$here/../scripts/serve.sh"
-dir=$(mktemp -d)
-drive=
-cleanup() {
-    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null || true; }
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
+# shellcheck source=benches/lib.sh
+. "$(dirname "$0")/lib.sh"
+rounds=${1:-5} seconds=${2:-3} policy=${3:-mq}
+program "${4-}"
+needs_root
+needs fio awk dd
 
 name=bench-$$
 # Namespaces: the origin, the cache, the metadata, and one like the cache to compare with.
@@ -56,7 +34,7 @@ policy = "$policy"
 set = { migration_threshold = 204800$([ "$policy" != mq ] || echo ', sequential_threshold = 0') }
 TOML
 mkdir "$dir/files"
-serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --fuse "$dir/files" "$dir/drive.toml"
+serve --tcp 127.0.0.1:0 --fuse "$dir/files" "$dir/drive.toml"
 tier=$dir/files/cache-$name plain=$dir/files/nvme0n4
 
 # Whole chunks are promoted without a copy as long as there is room. Then both are written until garbage collection is as in use.
@@ -68,27 +46,23 @@ done
 
 counts() { "$tranche" cache status --name "$name" | awk '/hits/ { hits += $NF } /misses/ { misses += $NF } END { print hits, misses }'; }
 
+one=$(awk '/^Cpus_allowed_list/ { split($2, all, /[-,]/); print all[1] }' /proc/self/status)
 measure() { # name file read|write depth: its rate, and the processor time of the drive for a thousand requests
-    cpu=$(ticks)
+    before=$(ticks "$drive")
     options=
     [ "$3" = write ] || options=--readonly
-    # Terse output, version 3: fields 8 and 49 are the IOPS of reads and writes.
-    fio --name=x --filename="$2" --direct=1 --ioengine=io_uring --iodepth="$4" --bs=4k --rw="rand$3" --size=384m \
-        --norandommap --time_based --runtime="$seconds" --cpus_allowed="$processor" $options --output-format=terse --terse-version=3 |
-        awk -F';' -v kind="$3" '{ print (kind == "read") ? $8 " " $6 / 4 : $49 " " $47 / 4 }' >"$dir/one"
-    awk -v name="$1" -v point="$3-4kx$4" -v ticks="$(($(ticks) - cpu))" -v hz="$(getconf CLK_TCK)" '{
-            print name, point, $1
-            print name, "cpu-" point, $2 ? 1e9 * ticks / hz / $2 : 0
-        }' "$dir/one" | tee -a "$dir/results"
+    measured=$(terse "$3-iops $3-kib" --name=x --filename="$2" --direct=1 --ioengine=io_uring --iodepth="$4" --bs=4k --rw="rand$3" --size=384m \
+        --norandommap --time_based --runtime="$seconds" --cpus_allowed="$one" $options)
+    taken=$(($(ticks "$drive") - before))
+    requests=$((${measured#* } / 4))
+    result "$1" "$3-4kx$4" "${measured% *}"
+    result "$1" "cpu-$3-4kx$4" "$(awk "BEGIN { print $requests ? 1e9 * $taken / $(getconf CLK_TCK) / $requests : 0 }")"
 }
 
 # A hit is measured, and no migration beside it.
 "$tranche" cache set migration_threshold 0 --name "$name" >/dev/null
-ticks() { awk '{ print $14 + $15 }' "/proc/$drive/stat"; }
-before=$(counts)
-round=0
-while [ "$round" -lt "$rounds" ]; do
-    round=$((round + 1))
+hits_before=$(counts)
+for round in $(seq "$rounds"); do
     echo "round $round"
     for depth in 1 32; do
         for kind in read write; do
@@ -97,16 +71,10 @@ while [ "$round" -lt "$rounds" ]; do
         done
     done
 done
-echo "$before $(counts)" | awk '{ h = $3 - $1; m = $4 - $2; printf "hits: %.3f %% of %d requests\n", 100 * h / (h + m), h + m }'
+echo "$hits_before $(counts)" | awk '{ h = $3 - $1; m = $4 - $2; printf "hits: %.3f %% of %d requests\n", 100 * h / (h + m), h + m }'
 
-# Lines of results: name kind IOPS, as many of each as there were rounds.
-awk "$(cat "$here/results.awk")"'
-    END {
-        points = split("read-4kx1 write-4kx1 read-4kx32 write-4kx32", point, " ")
-        for (p = 1; p <= points; p++) {
-            iops("tier " point[p]); iops("plain " point[p])
-            ratio("tier " point[p], "plain " point[p], 0.95)
-            median_of("tier cpu-" point[p], "ns"); median_of("plain cpu-" point[p], "ns")
-            ratio("tier cpu-" point[p], "plain cpu-" point[p])
-        }
-    }' "$dir/results"
+report "read-4kx1 write-4kx1 read-4kx32 write-4kx32" '
+    iops("tier " p); iops("plain " p)
+    ratio("tier " p, "plain " p, 0.95)
+    median_of("tier cpu-" p, "ns"); median_of("plain cpu-" p, "ns")
+    ratio("tier cpu-" p, "plain cpu-" p)'

@@ -9,56 +9,18 @@
 # among them: on a busy machine they say more. And how long a scrape took, seen from curl.
 #
 #   usage: benches/metrics.sh [ROUNDS] [SECONDS] [path of tranche]        default: 7 3 target/release/tranche
-set -eu
-# What programs print is read below.
-export LC_ALL=C
+# shellcheck source=benches/lib.sh
+. "$(dirname "$0")/lib.sh"
+rounds=${1:-7} seconds=${2:-3}
+program "${3-}"
+needs curl awk
 
-rounds=${1:-7}
-seconds=${2:-3}
-tranche=${3:-${CARGO_TARGET_DIR:-target}/release/tranche}
-
-fail() { echo "metrics.sh: $*" >&2; exit 1; }
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-for program in curl awk; do
-    command -v $program >/dev/null || fail "$program is missing"
-done
-
-dir=$(mktemp -d)
-drive=
-scraper=
-stop_scraper() { [ -z "$scraper" ] || { kill "$scraper" 2>/dev/null || true; wait "$scraper" 2>/dev/null || true; scraper=; }; }
-cleanup() {
-    stop_scraper
-    [ -z "$drive" ] || { kill "$drive" 2>/dev/null || true; wait "$drive" 2>/dev/null || true; }
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
-
-cat >"$dir/job.fio" <<END
-[mixed]
-rw=randrw
-bs=4k
-iodepth=32
-size=256m
-norandommap
-time_based
-runtime=$seconds
-END
-
-: >"$dir/ready"
+job mixed rw=randrw bs=4k iodepth=32 size=256m norandommap time_based "runtime=$seconds"
 : >"$dir/scrapes"
-"$tranche" serve --timing off --unix "$dir/s" --metrics 127.0.0.1:0 >"$dir/ready" 2>"$dir/log" &
-drive=$!
-for _ in $(seq 300); do
-    grep -q '^ready' "$dir/ready" && break
-    sleep 0.1
-done
-at=$(sed -n 's/.* metrics=\([^ ]*\).*/\1/p' "$dir/ready")
-[ -n "$at" ] || { cat "$dir/log" >&2; fail "the drive does not start"; }
+serve --timing off --unix "$dir/s" --metrics 127.0.0.1:0
+at=$(sed -n 's/.* metrics=\([^ ]*\).*/\1/p' "$said")
 
-bench() { "$tranche" bench --on "unix://$dir/s" --output json "$dir/job.fio" >"$dir/out"; }
-ran() { cat /proc/$drive/task/*/schedstat | awk '{ ran += $1 } END { printf "%d", ran }'; }
+bench() { "$tranche" bench --on "unix://$dir/s" --output json "$dir/mixed.fio" >"$dir/out"; }
 commands() { curl -sf "http://$at/metrics" | awk '/^tranche_namespace_commands_total/ { sum += $2 } END { printf "%d", sum }'; }
 scrape() {
     while :; do
@@ -74,29 +36,28 @@ for round in $(seq "$rounds"); do
     [ $((round % 2)) = 0 ] && modes="on off"
     for mode in $modes; do
         before=$(commands)
-        ran_before=$(ran)
-        if [ $mode = on ]; then scrape & scraper=$!; fi
+        ran_before=$(ran "$drive")
+        [ "$mode" = off ] || background scrape
         bench
-        stop_scraper
-        ran_after=$(ran)
-        echo "$round $mode $(($(commands) - before)) $((ran_after - ran_before))" >>"$dir/results"
+        [ "$mode" = off ] || end "$process"
+        ran_after=$(ran "$drive")
+        result "$mode" commands $(($(commands) - before)) >/dev/null
+        result "$mode" ran $((ran_after - ran_before)) >/dev/null
     done
 done
 
-awk -v seconds="$seconds" '
-    function median(list, n,   i, j, t) {
-        for (i = 1; i <= n; i++) for (j = i + 1; j <= n; j++) if (list[j] < list[i]) { t = list[i]; list[i] = list[j]; list[j] = t }
-        return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + list[n / 2 + 1]) / 2
+# The point is the length of a load.
+report "$seconds" '
+    rounds = n["on ran"]
+    for (r = 1; r <= rounds; r++) {
+        on[r] = value["on commands", r] / p
+        off[r] = value["off commands", r] / p
+        speed[r] = on[r] / off[r]
+        cost[r] = value["on ran", r] / on[r] / (value["off ran", r] / off[r])
     }
-    { count[$1, $2] = $3; ran[$1, $2] = $4; rounds = $1 > rounds ? $1 : rounds }
-    END {
-        for (r = 1; r <= rounds; r++) { off[r] = count[r, "off"] / seconds; on[r] = count[r, "on"] / seconds; ratio[r] = on[r] / off[r]
-            cost[r] = (ran[r, "on"] / count[r, "on"]) / (ran[r, "off"] / count[r, "off"]) }
-        printf "commands/s without scrapes  %.0f\n", median(off, rounds)
-        printf "commands/s with scrapes     %.0f\n", median(on, rounds)
-        m = median(ratio, rounds)
-        printf "ratio                       %.3f (%.3f to %.3f)\n", m, ratio[1], ratio[rounds]
-        m = median(cost, rounds)
-        printf "processor time a command    %.3f (%.3f to %.3f)\n", m, cost[1], cost[rounds]
-    }' "$dir/results"
+    sorted(on, rounds); sorted(off, rounds); sorted(speed, rounds); sorted(cost, rounds)
+    printf "commands/s without scrapes  %.0f\n", middle(off, rounds)
+    printf "commands/s with scrapes     %.0f\n", middle(on, rounds)
+    printf "ratio                       %.3f (%.3f to %.3f)\n", middle(speed, rounds), speed[1], speed[rounds]
+    printf "processor time a command    %.3f (%.3f to %.3f)\n", middle(cost, rounds), cost[1], cost[rounds]'
 sort -n "$dir/scrapes" | awk '{ t[NR] = $1 } END { printf "a scrape                    %.1f ms median, %d of them\n", t[int((NR + 1) / 2)] * 1000, NR }'

@@ -1,5 +1,4 @@
-# Medians of rounds, for the scripts beside this file, which put their END block behind it: `awk "$(cat results.awk) END { … }" RESULTS`.
-# Lines of results: name, kind, value; as many of each pair of name and kind as there were rounds.
+# Medians of rounds, for `report` of lib.sh. What was not measured is left out.
 
 function sorted(list, n,    i, j, t) {
     for (i = 2; i <= n; i++)
@@ -9,15 +8,16 @@ function middle(list, n) { return n % 2 ? list[(n + 1) / 2] : (list[n / 2] + lis
 
 # The median of the rounds, and their range.
 function median_of(key, unit,    i, list) {
+    if (!n[key]) return
     for (i = 1; i <= n[key]; i++) list[i] = value[key, i]
     sorted(list, n[key])
     printf "%-20s median %8d %s, %d to %d\n", key, middle(list, n[key]), unit, list[1], list[n[key]]
 }
 function iops(key) { median_of(key, "IOPS") }
 
-# The median of the ratios of each round, and their range, with the goal if there is one; nothing if one of the two was not measured.
+# The median of the ratios of each round, and their range, with the goal if there is one.
 function ratio(of, over, goal,    i, list) {
-    if (!n[over]) return
+    if (!n[of] || !n[over]) return
     for (i = 1; i <= n[of]; i++) list[i] = value[over, i] ? value[of, i] / value[over, i] : 0
     sorted(list, n[of])
     printf "%s over %s: median of the pairs %.2f, %.2f to %.2f%s\n", of, over, middle(list, n[of]), list[1], list[n[of]],

@@ -9,18 +9,12 @@
 #   usage: benches/simulators.sh [ROUNDS] [path of tranche]        default: 3 target/release/tranche
 #
 # MQSim is cloned and built below target/peers; MQSIM=DIR names a checkout that is there already. Needs git, g++, make.
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
+# shellcheck source=benches/lib.sh
+. "$(dirname "$0")/lib.sh"
 rounds=${1:-3}
-target=${CARGO_TARGET_DIR:-target}
-tranche=${2:-$target/release/tranche}
+program "${2-}"
 commit=7ec40e3
-
-fail() { echo "simulators.sh: $*" >&2; exit 1; }
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-for program in git g++ make awk; do command -v $program >/dev/null || fail "$program is missing"; done
+needs git g++ make awk
 
 mqsim=${MQSIM:-$target/peers/MQSim}
 if [ ! -d "$mqsim" ]; then
@@ -28,10 +22,6 @@ if [ ! -d "$mqsim" ]; then
     git -C "$mqsim" checkout -q $commit
 fi
 [ -x "$mqsim/MQSim" ] || make -s -C "$mqsim" >/dev/null || fail "MQSim does not build"
-
-dir=$(mktemp -d)
-trap 'rm -rf "$dir"' EXIT
-trap 'exit 1' INT TERM
 
 # MQSim's own drive with another geometry and other times. Its spare is a share of the raw capacity; its map is all in memory, as ours.
 set_key() { sed -i "s|<$1>[^<]*<|<$1>$2<|" "$dir/ssd.xml"; }
@@ -94,9 +84,7 @@ measure() { # name, read|write, I/Os of the shorter and of the longer load
 
 # The drive is preconditioned once, and kept.
 ours read 1000
-round=0
-while [ "$round" -lt "$rounds" ]; do
-    round=$((round + 1))
+for round in $(seq "$rounds"); do
     echo "round $round"
     measure ours read 1000000 9000000
     measure mqsim read 100000 600000
@@ -104,8 +92,5 @@ while [ "$round" -lt "$rounds" ]; do
     # Collection begins when MQSim has used up its free blocks, after some 300,000 writes.
     measure mqsim write 400000 800000
 done
-awk "$(cat "$(dirname "$0")/results.awk")"'
-    END {
-        iops("ours read"); iops("ours write"); iops("mqsim read"); iops("mqsim write")
-        ratio("ours read", "mqsim read", 0); ratio("ours write", "mqsim write", 0)
-    }' "$dir/results" | sed "s/ (goal: 0.00)//; s/IOPS/I\\/Os per CPU-second/"
+report "ours mqsim" 'iops(p " read"); iops(p " write")' | sed "s/IOPS/I\\/Os per CPU-second/"
+report "read write" 'ratio("ours " p, "mqsim " p)'

@@ -8,32 +8,14 @@
 #   usage: benches/spdk-tools.sh SPDK [SECONDS] [path of tranche]        default: 5 target/release/tranche
 #
 # SECONDS is how long each load and the fuzzer run.
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
-fail() { echo "spdk-tools.sh: $*" >&2; exit 1; }
+# shellcheck source=benches/lib.sh
+. "$(dirname "$0")/lib.sh"
 [ $# -ge 1 ] || fail "name the directory of a built SPDK (usage: benches/spdk-tools.sh SPDK [SECONDS] [path of tranche])"
 [ -x "$1/build/bin/spdk_nvme_identify" ] || fail "$1/build/bin/spdk_nvme_identify is missing: $1 is no built SPDK"
 spdk=$(cd "$1" && pwd)
 seconds=${2:-5}
-tranche=${3:-${CARGO_TARGET_DIR:-target}/release/tranche}
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-for program in cc pkg-config python3 timeout; do
-    command -v $program >/dev/null || fail "$program is missing"
-done
-
-# shellcheck source=scripts/serve.sh
-. "$(dirname "$0")/../scripts/serve.sh"
-dir=$(mktemp -d)
-drive=
-stop() {
-    [ -z "$drive" ] || { kill "$@" "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
-    drive=
-}
-cleanup() { stop; rm -rf "$dir"; }
-trap cleanup EXIT
-trap 'exit 130' INT TERM
+program "${3-}"
+needs cc pkg-config python3 timeout
 
 # The tools without --no-huge, and those that have it: all in one way.
 cat >"$dir/env.c" <<'C'
@@ -86,7 +68,7 @@ for object in app/spdk_nvme_discover/discovery_aer app/spdk_nvme_identify/identi
 done
 
 drive_on() { # arguments of `tranche serve`: sets drive, on, port, nqn, where
-    serve "$tranche" "$dir/said" --timing off "$@"
+    serve --timing off "$@"
     where="trtype:TCP adrfam:IPv4 traddr:127.0.0.1 trsvcid:$port subnqn:$nqn"
 }
 
@@ -109,7 +91,7 @@ run() { # name, limit, command...
     [ -x "$1" ] || { cat "$dir/${1##*/}.link" >"$dir/out" 2>/dev/null || true; bad "$tool" "is not built"; return 1; }
     timeout -k 5 "$limit" "$@" >"$dir/out" 2>&1 || status=$?
     [ "$status" -ne 124 ] || { bad "$tool" "hangs: no end within $limit s"; return 1; }
-    kill -0 "$drive" 2>/dev/null || { bad "$tool" "the drive has ended: $(tail -3 "$dir/said")"; return 1; }
+    kill -0 "$drive" 2>/dev/null || { bad "$tool" "the drive has ended: $(tail -3 "$said")"; return 1; }
 }
 # A tool that must end with 0 and say something; the rest of the line is what that shows.
 must() { # name, limit, regular expression, what it shows, command...
@@ -250,7 +232,7 @@ run nvme_fuzz $((seconds + 60)) "$spdk/test/app/fuzz/nvme_fuzz/nvme_fuzz" --no-h
     else bad nvme_fuzz "status $status"
     fi
 }
-stop
+end "$drive"
 
 # A drive in an image that is killed under load and comes back on its port.
 drive_on --tcp 127.0.0.1:0 --image "$dir/image" --no-host-sync
@@ -260,7 +242,7 @@ if [ -x "$dir/reconnect" ]; then
     timeout -k 5 $((seconds + 90)) "$dir/reconnect" -c 1 -q 32 -o 4096 -w randrw -M 50 -t $((seconds + 6)) -r "$where" >"$dir/out" 2>&1 &
     tool=$!
     sleep $((2 + seconds / 2))
-    stop -9
+    end "$drive" KILL
     drive_on --tcp "$again" --image "$dir/image" --no-host-sync
     status=0
     wait "$tool" || status=$?
@@ -273,7 +255,7 @@ else
     cp "$dir/reconnect.link" "$dir/out"
     bad reconnect "is not built"
 fi
-stop
+end "$drive"
 
 drive_toml() { # formats, further keys of the set, further keys of the namespace
     cat <<TOML
@@ -292,7 +274,7 @@ for format in 512+8 4096+8; do
 pi = 1" >"$dir/drive.toml"
     drive_on --tcp 127.0.0.1:0 "$dir/drive.toml"
     must "nvme_dp $format" 60 'test passed' "protection information of type 1" "$dir/nvme_dp" -r "$where"
-    stop
+    end "$drive"
 done
 # Where commands wait for their turn, aborts find them: each read that fails is one that was aborted.
 drive_toml '["4096"]' '' 'lba = 4096
@@ -305,7 +287,7 @@ run abort $((seconds + 60)) "$dir/abort" -q 64 -o 4096 -w randread -t "$seconds"
     else bad abort "status $status, $lost reads failed, ${aborted:-none} were aborted"
     fi
 }
-stop
+end "$drive"
 drive_toml '["4096"]' 'placement = { handles = 4, fdp = true }' 'lba = 4096' >"$dir/drive.toml"
 drive_on --tcp 127.0.0.1:0 "$dir/drive.toml"
 # It asks for all types of events at once. The drive lacks two of them, and refuses.
@@ -317,6 +299,6 @@ run fdp 60 "$dir/fdp" -r "$where" && {
     else bad fdp "status $status"
     fi
 }
-stop
+end "$drive"
 
 [ $failed -eq 0 ] || exit 1

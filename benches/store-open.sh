@@ -5,45 +5,21 @@
 # Needs root, python3 and /dev/fuse.
 #
 #   usage: benches/store-open.sh [FILES] [path of tranche]        default: 100000 target/release/tranche
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
+# shellcheck source=benches/lib.sh
+. "$(dirname "$0")/lib.sh"
 files=${1:-100000}
-tranche=${2:-${CARGO_TARGET_DIR:-target}/release/tranche}
-here=$(dirname "$0")
-
-fail() { echo "store-open.sh: $*" >&2; exit 1; }
-[ "$(id -u)" -eq 0 ] || fail "needs root"
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-command -v python3 >/dev/null || fail "python3 is missing; run: scripts/setup-debian.sh"
-
-# shellcheck source=scripts/serve.sh
-. "$here/../scripts/serve.sh"
-dir=$(mktemp -d)
-drive= store=
-cleanup() {
-    for process in $store $drive; do
-        kill "$process" 2>/dev/null && wait "$process" 2>/dev/null || true
-    done
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
+program "${2-}"
+needs_root
+needs python3
 
 { printf '[drive]\ntiming = false\n\n'; one_set 24GiB 25% 'zone = { active = 14 }' 768; } >"$dir/drive.toml"
 mkdir "$dir/store"
-serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --unix "$dir/socket" --drive "$dir/drive.toml"
+serve --tcp 127.0.0.1:0 --unix "$dir/socket" --drive "$dir/drive.toml"
 export TRANCHE_ON="unix://$dir/socket"
 "$tranche" ns create --zoned --size 12GiB --attach >/dev/null
 "$tranche" store format >/dev/null
-"$tranche" store mount "$dir/store" >"$dir/mounted" 2>&1 &
-store=$!
-for _ in $(seq 600); do
-    grep -q ready "$dir/mounted" && break
-    sleep 0.1
-done
-grep -q ready "$dir/mounted" || fail "$(cat "$dir/mounted")"
+background "$tranche" store mount "$dir/store"
+await "the mount" grep -q ready "$said"
 
 python3 - "$dir/store" "$files" <<'PYTHON'
 import os, sys, time
@@ -57,8 +33,7 @@ for n in range(files):
 os.sync()
 print(f"{files} files of 100 bytes made in {time.monotonic() - begin:.1f} s")
 PYTHON
-kill "$store" && wait "$store" || true
-store=
+end "$process"
 
 python3 - "$tranche" <<'PYTHON'
 import statistics, subprocess, sys, time

@@ -10,44 +10,26 @@
 # goal. `time` is the processor time of drive and host, of which another program that runs takes nothing. Needs g++, librocksdb-dev, and 6 GiB of memory.
 #
 #   usage: benches/store.sh [ROUNDS] [path of tranche] [directory of the plug-in]     default: 5 target/release/tranche target/plugins
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
-rounds=${1:-5}
-target=${CARGO_TARGET_DIR:-target}
-tranche=${2:-$target/release/tranche}
-plugins=${3:-$target/plugins}
-here=$(dirname "$0")
-
-fail() { echo "store.sh: $*" >&2; exit 1; }
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
+# shellcheck source=benches/lib.sh
+. "$(dirname "$0")/lib.sh"
+rounds=${1:-5} plugins=${3:-$target/plugins}
+program "${2-}"
 [ -e "$plugins/libtranche_rocksdb.so" ] || fail "$plugins/libtranche_rocksdb.so is missing; run: make plugin"
 
-# shellcheck source=scripts/serve.sh
-. "$here/../scripts/serve.sh"
-dir=$(mktemp -d)
-drive=
-cleanup() {
-    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
-
-g++ -std=c++17 -O2 -o "$dir/stream" "$here/../plugins/rocksdb/benches/stream.cc" -L"$plugins" -Wl,--no-as-needed -ltranche_rocksdb \
+g++ -std=c++17 -O2 -o "$dir/stream" "$root/plugins/rocksdb/benches/stream.cc" -L"$plugins" -Wl,--no-as-needed -ltranche_rocksdb \
     -Wl,--as-needed -lrocksdb -Wl,-rpath,"$(realpath "$plugins")" || fail "the program does not compile (scripts/setup-debian.sh)"
 
+drive=
 # start TIMING: a drive with zones of 24 MiB, and a store on namespace 1.
 start() {
-    [ -z "$drive" ] || { kill "$drive" && wait "$drive"; } || true
+    [ -z "$drive" ] || end "$drive"
     {
         printf '[drive]\ntiming = %s\n\n' "$1"
         one_set 6GiB 25% 'zone = { active = 14 }' 192 | sed 's/program = "700us"/program = "2ms"/'
     } >"$dir/drive.toml"
-    serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --unix "$dir/socket" --prefault 6GiB "$dir/drive.toml"
-    # Memory that is touched before, as in use.
-    while grep -qs tranche-memory /proc/"$drive"/task/*/comm; do sleep 0.1; done
+    serve --tcp 127.0.0.1:0 --unix "$dir/socket" --prefault 6GiB "$dir/drive.toml"
+    # As in use.
+    touched
     export TRANCHE_ON="unix://$dir/socket"
     "$tranche" ns create --zoned --size 2GiB --max-active 7 --attach >/dev/null
     "$tranche" ns create --zoned --size 2GiB --max-active 7 --attach >/dev/null
@@ -55,31 +37,23 @@ start() {
 }
 
 # Eight of them at a time; as much as the file has.
-printf '[raw]\nzonemode=zbd\nzone_append=1\nrw=write\nbs=1m\niodepth=8\nsize=512m\nzero_buffers\n' >"$dir/raw-write.fio"
-printf '[raw]\nzonemode=zbd\nrw=read\nbs=1m\niodepth=8\nsize=512m\n' >"$dir/raw-read.fio"
+job raw-write zonemode=zbd zone_append=1 rw=write bs=1m iodepth=8 size=512m zero_buffers
+job raw-read zonemode=zbd rw=read bs=1m iodepth=8 size=512m
 
 # raw ADDRESS WAY: MiB/s of a job.
-raw() {
-    "$tranche" bench "$dir/raw-$2.fio" --nsid 2 --on "$1" --output json | tr ',{' '\n\n' | awk -v way="\"$2\"" '
-        index($0, way) { in_it = 1 }
-        /^[ \t]*"bw_bytes"[ \t]*:/ && in_it { sub(/.*:/, ""); sum += $0; in_it = 0 }
-        END { print sum / 1048576 }'
-}
+raw() { "$tranche" bench "$dir/raw-$2.fio" --nsid 2 --on "$1" --output json | of_json bw_bytes "$2" 1048576; }
 
-# Processor time of the drive and of what this script has run, in ticks (proc(5)).
-ticks() {
-    sed 's/.*) //' "/proc/$drive/stat" | awk '{ print $12 + $13 }'
-    sed 's/.*) //' "/proc/$$/stat" | awk '{ print $14 + $15 }'
-}
+# Processor time of the drive and of what this script has run, in ticks (proc(5): cutime and cstime).
+all_ticks() { echo $(($(ticks "$drive") + $(sed 's/.*) //' "/proc/$$/stat" | awk '{ print $14 + $15 }'))); }
 # one NAME KIND COMMAND...: its MiB/s, and its ticks.
 one() {
     name=$1 kind=$2
     shift 2
-    before=$(ticks)
+    before=$(all_ticks)
     "$@" >"$dir/out" || fail "$name $kind"
-    after=$(ticks)
+    after=$(all_ticks)
     echo "$name $kind $(cat "$dir/out")"
-    echo "$name-time $kind $(echo $after $before | awk '{ print $1 + $2 - $3 - $4 }')"
+    echo "$name-time $kind $((after - before))"
 }
 measure() { # KIND...
     for over in "$@"; do
@@ -89,11 +63,11 @@ measure() { # KIND...
         esac
         "$tranche" zone reset --nsid 2 --all >/dev/null
         for way in write read; do
-            one raw $over-$way raw "$address" $way
-            one file $over-$way "$dir/stream" $way "$uri" 1 512
+            one raw "$over-$way" raw "$address" $way
+            one file "$over-$way" "$dir/stream" $way "$uri" 1 512
         done
         for way in write read; do
-            one files $over-$way "$dir/stream" $way "$uri" 4 128
+            one files "$over-$way" "$dir/stream" $way "$uri" 4 128
         done
     done
 }
@@ -109,17 +83,11 @@ rounds_of() { # TIMING KIND...
 rounds_of false unix tcp
 rounds_of true timed
 
-awk "$(cat "$here/results.awk")"'
-    END {
-        kinds = split("unix-write unix-read tcp-write tcp-read timed-write timed-read", kind, " ")
-        for (k = 1; k <= kinds; k++) {
-            median_of("raw " kind[k], "MiB/s")
-            median_of("file " kind[k], "MiB/s")
-            median_of("files " kind[k], "MiB/s")
-            ratio("file " kind[k], "raw " kind[k], 0.9)
-            ratio("files " kind[k], "raw " kind[k], 0.9)
-            if (kind[k] ~ /timed/) continue
-            ratio("raw-time " kind[k], "file-time " kind[k], 0.9)
-            ratio("raw-time " kind[k], "files-time " kind[k], 0.9)
-        }
-    }' "$dir/results"
+report "unix-write unix-read tcp-write tcp-read timed-write timed-read" '
+    median_of("raw " p, "MiB/s"); median_of("file " p, "MiB/s"); median_of("files " p, "MiB/s")
+    ratio("file " p, "raw " p, 0.9)
+    ratio("files " p, "raw " p, 0.9)
+    if (p !~ /timed/) {
+        ratio("raw-time " p, "file-time " p, 0.9)
+        ratio("raw-time " p, "files-time " p, 0.9)
+    }'

@@ -9,109 +9,51 @@
 # the median of the rounds' ratios beside the goal. Beside SPDK's target: benches/spdk.sh. Needs 4 GiB of memory.
 #
 #   usage: benches/tcp.sh [ROUNDS] [SECONDS] [path of tranche]        default: 5 3 target/release/tranche
-set -eu
-# What programs print is read below.
-export LC_ALL=C
+# shellcheck source=benches/lib.sh
+. "$(dirname "$0")/lib.sh"
+rounds=${1:-5} seconds=${2:-3}
+program "${3-}"
+needs taskset awk
 
-rounds=${1:-5}
-seconds=${2:-3}
-tranche=${3:-${CARGO_TARGET_DIR:-target}/release/tranche}
-
-fail() { echo "tcp.sh: $*" >&2; exit 1; }
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-for program in taskset awk; do
-    command -v $program >/dev/null || fail "$program is missing; run: scripts/setup-debian.sh"
-done
-
-dir=$(mktemp -d)
-pids=
-poller=
-cleanup() {
-    [ -z "$poller" ] || kill -CONT "$poller" 2>/dev/null || true
-    for pid in $pids; do kill "$pid" 2>/dev/null || true; done
-    # shellcheck disable=SC2086 # a list
-    [ -z "$pids" ] || wait $pids 2>/dev/null || true
-    rm -rf "$dir"
+points=
+# point NAME RW BS IODEPTH NUMJOBS
+point() {
+    points="$points $1"
+    job "$1" rw="$2" bs="$3" iodepth="$4" numjobs="$5" size=256m norandommap group_reporting time_based runtime="$seconds"
 }
-trap cleanup EXIT
-trap 'exit 1' INT TERM
+point read-1 randread 4k 1 1
+point write-1 randwrite 4k 1 1
+point read-32 randread 4k 32 1
+point write-32 randwrite 4k 32 1
+point read-128 randread 4k 32 4
+point write-128 randwrite 4k 32 4
+point sequential read 128k 8 1
+# More than the flash has, so that memory was touched and collection goes on, as in use.
+job fill rw=write bs=128k iodepth=8 loops=3
 
-job() { # name rw bs iodepth numjobs
-    cat >"$dir/$1.fio" <<END
-[$1]
-rw=$2
-bs=$3
-iodepth=$4
-numjobs=$5
-size=256m
-norandommap
-group_reporting
-time_based
-runtime=$seconds
-END
+pinned=0
+start() { # options of `tranche serve`
+    serve --tcp 127.0.0.1:0 --timing off "$@"
+    "$tranche" bench "$dir/fill.fio" --on "tcp://$on" >/dev/null
 }
-job read-1 randread 4k 1 1
-job write-1 randwrite 4k 1 1
-job read-32 randread 4k 32 1
-job write-32 randwrite 4k 32 1
-job read-128 randread 4k 32 4
-job write-128 randwrite 4k 32 4
-job sequential read 128k 8 1
-workloads='read-1 write-1 read-32 write-32 read-128 write-128 sequential'
+start
+sleep_on=$on
+start --poll
+poll_on=$on
+# Beside the other drive it would take time of the processor.
+kill -s STOP "$drive"
 
-serve() { # name options...
-    name=$1
-    shift
-    taskset -c 0 "$tranche" serve --tcp 127.0.0.1:0 --timing off "$@" >"$dir/$name.ready" 2>"$dir/$name.errors" &
-    pids="$pids $!"
-    while ! grep -q ready "$dir/$name.ready"; do
-        kill -0 $! 2>/dev/null || fail "the drive does not start: $(cat "$dir/$name.errors")"
-        sleep 0.1
-    done
-    # More than the flash has, so that memory was touched and collection goes on, as in use.
-    printf '[fill]\nrw=write\nbs=128k\niodepth=8\nloops=3\n' >"$dir/fill.fio"
-    "$tranche" bench "$dir/fill.fio" --on "$(address "$name")" >/dev/null
-}
-address() { sed -n 's/.*tcp=\([^ ]*\).*/tcp:\/\/\1/p' "$dir/$1.ready"; }
-
-serve sleep
-serve poll --poll
-poller=${pids##* }
-kill -STOP "$poller"
-
-# IOPS of reads and writes together, from fio's JSON or its like.
-iops() { tr ',{' '\n\n' | awk '
-    /^[ \t]*"(read|write)"[ \t]*:/ { in_it = 1 }
-    /^[ \t]*"iops"[ \t]*:/ && in_it { sub(/.*:/, ""); sum += $0; in_it = 0 }
-    END { print sum + 0 }'; }
-
-measure() { # name workload
-    [ "$1" = sleep ] || kill -CONT "$poller"
-    taskset -c 1 "$tranche" bench "$dir/$2.fio" --on "$(address "$1")" --poll --output json >"$dir/json"
-    [ "$1" = sleep ] || kill -STOP "$poller"
-    echo "$1 $2 $(iops <"$dir/json")" | tee -a "$dir/results"
-}
-
-round=0
-while [ "$round" -lt "$rounds" ]; do
-    round=$((round + 1))
+for round in $(seq "$rounds"); do
     echo "round $round"
-    for workload in $workloads; do
-        for target in poll sleep; do
-            measure "$target" "$workload"
-        done
+    for name in $points; do
+        kill -s CONT "$drive"
+        taskset -c 1 "$tranche" bench "$dir/$name.fio" --on "tcp://$poll_on" --poll --output json >"$dir/json"
+        kill -s STOP "$drive"
+        result poll "$name" "$(of_json iops 'read|write' <"$dir/json")"
+        taskset -c 1 "$tranche" bench "$dir/$name.fio" --on "tcp://$sleep_on" --poll --output json >"$dir/json"
+        result sleep "$name" "$(of_json iops 'read|write' <"$dir/json")"
     done
 done
 
-# Lines of results: target workload IOPS, as many of each as there were rounds.
-awk -v workloads="$workloads" "$(cat "$(dirname "$0")/results.awk")"'
-    END {
-        loads = split(workloads, load, " ")
-        for (w = 1; w <= loads; w++) {
-            iops("poll " load[w])
-            iops("sleep " load[w])
-        }
-        for (w = 1; w <= loads; w++) {
-            if (load[w] !~ /-1$/) ratio("sleep " load[w], "poll " load[w], 0.75)
-        }
-    }' "$dir/results"
+report "$points" 'iops("poll " p); iops("sleep " p)'
+report "$points" 'if (p !~ /-1$/) ratio("sleep " p, "poll " p, 0.75)'

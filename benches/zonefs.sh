@@ -7,31 +7,12 @@
 # root, fio and /dev/fuse.
 #
 #   usage: benches/zonefs.sh [ROUNDS] [path of tranche]        default: 5 target/release/tranche
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
+# shellcheck source=benches/lib.sh
+. "$(dirname "$0")/lib.sh"
 rounds=${1:-5}
-tranche=${2:-${CARGO_TARGET_DIR:-target}/release/tranche}
-here=$(dirname "$0")
-
-fail() { echo "zonefs.sh: $*" >&2; exit 1; }
-[ "$(id -u)" -eq 0 ] || fail "needs root"
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-for program in fio awk fallocate truncate; do
-    command -v $program >/dev/null || fail "$program is missing; run: scripts/setup-debian.sh"
-done
-
-# shellcheck source=scripts/serve.sh
-. "$here/../scripts/serve.sh"
-dir=$(mktemp -d)
-drive=
-cleanup() {
-    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
-    rm -rf "$dir"
-}
-trap cleanup EXIT
-trap 'exit 1' INT TERM
+program "${2-}"
+needs_root
+needs fio awk fallocate truncate
 
 # Zones of 96 MiB.
 cat >"$dir/drive.toml" <<TOML
@@ -46,17 +27,10 @@ lba = 4096
 attach = "all"
 TOML
 mkdir "$dir/files"
-serve "$tranche" "$dir/said" --tcp 127.0.0.1:0 --unix "$dir/socket" --fuse "$dir/files" "$dir/drive.toml"
+serve --tcp 127.0.0.1:0 --unix "$dir/socket" --fuse "$dir/files" "$dir/drive.toml"
 "$tranche" ns create --zoned --size 1GiB --attach --on "unix://$dir/socket" >/dev/null
 zones=$dir/files/nvme0n2/seq
-for _ in $(seq 100); do
-    [ ! -e "$zones/0" ] || break
-    sleep 0.1
-done
-[ -e "$zones/3" ] || fail "no zones: $(tail -3 "$dir/said")"
-
-# Processor time of the drive's process, in ticks (proc(5): utime and stime).
-ticks() { sed 's/.*) //' "/proc/$drive/stat" | awk '{ print $12 + $13 }'; }
+await "the file system of zones" test -e "$zones/3"
 
 # load KIND BLOCK JOBS: lines of results. All 96 MiB of each zone are written.
 load() {
@@ -68,12 +42,12 @@ load() {
     done)"
     for zone in 0 1 2 3; do truncate -s 0 "$zones/$zone"; done
     fallocate --punch-hole --offset 0 --length 512MiB "$dir/files/nvme0n1"
-    before=$(ticks)
+    before=$(ticks "$drive")
     # shellcheck disable=SC2086 # options of fio
-    fio --output-format=terse --terse-version=3 --ioengine=psync --direct=1 --rw=write --bs="$2" --size=96m --create_on_open=1 $4 >"$dir/out" ||
-        fail "fio: $(cat "$dir/out")"
-    awk -F ';' -v name="$1" -v kind="$2x$3" '{ sum += $49 } END { print name, kind, sum }' "$dir/out" >>"$dir/results"
-    echo "$1-time $2x$3 $(($(ticks) - before))" >>"$dir/results"
+    measured=$(terse write-iops --ioengine=psync --direct=1 --rw=write --bs="$2" --size=96m --create_on_open=1 $4)
+    taken=$(($(ticks "$drive") - before))
+    result "$1" "$2x$3" "$measured" >/dev/null
+    result "$1-time" "$2x$3" "$taken" >/dev/null
 }
 
 # Rounds of one kind follow each other, so that each load comes after one of its size: what that has written is given up first.
@@ -85,13 +59,7 @@ for block in 4k 64k 1m; do
         done
     done
 done
-awk "$(cat "$here/results.awk")"'
-    END {
-        kinds = split("4kx1 4kx4 64kx1 64kx4 1mx1 1mx4", kind, " ")
-        for (k = 1; k <= kinds; k++) {
-            iops("zones " kind[k])
-            iops("block " kind[k])
-            ratio("zones " kind[k], "block " kind[k], 1)
-            ratio("zones-time " kind[k], "block-time " kind[k], 1)
-        }
-    }' "$dir/results"
+report "4kx1 4kx4 64kx1 64kx4 1mx1 1mx4" '
+    iops("zones " p); iops("block " p)
+    ratio("zones " p, "block " p, 1)
+    ratio("zones-time " p, "block-time " p, 1)'

@@ -6,19 +6,9 @@
 # - `stress FRESH OPERATIONS`, a function that becomes db_stress: each of its threads does so many operations, on a new database (1) or not (0). What an
 #   earlier run has written is checked first.
 
-# A directory for files, which stays after a failure; the process of the drive and of db_stress.
-work=$(mktemp -d)
-drive=
-load=
-cleanup() {
-    status=$?
-    [ -z "$load" ] || kill -s KILL "$load" 2>/dev/null || true
-    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
-    [ "$status" -ne 1 ] || { echo "the files of the failure are in $work" >&2; return; }
-    rm -rf "$work"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
+# The files of a failure stay.
+# shellcheck disable=SC2016 # for the end of the script
+later '[ "$status" -ne 1 ] || { echo "the files of the failure are in $dir" >&2; exit 1; }'
 
 # crashes ROUNDS: so many of each kind: RocksDB is killed, the drive's process is killed, the power is cut. One line for each. Ends the script if anything that
 # was synced is lost.
@@ -26,32 +16,29 @@ crashes() {
     fresh=1
     for kind in "RocksDB is killed" "the drive's process is killed" "the power is cut"; do
         for round in $(seq "$1"); do
-            stress "$fresh" 100000000 >"$work/load" 2>&1 &
-            load=$!
+            drive_said=$said
+            background stress "$fresh" 100000000
+            load=$process
             fresh=0
             sleep $((4 + round % 3))
-            kill -0 "$load" 2>/dev/null || { echo "failed   db_stress ended by itself"; tail -n 20 "$work/load"; exit 1; }
+            kill -0 "$load" 2>/dev/null || { echo "failed   db_stress ended by itself"; tail -n 20 "$said"; exit 1; }
             # It must not see errors: db_stress takes a write that failed as one that is there.
             kill -s STOP "$load"
             case $kind in
             RocksDB*) ;;
-            *process*)
-                kill -s KILL "$drive"
-                wait "$drive" 2>/dev/null || true
-                ;;
-            *) "$tranche" power-cut >"$work/out" 2>&1 || fail "the power cut: $(cat "$work/out")" ;;
+            *process*) end "$drive" KILL ;;
+            *) "$tranche" power-cut >"$dir/out" 2>&1 || fail "the power cut: $(cat "$dir/out")" ;;
             esac
-            kill -s KILL "$load" 2>/dev/null || true
-            wait "$load" 2>/dev/null || true
-            load=
+            end "$load" KILL
+            process=$drive said=$drive_said
             case $kind in *process*) start ;; esac
             there
-            (stress 0 500) >"$work/out" 2>&1 || true
-            if grep -q 'Verification successful' "$work/out"; then
+            (stress 0 500) >"$dir/out" 2>&1 || true
+            if grep -q 'Verification successful' "$dir/out"; then
                 echo "ok       $kind, round $round: nothing is lost"
             else
                 echo "failed   $kind, round $round"
-                tail -n 20 "$work/out" | sed 's/^/         /'
+                tail -n 20 "$dir/out" | sed 's/^/         /'
                 exit 1
             fi
         done

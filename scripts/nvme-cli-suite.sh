@@ -11,14 +11,9 @@
 #
 # The drive has one NVM Set and LBA formats without metadata. The tests create namespaces of the whole drive, and those with metadata in a
 # buffer of its own, which no fabric moves (base specification 2.1, section 2.1).
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
-fail() { echo "nvme-cli-suite.sh: $*" >&2; exit 1; }
-root=$(cd "$(dirname "$0")/.." && pwd)
-target=${CARGO_TARGET_DIR:-$root/target}
-tranche=$target/release/tranche
+# shellcheck source=scripts/serve.sh
+. "$(dirname "$0")/serve.sh"
+tranche=
 limit=1800
 tree=
 while getopts p:t:n: option; do
@@ -30,19 +25,8 @@ while getopts p:t:n: option; do
     esac
 done
 shift $((OPTIND - 1))
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
-command -v python3 >/dev/null || fail "python3 is missing; run: scripts/setup-debian.sh"
-
-# shellcheck source=scripts/serve.sh
-. "$root/scripts/serve.sh"
-work=$(mktemp -d)
-drive=
-cleanup() {
-    [ -z "$drive" ] || { kill "$drive" 2>/dev/null && wait "$drive" 2>/dev/null; } || true
-    rm -rf "$work"
-}
-trap cleanup EXIT
-trap 'exit 130' INT TERM
+program "$tranche"
+needs python3
 
 if [ -n "$tree" ]; then
     [ $# -ge 1 ] || fail "name the program after -n TREE"
@@ -51,22 +35,22 @@ if [ -n "$tree" ]; then
     [ -x "$nvme" ] || fail "$nvme is missing"
 else
     "$root/scripts/guest-userland.sh" "$target/guest/userland"
-    dir=$target/guest/nvme-cli
-    if ! [ -e "$dir/done" ]; then
-        "$root/scripts/debian-packages.sh" -s trixie "$work/source" nvme-cli
-        mkdir "$work/tree"
-        tar -x -C "$work/tree" --strip-components 1 --no-same-owner -f "$work"/source/nvme-cli_*.orig.tar.*
-        mkdir -p "$dir"
+    kept=$target/guest/nvme-cli
+    if ! [ -e "$kept/done" ]; then
+        "$root/scripts/debian-packages.sh" -s trixie "$dir/source" nvme-cli
+        mkdir "$dir/tree"
+        tar -x -C "$dir/tree" --strip-components 1 --no-same-owner -f "$dir"/source/nvme-cli_*.orig.tar.*
+        mkdir -p "$kept"
         # Others may do so at the same time: what they leave is the same.
-        cp -r "$work/tree/tests" "$dir/"
-        touch "$dir/done"
+        cp -r "$dir/tree/tests" "$kept/"
+        touch "$kept/done"
     fi
-    tree=$dir
+    tree=$kept
     # Through its own loader: this machine's libraries may be older.
     libraries=$(dirname "$(find "$target/guest/userland/root/usr/lib" -name 'libnvme.so.1' | head -1)")
     loader=$(find "$libraries" -name 'ld-linux*.so.*' | head -1)
     [ -n "$loader" ] || fail "the packages hold no loader"
-    nvme=$work/nvme
+    nvme=$dir/nvme
     printf '#!/bin/sh\nexec %s --library-path %s %s "$@"\n' "'$loader'" "'$libraries'" \
         "'$target/guest/userland/root/usr/sbin/nvme'" >"$nvme"
     chmod 755 "$nvme"
@@ -75,22 +59,22 @@ fi
 [ -e "$tree/tests/nvme_test.py" ] || fail "$tree holds no tests of nvme-cli"
 
 # Tests that fail for what fabrics, Linux or the tests themselves are like. The reasons are printed.
-cat >"$work/known" <<'KNOWN'
+cat >"$dir/known" <<'KNOWN'
 nvme_get_features_test.TestNVMeGetMandatoryFeatures.test_get_mandatory_features reads Interrupt Coalescing (08h) and Interrupt Vector Configuration (09h), which controllers over fabrics do not have
 nvme_get_lba_status_test.TestNVMeGetLbaStatusCmd.test_get_lba_status gives the path of the device as the identifier of the namespace
 KNOWN
 if [ -d "$tree/tests/e2e" ]; then
-    cat >>"$work/known" <<'KNOWN'
+    cat >>"$dir/known" <<'KNOWN'
 nvme_copy_test.TestNVMeCopyFormat23.test_copy_format_2 Linux 6.12 answers Set Features of Host Behavior Support (16h) with EACCES
 nvme_copy_test.TestNVMeCopyFormat23.test_copy_format_2_sopts Linux 6.12 answers Set Features of Host Behavior Support (16h) with EACCES
 KNOWN
 else
-    cat >>"$work/known" <<'KNOWN'
+    cat >>"$dir/known" <<'KNOWN'
 nvme_copy_test.TestNVMeCopy.test_copy takes bytes for text: TypeError before the first Copy
 KNOWN
 fi
 
-cat >"$work/drive.toml" <<DRIVE
+cat >"$dir/drive.toml" <<DRIVE
 [drive]
 timing = false
 lba_formats = ["4096", "512"]
@@ -102,10 +86,10 @@ set = 1
 size = "rest"
 lba = 4096
 DRIVE
-serve "$tranche" "$work/said" --tcp 127.0.0.1:0 "$work/drive.toml"
+serve --tcp 127.0.0.1:0 "$dir/drive.toml"
 
 # In the guest: connects, and runs every test by itself.
-cat >"$work/guest.sh" <<'GUEST'
+cat >"$dir/guest.sh" <<'GUEST'
 set -eu
 address=$1 port=$2 nqn=$3 python=$4
 shift 4
@@ -113,7 +97,7 @@ nvme connect -t tcp -a "$address" -s "$port" -n "$nqn" >/dev/null
 for _ in $(seq 300); do [ -b /dev/nvme0n1 ] && break; sleep 0.2; done
 exec python3 -W ignore "$python" "$@"
 GUEST
-cat >"$work/run.py" <<'PYTHON'
+cat >"$dir/run.py" <<'PYTHON'
 import contextlib, glob, importlib, json, os, shutil, sys, tempfile, unittest
 
 tree, nvme, chosen = sys.argv[1], sys.argv[2], sys.argv[3:]
@@ -175,11 +159,11 @@ print("RESULT end", file=said, flush=True)
 PYTHON
 
 status=0
-timeout $((limit + 60)) "$root/scripts/guest.sh" -t "$limit" sh "$work/guest.sh" 10.0.2.2 "$port" "$nqn" "$work/run.py" "$tree" "$nvme" "$@" \
-    >"$work/out" 2>&1 || status=$?
-[ "$status" -ne 77 ] || { cat "$work/out" >&2; exit 77; }
-grep -q '^RESULT end$' "$work/out" || { cat "$work/out" >&2; fail "the tests did not come to their end (status $status)"; }
-kill -0 "$drive" 2>/dev/null || fail "the drive has ended: $(tail -3 "$work/said")"
+timeout $((limit + 60)) "$root/scripts/guest.sh" -t "$limit" sh "$dir/guest.sh" 10.0.2.2 "$port" "$nqn" "$dir/run.py" "$tree" "$nvme" "$@" \
+    >"$dir/out" 2>&1 || status=$?
+[ "$status" -ne 77 ] || { cat "$dir/out" >&2; exit 77; }
+grep -q '^RESULT end$' "$dir/out" || { cat "$dir/out" >&2; fail "the tests did not come to their end (status $status)"; }
+kill -0 "$drive" 2>/dev/null || fail "the drive has ended: $(tail -3 "$said")"
 
 strict=1
 [ ! -d "$tree/tests/e2e" ] || strict=0
@@ -203,4 +187,4 @@ awk -v strict=$strict '
         for (name in bad) print name detail[name]
         printf "%d passed, %d failed as they must, %d skipped, %d wrong\n", count["passed"], expected, count["skipped"], wrong
         exit wrong > 0 || count["passed"] == 0
-    }' "$work/known" "$work/out"
+    }' "$dir/known" "$dir/out"

@@ -8,14 +8,9 @@
 # many each of four threads does with each kind of options (20000). ROUNDS is how many crashes there are of each kind (3): of RocksDB, of the
 # drive's process, and power cuts; each with three kinds of options. BUILT is a directory with db_stress. Without it, scripts/db-stress-build.sh
 # builds one; ROCKSDB is sources for it.
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
-fail() { echo "rocksdb.sh: $*" >&2; exit 1; }
-root=$(cd "$(dirname "$0")/.." && pwd)
-target=${CARGO_TARGET_DIR:-$root/target}
-tranche=$target/release/tranche
+# shellcheck source=scripts/serve.sh
+. "$(dirname "$0")/serve.sh"
+tranche=
 plugin=$target/plugins/libtranche_rocksdb.so
 operations=20000
 rounds=3
@@ -33,7 +28,7 @@ while getopts p:l:n:r:s: option; do
 done
 shift $((OPTIND - 1))
 [ $# -le 1 ] || usage
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
+program "$tranche"
 [ -e "$plugin" ] || fail "$plugin is missing; run: make plugin"
 plugin=$(realpath "$plugin")
 if [ $# -eq 1 ]; then
@@ -43,8 +38,6 @@ else
 fi
 [ -x "$built/db_stress" ] || fail "$built/db_stress is missing"
 
-# shellcheck source=scripts/serve.sh
-. "$root/scripts/serve.sh"
 # shellcheck source=scripts/crashes.sh
 . "$root/scripts/crashes.sh"
 
@@ -52,10 +45,10 @@ fi
 {
     printf '[drive]\ntiming = false\npower_loss_protection = false\n\n'
     one_set 4GiB 12% 'zone = { active = 14 }' 192
-} >"$work/drive.toml"
-mkdir "$work/expected"
-export TRANCHE_ON="unix://$work/socket"
-start() { serve "$tranche" "$work/said" --tcp 127.0.0.1:0 --unix "$work/socket" --image "$work/image" "$work/drive.toml"; }
+} >"$dir/drive.toml"
+mkdir "$dir/expected"
+export TRANCHE_ON="unix://$dir/socket"
+start() { serve --tcp 127.0.0.1:0 --unix "$dir/socket" --image "$dir/image" "$dir/drive.toml"; }
 # The plug-in waits by itself.
 there() { :; }
 start
@@ -67,13 +60,13 @@ options=
 stress() {
     export LD_PRELOAD="$plugin"
     # shellcheck disable=SC2086 # several words
-    exec "$built/db_stress" --fs_uri="tranche://$work/socket?wait=60" --db=/stress --expected_values_dir="$work/expected" \
+    exec "$built/db_stress" --fs_uri="tranche://$dir/socket?wait=60" --db=/stress --expected_values_dir="$dir/expected" \
         --destroy_db_initially="$1" --ops_per_thread="$2" --threads=4 --max_key=100000 --column_families=1 --clear_column_family_one_in=0 \
         --read_fault_one_in=0 --sync=1 --write_buffer_size=1048576 --target_file_size_base=1048576 --max_bytes_for_level_base=4194304 \
         --value_size_mult=32 --verify_checksum=1 $options
 }
 # Each line is a kind: its name, and its options.
-cat >"$work/kinds" <<'KINDS'
+cat >"$dir/kinds" <<'KINDS'
 plain
 direct reads and writes|--use_direct_reads=1 --use_direct_io_for_flush_and_compaction=1
 blobs|--enable_blob_files=1 --min_blob_size=64 --blob_file_size=1048576 --enable_blob_garbage_collection=1
@@ -85,31 +78,31 @@ KINDS
 
 failed=0
 while IFS='|' read -r name options; do
-    rm -rf "$work/expected"
-    mkdir "$work/expected"
+    rm -rf "$dir/expected"
+    mkdir "$dir/expected"
     for fresh in 1 0; do
-        if (stress "$fresh" "$operations") >"$work/out" 2>&1 && grep -q 'Verification successful' "$work/out"; then
+        if (stress "$fresh" "$operations") >"$dir/out" 2>&1 && grep -q 'Verification successful' "$dir/out"; then
             echo "ok       db_stress, $name, $([ "$fresh" = 1 ] && echo 'new database' || echo 'opened again')"
         else
             echo "failed   db_stress, $name: $options"
-            tail -n 20 "$work/out" | sed 's/^/         /'
+            tail -n 20 "$dir/out" | sed 's/^/         /'
             failed=1
         fi
     done
-done <"$work/kinds"
+done <"$dir/kinds"
 
-sed -n 1,3p "$work/kinds" >"$work/crashed"
+sed -n 1,3p "$dir/kinds" >"$dir/crashed"
 while IFS='|' read -r name options <&3; do
     echo "         $name:"
-    rm -rf "$work/expected"
-    mkdir "$work/expected"
+    rm -rf "$dir/expected"
+    mkdir "$dir/expected"
     crashes "$rounds"
-    if "$tranche" store check --data >"$work/out" 2>&1; then
+    if "$tranche" store check --data >"$dir/out" 2>&1; then
         echo "ok       tranche store check --data"
     else
         echo "failed   tranche store check --data"
-        tail -n 20 "$work/out" | sed 's/^/         /'
+        tail -n 20 "$dir/out" | sed 's/^/         /'
         failed=1
     fi
-done 3<"$work/crashed"
+done 3<"$dir/crashed"
 exit "$failed"

@@ -8,13 +8,9 @@
 # db_stress, and zenfs or plugin/zenfs/util/zenfs. Without it, scripts/zenfs-build.sh fetches and builds them; ZENFS and ROCKSDB are sources for it.
 # TRANCHE is the program (target/release/tranche). KEYS is how many keys a load writes (300000). ROUNDS is how many crashes there are of each kind
 # (3): of RocksDB, of the drive's process, and power cuts.
-set -eu
-# What programs print is read below.
-export LC_ALL=C
-
-fail() { echo "zenfs.sh: $*" >&2; exit 1; }
-root=$(cd "$(dirname "$0")/.." && pwd)
-tranche=${CARGO_TARGET_DIR:-$root/target}/release/tranche
+# shellcheck source=scripts/serve.sh
+. "$(dirname "$0")/serve.sh"
+tranche=
 keys=300000
 rounds=3
 zenfs=
@@ -31,7 +27,7 @@ while getopts p:n:r:z:s: option; do
 done
 shift $((OPTIND - 1))
 [ $# -le 1 ] || { sed -n '5s/^# *//p' "$0" >&2; exit 2; }
-[ -x "$tranche" ] || fail "$tranche is missing; run: cargo build --release"
+program "$tranche"
 if [ $# -eq 1 ]; then
     built=$(cd "$1" && pwd)
 else
@@ -40,47 +36,27 @@ fi
 tool=$built/plugin/zenfs/util/zenfs
 [ -x "$tool" ] || tool=$built/zenfs
 for program in "$built/db_bench" "$built/db_stress" "$tool"; do
-    [ -f "$program" ] && [ -x "$program" ] || fail "$program is missing: build RocksDB with ZenFS there, with db_bench, db_stress and zenfs"
+    if ! [ -f "$program" ] || ! [ -x "$program" ]; then fail "$program is missing: build RocksDB with ZenFS there, with db_bench, db_stress and zenfs"; fi
 done
-[ "$(id -u)" = 0 ] || fail "needs root, for FUSE; use sudo"
+needs_root
 
-# shellcheck source=scripts/serve.sh
-. "$root/scripts/serve.sh"
 # shellcheck source=scripts/crashes.sh
 . "$root/scripts/crashes.sh"
 
 # Zones of 48 MiB. 20 may be active; ZenFS assumes 14, because it finds no limits where there is no kernel driver.
-cat >"$work/drive.toml" <<DRIVE
+cat >"$dir/drive.toml" <<DRIVE
 [drive]
 timing = false
 
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "4GiB"
-spare = "12%"
-channels = 4
-dies = 4
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 384
-rated_cycles = 3000
-timing = { read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }
-zone = { active = 20 }
+$(one_set 4GiB 12% 'zone = { active = 20 }' 384)
 DRIVE
-mkdir "$work/files" "$work/expected"
-zones=$work/files/nvme0n1
-export TRANCHE_ON="unix://$work/socket"
+mkdir "$dir/files" "$dir/expected"
+zones=$dir/files/nvme0n1
+export TRANCHE_ON="unix://$dir/socket"
 start() {
-    serve "$tranche" "$work/said" --tcp 127.0.0.1:0 --unix "$work/socket" --fuse "$work/files" --image "$work/image" "$work/drive.toml"
+    serve --tcp 127.0.0.1:0 --unix "$dir/socket" --fuse "$dir/files" --image "$dir/image" "$dir/drive.toml"
 }
-there() {
-    for _ in $(seq 300); do
-        [ ! -e "$zones/seq/0" ] || return 0
-        sleep 0.1
-    done
-    fail "$zones/seq does not appear: $(tail -3 "$work/said")"
-}
+there() { await "the file system of zones" test -e "$zones/seq/0"; }
 start
 "$tranche" ns create --zoned --size 4GiB --attach >/dev/null
 there
@@ -90,17 +66,17 @@ failed=0
 check() {
     name=$1
     shift
-    if timeout 900 "$@" >"$work/out" 2>&1; then
+    if timeout 900 "$@" >"$dir/out" 2>&1; then
         echo "ok       $name"
     else
         echo "failed   $name (status $?): $*"
-        tail -n 20 "$work/out" | sed 's/^/         /'
+        tail -n 20 "$dir/out" | sed 's/^/         /'
         failed=1
     fi
 }
 format() {
-    rm -rf "$work/aux"
-    check "$1" "$tool" mkfs --zonefs="$zones" --aux_path="$work/aux" --force
+    rm -rf "$dir/aux"
+    check "$1" "$tool" mkfs --zonefs="$zones" --aux_path="$dir/aux" --force
 }
 bench() {
     check "db_bench $*" "$built/db_bench" --fs_uri="zenfs://zonefs:$zones" --benchmarks="$1" --num="$keys" --reads=$((keys / 10)) \
@@ -110,7 +86,7 @@ bench() {
 # stress FRESH OPERATIONS: each of four threads does so many, on a new database or not. What an earlier run has written is checked first. Each
 # write is synced, because ZenFS keeps in its own memory what is not. It takes the place of the shell that calls it.
 stress() {
-    exec "$built/db_stress" --fs_uri="zenfs://zonefs:$zones" --db=stress --expected_values_dir="$work/expected" \
+    exec "$built/db_stress" --fs_uri="zenfs://zonefs:$zones" --db=stress --expected_values_dir="$dir/expected" \
         --destroy_db_initially="$1" --ops_per_thread="$2" --threads=4 --max_key=100000 --column_families=1 \
         --clear_column_family_one_in=0 --read_fault_one_in=0 --sync=1 --write_buffer_size=4194304 --target_file_size_base=16777216
 }
@@ -124,22 +100,22 @@ bench readrandom 1
 check "list" "$tool" list --zonefs="$zones" --path=rocksdbtest/dbbench
 check "df" "$tool" df --zonefs="$zones"
 # The files of one file system, in another one.
-check "backup" "$tool" backup --zonefs="$zones" --path="$work/backup"
+check "backup" "$tool" backup --zonefs="$zones" --path="$dir/backup"
 format "mkfs of a file system that is there"
-mkdir "$work/restored"
-cp "$work/backup/write_lifetime_hints.dat" "$work/backup/rocksdbtest/dbbench/"
-check "restore" "$tool" restore --zonefs="$zones" --path="$work/backup/rocksdbtest/dbbench/" --restore-path=rocksdbtest/dbbench
-rm "$work/backup/rocksdbtest/dbbench/write_lifetime_hints.dat"
-check "backup of what was restored" "$tool" backup --zonefs="$zones" --path="$work/restored"
-check "both backups are the same" diff -r --exclude=write_lifetime_hints.dat "$work/backup/rocksdbtest/dbbench" "$work/restored/rocksdbtest/dbbench"
-rm -rf "$work/backup" "$work/restored"
+mkdir "$dir/restored"
+cp "$dir/backup/write_lifetime_hints.dat" "$dir/backup/rocksdbtest/dbbench/"
+check "restore" "$tool" restore --zonefs="$zones" --path="$dir/backup/rocksdbtest/dbbench/" --restore-path=rocksdbtest/dbbench
+rm "$dir/backup/rocksdbtest/dbbench/write_lifetime_hints.dat"
+check "backup of what was restored" "$tool" backup --zonefs="$zones" --path="$dir/restored"
+check "both backups are the same" diff -r --exclude=write_lifetime_hints.dat "$dir/backup/rocksdbtest/dbbench" "$dir/restored/rocksdbtest/dbbench"
+rm -rf "$dir/backup" "$dir/restored"
 
 # ZenFS's smoke tests write a gigabyte each.
 tests=$built/plugin/zenfs/tests
 [ -d "$tests" ] || tests=$built/tests
 if [ -d "$tests" ]; then
     format "mkfs after that"
-    export TOOLS_DIR="$built" ZENFS_DIR="$built" TEST_OUT="$work/smoke" FS_PARAMS="--fs_uri=zenfs://zonefs:$zones"
+    export TOOLS_DIR="$built" ZENFS_DIR="$built" TEST_OUT="$dir/smoke" FS_PARAMS="--fs_uri=zenfs://zonefs:$zones"
     export DB_BENCH_EXTRA_PARAMS="--use_direct_io_for_flush_and_compaction --use_direct_reads --target_file_size_base=90000000"
     for test in "$tests"/smoke/[0-9]*.sh; do
         # shellcheck disable=SC2016 # for that shell

@@ -108,15 +108,10 @@ if [ "${1-}" = --in-guest ]; then
     exit
 fi
 
-root=$(cd "$(dirname "$0")/.." && pwd)
-tranche=${1:-$root/target/release/tranche}
-work=$(mktemp -d)
-fail() { echo "zones-transcript.sh: $*" >&2; exit 1; }
 # shellcheck source=scripts/serve.sh
-. "$root/scripts/serve.sh"
-drive=
-trap '[ -z "$drive" ] || kill "$drive"; rm -rf "$work"' EXIT
-cat >"$work/drive.toml" <<'TOML'
+. "$(dirname "$0")/serve.sh"
+program "${1-}"
+cat >"$dir/drive.toml" <<'TOML'
 [drive]
 write_buffer = "8MiB"
 [[set]]
@@ -147,9 +142,9 @@ set = 1
 size = "256MiB"
 lba = 4096
 TOML
-serve "$tranche" "$work/log" --drive "$work/drive.toml" --tcp 127.0.0.1:0
-"$root/scripts/guest.sh" sh "$root/scripts/zones-transcript.sh" --in-guest "$port" | tr -d '\r' >"$work/said"
-grep -q '^== end' "$work/said" || { tail -20 "$work/said" >&2; fail "a command failed in the guest"; }
+serve --drive "$dir/drive.toml" --tcp 127.0.0.1:0
+"$root/scripts/guest.sh" sh "$root/scripts/zones-transcript.sh" --in-guest "$port" | tr -d '\r' >"$dir/answers"
+grep -q '^== end' "$dir/answers" || { tail -20 "$dir/answers" >&2; fail "a command failed in the guest"; }
 {
     cat <<'HEAD'
 # Zones on Linux: a transcript
@@ -157,5 +152,5 @@ grep -q '^== end' "$work/said" || { tail -20 "$work/said" >&2; fail "a command f
 Every command below ran in a Linux guest, on a drive that `tranche serve` shows over NVMe/TCP. `scripts/zones-transcript.sh` wrote this page. [Zones](zones.md) explains the words.
 The test `a_linux_host_uses_zones` does the same and more: it cuts the power in between, compares all data, and uses dm-zoned.
 HEAD
-    sed '/^== begin/d; /^== end/,$d' "$work/said"
+    sed '/^== begin/d; /^== end/,$d' "$dir/answers"
 } >"$root/docs/howto/zones-on-linux.md"
