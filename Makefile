@@ -12,7 +12,7 @@ FUZZ_SECONDS ?= 300
 TARGET_DIR = $(abspath $(or $(CARGO_TARGET_DIR),target))
 
 .DEFAULT_GOAL := build
-.PHONY: help setup rust page build deb image crates release plugin study test lint check python bench campaign fuzz book recipes audit clean
+.PHONY: help setup rust page build deb image crates release plugin study test lint check python bench campaign fidelity fuzz book recipes audit clean
 
 help: ## This list
 	@grep -hE '^[a-z-]+:.*## ' $(MAKEFILE_LIST) | sed -E 's/:.*## /\t/' | expand -t 16
@@ -87,6 +87,10 @@ campaign: build ## Long random campaigns: the model, kill -9 and power cuts unde
 	TRANCHE_MODEL_ROUNDS=5000 $(CARGO) test --release --locked -p ftl --test suite model:: -- --nocapture
 	$(CARGO) test --release --locked -p tranche --test crashes -- --rounds 50
 	$(TRANCHE) study powercut --force --rounds 25 --variants nand,dram,atomic,off,myrocks-zones,postgres-fpw,postgres-atomic,postgres-torn
+
+# make fidelity ARGS="--longest 120 theory" runs one data set, and what takes two minutes at most. ledger/README.md has the other options.
+fidelity: build ## Our figures beside published ones: runs what is missing or stale, writes docs/fidelity.md
+	$(CARGO) run --locked -p lab-fidelity -- --program $(TRANCHE) $(ARGS)
 
 fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly toolchain)
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz

@@ -31,8 +31,8 @@ names=
 for manifest in "$here"/crates/*/*/Cargo.toml; do
     crate=$(dirname "$manifest")
     name=$(sed -n 's/^name = "\(.*\)"/\1/p' "$manifest" | head -1)
-    # A package of Python is published as a wheel; what tests share is not published.
-    case $name in py | testkit) continue ;; esac
+    # A package of Python is published as a wheel; what tests share is not published, nor is the ledger, which works on this repository only.
+    case $name in py | testkit | lab-fidelity) continue ;; esac
     to=$work/${crate#"$here"/}
     mkdir -p "$to"
     # A link's file is a file of the package.
