@@ -9,10 +9,13 @@ use std::{
     process::{Command, Stdio},
 };
 
-use anyhow::{Context, Result, bail};
+use anyhow::{Context, Result, bail, ensure};
 use serde_json::Value;
 
 use crate::{Ledger, data_set::Run, results::Entry, select};
+
+/// What the notes of a study's `results.json` say of a quick run.
+const QUICK_RUN_NOTE: &str = "A quick run (--quick)";
 
 /// What to run with, and what not.
 #[derive(Debug)]
@@ -178,11 +181,13 @@ fn find(settings: &Settings, file: &Path) -> Result<Option<(Value, String)>> {
 /// Keeps a result that was made by hand: `SET.RUN=FILE`.
 ///
 /// # Errors
-/// There is no such run, or the file cannot be copied.
+/// There is no such run, the file cannot be copied, or it is of a run with `--quick`.
 pub fn keep(ledger: &mut Ledger, settings: &Settings, what: &str, origin: &Origin) -> Result<()> {
     let (name, from) = what.split_once('=').context("--read wants SET.RUN=FILE")?;
     let run = name.split_once('.').and_then(|(set, run)| ledger.sets.get(set)?.runs.get(run));
     let inputs = ledger.inputs(run.with_context(|| format!("there is no run {name:?}"))?);
+    let is_quick = fs::read_to_string(from).with_context(|| from.to_owned())?.contains(QUICK_RUN_NOTE);
+    ensure!(!is_quick, "{from} is of a quick run (--quick): its figures are no results");
     fs::create_dir_all(folder(settings))?;
     fs::copy(from, file(settings, name, &inputs, &origin.commit)).with_context(|| from.to_owned())?;
     // The new one counts.
@@ -258,6 +263,27 @@ mod tests {
         assert!(find(&settings, &of("4567", "abc")).unwrap().is_none());
         let path = of("0123", "abc");
         assert!(find(&Settings { again: true, ..settings }, &path).unwrap().is_none());
+        fs::remove_dir_all(root).unwrap();
+    }
+
+    #[test]
+    fn a_result_that_was_made_by_hand_is_kept_unless_it_was_quick() {
+        let root = env::temp_dir().join(format!("tranche-fidelity-keep-{}", std::process::id()));
+        let (settings, mut ledger) = (settings(&root), example());
+        let origin = Origin { date: String::new(), commit: "abc".into(), version: String::new() };
+        fs::create_dir_all(&root).unwrap();
+        let from = root.join("results.json");
+        let mut keep = |name: &str, text: &str| {
+            fs::write(&from, text).unwrap();
+            keep(&mut ledger, &settings, &format!("{name}={}", from.display()), &origin)
+        };
+        let quick = keep("drive.sim", "{\"notes\": [\"A quick run (--quick): too short.\"]}").unwrap_err();
+        assert!(quick.to_string().contains("no results"), "{quick}");
+        assert!(keep("drive.live", "{}").unwrap_err().to_string().contains("no run"));
+        keep("drive.sim", "{}").unwrap();
+        assert!(ledger.results.runs.is_empty(), "the new one counts");
+        let inputs = ledger.inputs(&ledger.sets["drive"].runs["sim"]);
+        assert!(find(&settings, &file(&settings, "drive.sim", &inputs, "def")).unwrap().is_some());
         fs::remove_dir_all(root).unwrap();
     }
 
