@@ -1,7 +1,7 @@
 //! Small drives, as TOML.
 
 /// A drive of 256 MiB, on which a study takes less than a second.
-pub const SMALL: &str = include_str!("small_drive.toml");
+pub const SMALL_DRIVE: &str = include_str!("small_drive.toml");
 
 /// An NVM Set of TLC flash in 4 dies with 60 % spare and times of flash; `capacity` is a size as in TOML, `keys` are further lines of the set.
 ///

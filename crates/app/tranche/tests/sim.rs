@@ -86,7 +86,7 @@ fn jobs_on_zones_run_in_virtual_time() {
         "[global]\nzonemode=zbd\nbs=32k\niodepth=16\nsize=4z\n[write]\nrw=write\n[append]\nstonewall\noffset=4z\nrw=write\nzone_append=1\n\
          [random]\nstonewall\nrw=randwrite\nmax_open_zones=3\nio_size=64m\nzone_reset_threshold=0.5\nzone_reset_frequency=0.05\n",
     );
-    let drive = testkit::drives::SMALL;
+    let drive = testkit::drives::SMALL_DRIVE;
     let (head, _) = drive.split_once("[[namespace]]").unwrap();
     assert!(head.contains("media = \"nand\""));
     let nand = head.replacen("rated_cycles", "zone = { active = 6 }\nrated_cycles", 1);

@@ -9,7 +9,7 @@ use std::time::{Duration, Instant};
 pub const TRANCHE: &str = env!("CARGO_BIN_EXE_tranche");
 
 /// A drive of 256 MiB, on which a study takes less than a second.
-pub const SMALL_DRIVE: &str = testkit::drives::SMALL;
+pub const SMALL_DRIVE: &str = testkit::drives::SMALL_DRIVE;
 
 /// A simulated study on that drive, `small.toml`, as small as can be.
 pub const SMALL_STUDY: [&str; 10] =

@@ -7,7 +7,7 @@ use serde_json::Value;
 
 /// A drive of 256 MiB with the chips of the scaled profile, behind a link of so many bytes per second in each direction.
 pub fn drive(link: &str) -> String {
-    testkit::drives::SMALL.replace("\"3.3GB/s\"", &format!("{link:?}"))
+    testkit::drives::SMALL_DRIVE.replace("\"3.3GB/s\"", &format!("{link:?}"))
 }
 
 /// A study has succeeded, and its files are in this directory, each larger than `least` bytes: its results, and what it told.
