@@ -104,7 +104,7 @@ MDBOOK_VERSION = 0.5.4
 MDBOOK = target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 
 $(MDBOOK):
-	$(CARGO) install --locked --version $(MDBOOK_VERSION) --root $(@D)/.. --no-default-features --features search mdbook
+	$(CARGO) install --locked --debug --version $(MDBOOK_VERSION) --root $(@D)/.. --no-default-features --features search mdbook
 
 # The test program `book` makes the pages of all commands and of their JSON, and the schemas.
 book: $(MDBOOK) ## The documentation site, with its links checked: target/book/index.html
