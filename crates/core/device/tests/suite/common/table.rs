@@ -18,16 +18,8 @@ Sections of the specifications that define the commands and their statuses:
 
 | specification | commands and sections |
 |---|---|
-| Base 2.1 | Abort 5.1.1, Asynchronous Event Request 5.1.2, Device Self-test 5.1.5, Directive Receive 5.1.6 |
-| Base 2.1 | Directive Send 5.1.7, Firmware Commit 5.1.8, Firmware Image Download 5.1.9, Format NVM 5.1.10 |
-| Base 2.1 | Get Features 5.1.11, Get Log Page 5.1.12, Identify 5.1.13, Keep Alive 5.1.14 |
-| Base 2.1 | Namespace Attachment 5.1.20, Namespace Management 5.1.21, Sanitize 5.1.22, Set Features 5.1.25 |
-| Base 2.1 | Connect 6.3, Property Get 6.5, Property Set 6.6, Flush 7.2 |
-| Base 2.1 | I/O Management Receive 7.3, I/O Management Send 7.4, Reservation Acquire 7.5, Reservation Register 7.6 |
-| Base 2.1 | Reservation Release 7.7, Reservation Report 7.8, Unknown opcodes: 4.2.3.1 |
-| NVM Command Set 1.1 | Compare 3.3.1, Copy 3.3.2, Dataset Management 3.3.3, Read 3.3.4 |
-| NVM Command Set 1.1 | Verify 3.3.5, Write 3.3.6, Write Uncorrectable 3.3.7, Write Zeroes 3.3.8 |
-| NVM Command Set 1.1 | Get LBA Status 4.2.1 |
+| Base 2.1 | Abort 5.1.1, Asynchronous Event Request 5.1.2, Device Self-test 5.1.5, Directive Receive 5.1.6, Directive Send 5.1.7, Firmware Commit 5.1.8, Firmware Image Download 5.1.9, Format NVM 5.1.10, Get Features 5.1.11, Get Log Page 5.1.12, Identify 5.1.13, Keep Alive 5.1.14, Namespace Attachment 5.1.20, Namespace Management 5.1.21, Sanitize 5.1.22, Set Features 5.1.25, Connect 6.3, Property Get 6.5, Property Set 6.6, Flush 7.2, I/O Management Receive 7.3, I/O Management Send 7.4, Reservation Acquire 7.5, Reservation Register 7.6, Reservation Release 7.7, Reservation Report 7.8, unknown opcodes: 4.2.3.1 |
+| NVM Command Set 1.1 | Compare 3.3.1, Copy 3.3.2, Dataset Management 3.3.3, Read 3.3.4, Verify 3.3.5, Write 3.3.6, Write Uncorrectable 3.3.7, Write Zeroes 3.3.8, Get LBA Status 4.2.1 |
 | Zoned Namespace Command Set 1.2 | Zone Append 3.4.1, Zone Management Receive 3.4.2, Zone Management Send 3.4.3, statuses of zones for other commands: 3.3 |
 | vendor specific | Fault Injection, Power Cut, quotas: [vendor.md](vendor.md) |
 
