@@ -67,7 +67,7 @@ lint: ## Formatting and lints, as errors
 	$(CARGO) clippy --profile suite --workspace --all-targets --locked -- -D warnings
 
 # Tests that depend on the boot, by the beginnings of their names. Where elsewhere.sh cannot give all tests another boot, these have one.
-# All packages are named, so that nothing is compiled again.
+# The whole workspace is named, so that nothing is compiled again.
 OF_THE_BOOT = image:: store:: machine:: record:: old_images:: power:: erase:: crash:: examine:: host_crash:: hostile_files:: marks:: scrub:: wrong_contents::
 
 # Optimised: the model, the databases and the tests through FUSE move a lot of data.
