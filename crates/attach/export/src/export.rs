@@ -5,7 +5,7 @@ use crate::drive::Zones;
 use crate::drive::{Drive, Reports};
 use crate::error::ExportError;
 use crate::files::{Changes, File, ROOT};
-use crate::fs::Directory;
+use crate::directory::Directory;
 use crate::loops::LoopDevice;
 use crate::mount::{self, Programs};
 use crate::mountinfo::Mount;

@@ -7,7 +7,7 @@
 //! programs can expect of the files: alignment, promises, errors; `docs/howto/zonefs.md` says it of the files of zones.
 //!
 //! How a request travels:
-//! 1. A thread takes it from the kernel, through io_uring (`uring`) or `/dev/fuse` (`fuser`). Both ask the same directory (`fs`).
+//! 1. A thread takes it from the kernel, through io_uring (`uring`) or `/dev/fuse` (`fuser`). Both ask the same `directory`.
 //! 2. `request_queue` turns it into commands, one where the drive's limit allows (`split`).
 //! 3. The thread that delivers the drive's completion answers the request. Often it is the same one, so a request costs no switch of threads.
 //!
@@ -32,13 +32,13 @@ mod access;
 mod attached;
 mod attributes;
 mod backend;
+mod directory;
 pub mod drive;
 mod errno;
 mod error;
 mod export;
 mod file_system;
 mod files;
-mod fs;
 mod gate;
 mod loops;
 mod mailbox;

@@ -5,7 +5,7 @@ use crate::access::{Access, AccessChange};
 use crate::attributes::Shown;
 use crate::drive::{Drive, DriveCommand, Namespace, Zones};
 use crate::files::{Files, ROOT};
-use crate::fs::{Change, Directory, Space};
+use crate::directory::{Change, Directory, Space};
 use crate::request_queue::{Answer, RequestQueue};
 use crate::task;
 use blockdev::Verb;

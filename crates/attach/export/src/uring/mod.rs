@@ -3,7 +3,7 @@
 //! The kernel has a queue for each processor and puts a request into that of the processor it is made on. A [`Frame`](frame::Frame)
 //! is the place for one request: it belongs to the kernel until a request is in it, to this program until the answer
 //! is in it. `ring` moves frames to and fro, a batch at each system call; `serve` says what a request means and asks the same
-//! [`Directory`](crate::fs::Directory) as the other way.
+//! [`Directory`](crate::directory::Directory) as the other way.
 //!
 //! Some things still go through `/dev/fuse`, which the crate `fuser` serves: the first request, inodes that the kernel forgets, and what
 //! this program tells the kernel.

@@ -6,7 +6,7 @@
 
 use super::frame::{Frame, Iovec, Outbox, Reply};
 use super::serve::serve;
-use crate::fs::Directory;
+use crate::directory::Directory;
 use crate::mount::UNMOUNT_ERRNOS;
 use io_uring::squeue::Entry128;
 use io_uring::{IoUring, cqueue, opcode, types};

@@ -3,7 +3,7 @@
 use super::frame::{Fixed, Frame, Reply};
 use crate::access::AccessChange;
 use crate::attributes::{ATTRIBUTE_TIMEOUT, Shown};
-use crate::fs::{Change, Directory, Entry, Space};
+use crate::directory::{Change, Directory, Entry, Space};
 use crate::request_queue::{Answer, Responder};
 use crate::task;
 use fuser::{Errno, FileAttr, FileType};
