@@ -1,7 +1,7 @@
 //! What `stat` shows of files and directories.
 
 use crate::access::Access;
-use crate::files::File;
+use crate::file_table::File;
 use fuser::{FileAttr, FileType, INodeNo};
 use nvme::zone::ZoneState;
 use std::time::{Duration, SystemTime};

@@ -5,7 +5,7 @@ use crate::access::Access;
 use crate::attached::Attached;
 use crate::drive::{Drive, DriveNotice, Reports};
 use crate::error::ExportError;
-use crate::files::{Changes, File, Files};
+use crate::file_table::{Changes, File, FileTable};
 use crate::request_queue::RequestQueue;
 use std::sync::mpsc::RecvTimeoutError;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, mpsc};
@@ -37,7 +37,7 @@ pub struct Backend {
 
 struct Watched {
     drive: Arc<dyn Drive>,
-    files: Arc<Files>,
+    files: Arc<FileTable>,
     followers: Mutex<Vec<Arc<dyn Follower>>>,
 }
 
@@ -70,7 +70,7 @@ impl Backend {
             uid: rustix::process::geteuid().as_raw(),
             gid: rustix::process::getegid().as_raw(),
         };
-        let files = Arc::new(Files::new(access, drive.names()));
+        let files = Arc::new(FileTable::new(access, drive.names()));
         files.update(&drive.namespaces().map_err(ExportError::Drive)?);
         let watched = Arc::new(Watched { drive, files, followers: Mutex::default() });
         let mut backend = Backend { watched: watched.clone(), requests, news, watcher: None };
@@ -86,7 +86,7 @@ impl Backend {
     }
 
     /// Its namespaces.
-    pub(crate) fn files(&self) -> &Arc<Files> {
+    pub(crate) fn files(&self) -> &Arc<FileTable> {
         &self.watched.files
     }
 

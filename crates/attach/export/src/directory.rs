@@ -3,7 +3,7 @@
 use crate::access::AccessChange;
 use crate::attributes::{ATTRIBUTE_TIMEOUT, Shown};
 use crate::drive::MAX_TRANSFER_BYTES;
-use crate::files::{File, Files, Node, ROOT};
+use crate::file_table::{File, FileTable, Node, ROOT};
 use crate::request_queue::{Answer, RequestQueue, Responder};
 use crate::zonefs::{Room, WriteMode, ZoneFs};
 use crate::{pool, task};
@@ -34,7 +34,7 @@ const MAX_OUTSTANDING: u16 = 1024;
 /// The mounted directory: what it answers, whichever way the kernel asks.
 #[derive(Clone)]
 pub struct Directory {
-    files: Arc<Files>,
+    files: Arc<FileTable>,
     requests: Arc<RequestQueue>,
     zones: ZoneFs,
     since: SystemTime,
@@ -69,7 +69,7 @@ pub struct Space {
 
 impl Directory {
     /// The directory of these files; with `rings`, the kernel is asked to bring its requests through io_uring.
-    pub fn new(files: Arc<Files>, requests: Arc<RequestQueue>, rings: bool) -> Self {
+    pub fn new(files: Arc<FileTable>, requests: Arc<RequestQueue>, rings: bool) -> Self {
         let zones = ZoneFs::new(requests.clone());
         Directory { files, requests, zones, since: SystemTime::now(), rings, granted: Arc::default() }
     }

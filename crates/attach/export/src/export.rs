@@ -1,11 +1,11 @@
 //! A running export.
 
 use crate::backend::{Backend, DEFAULT_MODE, Follower};
+use crate::directory::Directory;
 use crate::drive::Zones;
 use crate::drive::{Drive, Reports};
 use crate::error::ExportError;
-use crate::files::{Changes, File, ROOT};
-use crate::directory::Directory;
+use crate::file_table::{Changes, File, ROOT};
 use crate::loops::LoopDevice;
 use crate::mount::{self, Programs};
 use crate::mountinfo::Mount;

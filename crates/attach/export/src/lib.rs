@@ -38,7 +38,7 @@ mod errno;
 mod error;
 mod export;
 mod file_system;
-mod files;
+mod file_table;
 mod gate;
 mod loops;
 mod mailbox;

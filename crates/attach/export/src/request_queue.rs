@@ -4,7 +4,7 @@
 //! is answered when all have ended. The thread that delivers the completion sends the answer.
 
 use crate::drive::{Completions, Drive, DriveCommand};
-use crate::files::File;
+use crate::file_table::File;
 use crate::pool;
 use crate::split::{CommandStep, Steps, split};
 use blockdev::Verb;

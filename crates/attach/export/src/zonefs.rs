@@ -6,7 +6,7 @@
 
 use crate::access::AccessChange;
 use crate::attributes::Shown;
-use crate::files::File;
+use crate::file_table::File;
 use crate::request_queue::{Answer, RequestQueue};
 use crate::task::{self, promise};
 use fuser::{Errno, FopenFlags, OpenAccMode, OpenFlags};

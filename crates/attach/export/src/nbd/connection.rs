@@ -5,7 +5,7 @@ use super::negotiation::{Negotiation, Progress, Session};
 use super::outbox::{Asked, Outbox, Socket, Wants, bell};
 use super::requests::{Action, Incoming, Requests};
 use super::wire::greeting;
-use crate::files::File;
+use crate::file_table::File;
 use crate::request_queue::Answer;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::OwnedFd;

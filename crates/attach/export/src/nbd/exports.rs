@@ -5,7 +5,7 @@ use super::outbox::Reply;
 use super::replies::EXTENTS;
 use super::wire::MAX_PAYLOAD_BYTES;
 use crate::backend::Backend;
-use crate::files::File;
+use crate::file_table::File;
 use crate::request_queue::RequestQueue;
 use fuser::Errno;
 use std::sync::Arc;

@@ -6,7 +6,7 @@
 use super::nbd::Client;
 use crate::backend::{Backend, Follower};
 use crate::export::{Export, FuseTransport, Options};
-use crate::files::{Changes, File};
+use crate::file_table::{Changes, File};
 use crate::nbd::{Listener, Place, Server};
 use crate::request_queue::Answer;
 use crate::uring;

@@ -3,7 +3,7 @@
 use super::memory::{Limits, Memory, namespace};
 use crate::access::Access;
 use crate::drive::{Drive, DriveCommand};
-use crate::files::{File, Files};
+use crate::file_table::{File, FileTable};
 use crate::request_queue::{Answer, RequestQueue};
 use blockdev::Verb;
 use fuser::Errno;
@@ -31,7 +31,7 @@ impl Bench {
         let completions = Arc::downgrade(&requests);
         let drive = Memory::new(completions, limits, &[namespace(1, block_size, bytes)]);
         requests.connect(drive.clone());
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
+        let files = FileTable::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&drive.namespaces().unwrap());
         let file = files.find("nvme0n1").unwrap();
         Bench { requests, drive, file }
@@ -121,7 +121,7 @@ fn errors_reach_the_request_and_the_next_one_works() {
 #[test]
 fn nothing_is_written_to_a_vanished_or_protected_file() {
     let bench = Bench::new(4096, 1 << 20);
-    let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
+    let files = FileTable::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
     let protected = crate::drive::Namespace { read_only: true, ..namespace(1, 4096, 1 << 20) };
     files.update(&[protected]);
     let file = files.find("nvme0n1").unwrap();

@@ -3,7 +3,7 @@
 use super::memory::{Limits, Memory, namespace};
 use crate::access::Access;
 use crate::drive::{Completions, Drive, DriveCommand, Namespace};
-use crate::files::{File, Files};
+use crate::file_table::{File, FileTable};
 use crate::request_queue::RequestQueue;
 use crate::ublk::{Action, Answers, Asked, Descriptor, Done, Reply, carry_out};
 use blockdev::Verb;
@@ -24,7 +24,7 @@ fn place(tag: u16) -> u64 {
 struct Bench {
     requests: Arc<RequestQueue>,
     drive: Arc<Memory>,
-    files: Files,
+    files: FileTable,
     answers: Arc<Answers>,
     data: std::fs::File,
 }
@@ -35,7 +35,7 @@ impl Bench {
         let completions: Arc<dyn Completions> = requests.clone();
         let drive = Memory::new(Arc::downgrade(&completions), LIMITS, namespaces);
         requests.connect(drive.clone());
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
+        let files = FileTable::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&drive.namespaces().unwrap());
         let event = rustix::event::eventfd(0, rustix::event::EventfdFlags::CLOEXEC).unwrap();
         let data = tempfile::tempfile().unwrap();

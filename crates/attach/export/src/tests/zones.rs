@@ -3,9 +3,9 @@
 use super::memory::{Limits, Memory, namespace};
 use crate::access::{Access, AccessChange};
 use crate::attributes::Shown;
-use crate::drive::{Drive, DriveCommand, Namespace, Zones};
-use crate::files::{Files, ROOT};
 use crate::directory::{Change, Directory, Space};
+use crate::drive::{Drive, DriveCommand, Namespace, Zones};
+use crate::file_table::{FileTable, ROOT};
 use crate::request_queue::{Answer, RequestQueue};
 use crate::task;
 use blockdev::Verb;
@@ -27,7 +27,7 @@ const ONE_BLOCK: Limits = Limits { transfer: BLOCK as u32, ..LIMITS };
 struct Bench {
     drive: Arc<Memory>,
     directory: Directory,
-    files: Arc<Files>,
+    files: Arc<FileTable>,
 }
 
 type Outcome<T> = mpsc::Receiver<Result<T, i32>>;
@@ -51,7 +51,7 @@ impl Bench {
         let completions = Arc::downgrade(&requests);
         let drive = Memory::new(completions, limits, &[namespace(1, 512, 8192), zoned(zones)]);
         requests.connect(drive.clone());
-        let files = Arc::new(Files::new(Access { mode: 0o640, uid: 3, gid: 4 }, BTreeMap::new()));
+        let files = Arc::new(FileTable::new(Access { mode: 0o640, uid: 3, gid: 4 }, BTreeMap::new()));
         files.update(&drive.namespaces().unwrap());
         let directory = Directory::new(files.clone(), requests, false);
         Bench { drive, directory, files }

@@ -4,7 +4,7 @@ use super::abi::{DeviceInfo, LARGEST_BLOCK, parameters};
 use super::control::{Driver, block_node, character_node};
 use super::error::UblkError;
 use super::queue;
-use crate::files::File;
+use crate::file_table::File;
 use crate::request_queue::RequestQueue;
 use rustix::io::Errno;
 use std::fs::File as SystemFile;

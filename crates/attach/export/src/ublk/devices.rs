@@ -4,7 +4,7 @@ use super::control::Driver;
 use super::device::{UblkDevice, suits};
 use super::error::UblkError;
 use crate::backend::{Backend, Follower};
-use crate::files::{Changes, File};
+use crate::file_table::{Changes, File};
 use crate::request_queue::RequestQueue;
 use std::collections::BTreeMap;
 use std::path::PathBuf;

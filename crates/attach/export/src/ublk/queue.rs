@@ -4,7 +4,7 @@ use super::abi::ABORT;
 use super::reply::{Answers, Reply};
 use super::requests::{Action, carry_out};
 use super::ring::{Arrival, QueueRing};
-use crate::files::File;
+use crate::file_table::File;
 use crate::request_queue::RequestQueue;
 use fuser::Errno;
 use rustix::event::EventfdFlags;

@@ -2,7 +2,7 @@
 
 use super::abi::{Descriptor, SECTOR};
 use super::reply::{Asked, Reply};
-use crate::files::File;
+use crate::file_table::File;
 use crate::pool;
 use crate::request_queue::{Answer, RequestQueue};
 use fuser::Errno;

@@ -118,7 +118,7 @@ impl File {
 
 /// All files.
 #[derive(Debug)]
-pub struct Files {
+pub struct FileTable {
     access: Access,
     /// Names that are not those of a Linux block device, by NSID.
     names: BTreeMap<u32, String>,
@@ -141,11 +141,11 @@ pub struct Changes {
     pub gone: Vec<Arc<File>>,
 }
 
-impl Files {
+impl FileTable {
     /// No files yet; those to come get these permissions, and these names by NSID, or else that of a Linux block device.
     pub fn new(access: Access, names: BTreeMap<u32, String>) -> Self {
         let table = Table { next_ino: ROOT + 1, by_ino: BTreeMap::new(), by_nsid: BTreeMap::new() };
-        Files { access, names, table: RwLock::new(table) }
+        FileTable { access, names, table: RwLock::new(table) }
     }
 
     /// Permissions that files start with.
@@ -239,7 +239,7 @@ mod tests {
 
     #[test]
     fn namespaces_come_and_go() {
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
+        let files = FileTable::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         let changes = files.update(&[namespace(1, 8), namespace(7, 8)]);
         assert_eq!(names_of(&changes.new), ["nvme0n1", "nvme0n7"]);
         let first = files.find("nvme0n1").unwrap();
@@ -258,7 +258,7 @@ mod tests {
 
     #[test]
     fn a_file_after_a_loss_is_another_with_the_same_permissions() {
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
+        let files = FileTable::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&[namespace(1, 8)]);
         let first = files.find("nvme0n1").unwrap();
         *first.access() = Access { mode: 0o660, uid: 7, gid: 8 };
@@ -272,7 +272,7 @@ mod tests {
 
     #[test]
     fn inode_numbers_of_a_zoned_namespace_are_its_directories_and_zones() {
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
+        let files = FileTable::new(Access { mode: 0o600, uid: 0, gid: 0 }, BTreeMap::new());
         let zones = Some(Zones { count: 3, size: 8, capacity: 6 });
         files.update(&[namespace(1, 8), Namespace { zones, ..namespace(2, 24) }, namespace(3, 8)]);
         let zoned = files.find("nvme0n2").unwrap();
@@ -294,7 +294,7 @@ mod tests {
     #[test]
     fn files_with_names_of_their_own_are_found_by_these_only() {
         let names = BTreeMap::from([(7, "cache-fast".to_owned())]);
-        let files = Files::new(Access { mode: 0o600, uid: 0, gid: 0 }, names);
+        let files = FileTable::new(Access { mode: 0o600, uid: 0, gid: 0 }, names);
         let changes = files.update(&[namespace(1, 8), namespace(7, 8)]);
         assert_eq!(names_of(&changes.new), ["nvme0n1", "cache-fast"]);
         assert_eq!(files.find("cache-fast").unwrap().namespace.nsid(), 7);
@@ -305,7 +305,7 @@ mod tests {
 
     #[test]
     fn a_protected_namespace_is_a_read_only_file() {
-        let files = Files::new(Access { mode: 0o660, uid: 0, gid: 0 }, BTreeMap::new());
+        let files = FileTable::new(Access { mode: 0o660, uid: 0, gid: 0 }, BTreeMap::new());
         files.update(&[Namespace { read_only: true, ..namespace(1, 8) }]);
         assert_eq!(files.find("nvme0n1").unwrap().access().mode, 0o440);
     }
