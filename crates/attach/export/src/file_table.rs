@@ -2,7 +2,7 @@
 
 use crate::access::Access;
 use crate::drive::Namespace;
-use crate::gate::Gate;
+use crate::write_lock::WriteLock;
 use crate::zones::ZoneTable;
 use std::collections::BTreeMap;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -39,7 +39,7 @@ pub struct File {
     pub since: SystemTime,
     access: Mutex<Access>,
     gone: AtomicBool,
-    gate: Mutex<Gate<u32>>,
+    write_lock: Mutex<WriteLock<u32>>,
     zones: ZoneTable,
 }
 
@@ -58,7 +58,7 @@ impl File {
             since: SystemTime::now(),
             access: Mutex::new(access),
             gone: AtomicBool::new(false),
-            gate: Mutex::default(),
+            write_lock: Mutex::default(),
             zones,
         }
     }
@@ -111,8 +111,8 @@ impl File {
     }
 
     /// Orders writes of partial blocks.
-    pub fn gate(&self) -> MutexGuard<'_, Gate<u32>> {
-        self.gate.lock().unwrap_or_else(PoisonError::into_inner)
+    pub fn write_lock(&self) -> MutexGuard<'_, WriteLock<u32>> {
+        self.write_lock.lock().unwrap_or_else(PoisonError::into_inner)
     }
 }
 

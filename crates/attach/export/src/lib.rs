@@ -11,7 +11,7 @@
 //! 2. `request_queue` turns it into commands, one where the drive's limit allows (`split`).
 //! 3. The thread that delivers the drive's completion answers the request. Often it is the same one, so a request costs no switch of threads.
 //!
-//! Writes of partial blocks read, change and write back, apart from other writes (`gate`).
+//! Writes of partial blocks read, change and write back, apart from other writes (`write_lock`).
 //!
 //! Zones (`zonefs`): the drive is asked for the size of a file, and judges where a write goes. What takes several commands is an
 //! `async` function, which the thread that delivers a completion goes on with (`task`).
@@ -39,7 +39,6 @@ mod error;
 mod export;
 mod file_system;
 mod file_table;
-mod gate;
 mod loops;
 mod mailbox;
 mod mount;
@@ -52,6 +51,7 @@ mod split;
 mod task;
 pub mod ublk;
 mod uring;
+mod write_lock;
 mod zonefs;
 mod zones;
 

@@ -121,7 +121,7 @@ struct ActiveRequest {
     /// Data to write, or room for what several steps read.
     data: Vec<u8>,
     steps: Steps,
-    /// Whether the file's gate has let it through: nothing is started before.
+    /// Whether it has the file's write lock, or needs none. Only then it starts.
     admitted: bool,
     /// First step that has not been started.
     next: u32,
@@ -279,8 +279,8 @@ impl RequestQueue {
         let alone = work.changes_blocks() && steps.as_slice().iter().any(|step| step.is_partial(block_size));
         // Requests that move data fit 32 bits; zeroing answers without a length.
         let len = u32::try_from(len).unwrap_or(u32::MAX);
-        let gated = work.changes_blocks().then(|| file.clone());
-        let admitted = gated.is_none();
+        let locked = work.changes_blocks().then(|| file.clone());
+        let admitted = locked.is_none();
         let request = ActiveRequest {
             file,
             zone,
@@ -295,11 +295,11 @@ impl RequestQueue {
             failed: None,
         };
         let slot = self.state().insert(request);
-        match gated {
+        match locked {
             None => self.advance(slot),
-            // If it must wait, the write that leaves the gate starts it.
+            // If it must wait, the write that leaves the lock starts it.
             Some(file) => {
-                let through = file.gate().enter(slot, alone);
+                let through = file.write_lock().enter(slot, alone);
                 through.into_iter().for_each(|slot| self.start(slot));
             }
         }
@@ -315,7 +315,7 @@ impl RequestQueue {
         self.drive.get().is_some_and(|drive| drive.losses() != file.namespace.losses)
     }
 
-    /// Starts a request that the gate has let through.
+    /// Starts a request that has the write lock.
     fn start(&self, slot: u32) {
         if let Some(request) = self.state().request(slot) {
             request.admitted = true;
@@ -359,7 +359,7 @@ impl RequestQueue {
     fn finish(&self, mut request: ActiveRequest, data: Vec<u8>) {
         if request.work.changes_blocks() {
             let mut start = Vec::new();
-            request.file.gate().leave(&mut start);
+            request.file.write_lock().leave(&mut start);
             for slot in start {
                 self.start(slot);
             }

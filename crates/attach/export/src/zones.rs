@@ -1,8 +1,8 @@
 //! What this program keeps about the zones of a namespace: only of those that somebody uses, and little, because the drive is asked.
 
 use crate::access::{Access, AccessChange};
-use crate::gate::Gate;
 use crate::task::{Giver, Promised, promise};
+use crate::write_lock::WriteLock;
 use std::collections::HashMap;
 use std::fmt;
 use std::sync::{Mutex, MutexGuard, PoisonError};
@@ -26,7 +26,7 @@ struct ZoneEntry {
     /// How often its file is open for writing.
     writers: u32,
     /// Those that want to change its state.
-    turns: Gate<Giver<()>>,
+    turns: WriteLock<Giver<()>>,
     /// Writes that wait for the block before theirs.
     early: Vec<(u64, Giver<()>)>,
 }

@@ -8,21 +8,21 @@ use std::collections::VecDeque;
 
 /// Writes under way to one file, and those that wait. `T` names a write.
 #[derive(Debug)]
-pub struct Gate<T> {
+pub struct WriteLock<T> {
     shared: u32,
     alone: bool,
     waiting: VecDeque<(T, bool)>,
 }
 
-impl<T> Default for Gate<T> {
+impl<T> Default for WriteLock<T> {
     fn default() -> Self {
-        Gate { shared: 0, alone: false, waiting: VecDeque::new() }
+        WriteLock { shared: 0, alone: false, waiting: VecDeque::new() }
     }
 }
 
-impl<T> Gate<T> {
+impl<T> WriteLock<T> {
     /// Asks for a write to start, `alone` or beside others. `Some` gives it back: start it now. Otherwise it
-    /// waits, and a later [`leave`](Gate::leave) names it.
+    /// waits, and a later [`leave`](WriteLock::leave) names it.
     pub fn enter(&mut self, write: T, alone: bool) -> Option<T> {
         if !self.waiting.is_empty() || !self.admits(alone) {
             self.waiting.push_back((write, alone));
@@ -64,28 +64,28 @@ impl<T> Gate<T> {
 
 #[cfg(test)]
 mod tests {
-    use super::Gate;
+    use super::WriteLock;
 
     #[test]
     fn whole_writes_run_together_and_partial_ones_alone_in_turn() {
-        let mut gate = Gate::default();
-        assert_eq!(gate.enter('a', false), Some('a'));
-        assert_eq!(gate.enter('b', false), Some('b'));
-        assert_eq!(gate.enter('P', true), None);
-        assert_eq!(gate.enter('c', false), None, "does not overtake");
-        assert_eq!(gate.enter('d', false), None);
-        assert_eq!(gate.enter('Q', true), None);
+        let mut lock = WriteLock::default();
+        assert_eq!(lock.enter('a', false), Some('a'));
+        assert_eq!(lock.enter('b', false), Some('b'));
+        assert_eq!(lock.enter('P', true), None);
+        assert_eq!(lock.enter('c', false), None, "does not overtake");
+        assert_eq!(lock.enter('d', false), None);
+        assert_eq!(lock.enter('Q', true), None);
         let mut start = Vec::new();
-        gate.leave(&mut start);
+        lock.leave(&mut start);
         assert!(start.is_empty());
-        gate.leave(&mut start);
+        lock.leave(&mut start);
         assert_eq!(start, ['P']);
-        gate.leave(&mut start);
+        lock.leave(&mut start);
         assert_eq!(start, ['P', 'c', 'd']);
-        gate.leave(&mut start);
-        gate.leave(&mut start);
+        lock.leave(&mut start);
+        lock.leave(&mut start);
         assert_eq!(start, ['P', 'c', 'd', 'Q']);
-        gate.leave(&mut start);
-        assert_eq!(gate.enter('e', true), Some('e'));
+        lock.leave(&mut start);
+        assert_eq!(lock.enter('e', true), Some('e'));
     }
 }
