@@ -6,7 +6,7 @@ use crate::drive::MAX_TRANSFER_BYTES;
 use crate::file_table::{File, FileTable, Node, ROOT};
 use crate::request_queue::{Answer, RequestQueue, Responder};
 use crate::zonefs::{Room, WriteMode, ZoneFs};
-use crate::{pool, task};
+use crate::{buffer_pool, task};
 use fuser::{
     BsdFileFlags, Errno, FileHandle, FileType, Filesystem, FopenFlags, Generation, INodeNo, InitFlags,
     KernelConfig, LockOwner, OpenAccMode, OpenFlags, RenameFlags, ReplyAttr, ReplyCreate, ReplyData,
@@ -453,7 +453,7 @@ impl Filesystem for Directory {
         reply: ReplyWrite,
     ) {
         // `data` lies in the buffer for the next request.
-        let (data, flags) = (pool::copy(data), flags.0.cast_unsigned());
+        let (data, flags) = (buffer_pool::copy(data), flags.0.cast_unsigned());
         Directory::write(self, ino.0, offset, data, flags, Answer::to(reply));
     }
 

@@ -3,9 +3,9 @@
 //! A request is a list of [`CommandStep`]s. Most have one; the others are started a few at a time, and the request
 //! is answered when all have ended. The thread that delivers the completion sends the answer.
 
+use crate::buffer_pool;
 use crate::drive::{Completions, Drive, DriveCommand};
 use crate::file_table::File;
-use crate::pool;
 use crate::split::{CommandStep, Steps, split};
 use blockdev::Verb;
 use fuser::Errno;
@@ -274,7 +274,7 @@ impl RequestQueue {
             return answer.succeed(&[], 0);
         }
         if work.reads() && matches!(steps, Steps::Many(_)) {
-            data = pool::take(len);
+            data = buffer_pool::take(len);
         }
         let alone = work.changes_blocks() && steps.as_slice().iter().any(|step| step.is_partial(block_size));
         // Requests that move data fit 32 bits; zeroing answers without a length.
@@ -382,8 +382,8 @@ impl RequestQueue {
                 request.answer.succeed(answer, request.len);
             }
         }
-        pool::give(data);
-        pool::give(request.data);
+        buffer_pool::give(data);
+        buffer_pool::give(request.data);
     }
 }
 
@@ -414,7 +414,7 @@ impl Completions for RequestQueue {
         match ended {
             Some(request) => self.finish(request, data),
             None => {
-                pool::give(data);
+                buffer_pool::give(data);
                 if more {
                     self.advance(slot);
                 }
@@ -490,7 +490,7 @@ impl ActiveRequest {
         let partial = self.work.changes_blocks() && step.is_partial(block_size);
         let (command, data) = match self.work {
             work if work.reads() || partial => {
-                (of_blocks(Verb::Read), pool::take(u64::from(blocks) * u64::from(block_size)))
+                (of_blocks(Verb::Read), buffer_pool::take(u64::from(blocks) * u64::from(block_size)))
             }
             Work::Blocks(verb) if verb.writes() => {
                 let data = match self.steps {
@@ -500,7 +500,7 @@ impl ActiveRequest {
                         data.truncate(self.len as usize);
                         data
                     }
-                    _ => pool::copy(part(&self.data, step.at as usize, step.len as usize)),
+                    _ => buffer_pool::copy(part(&self.data, step.at as usize, step.len as usize)),
                 };
                 (of_blocks(verb), data)
             }

@@ -2,7 +2,7 @@
 
 use super::negotiation::Session;
 use super::wire::{NbdError, REQUEST_MAGIC, Take, command, flag};
-use crate::pool;
+use crate::buffer_pool;
 
 /// Bytes of a request without its data.
 const HEADER: usize = 28;
@@ -202,7 +202,7 @@ impl Requests {
                 if len > self.session.export.maximum {
                     return Err((NbdError::Inval, "larger than the maximum payload"));
                 }
-                Ok(Action::Write { offset, data: pool::take(len.into()), fua })
+                Ok(Action::Write { offset, data: buffer_pool::take(len.into()), fua })
             }
             command::TRIM => {
                 self.check_change(header, NbdError::Inval)?;

@@ -2,8 +2,8 @@
 
 use super::abi::{Descriptor, SECTOR};
 use super::reply::{Asked, Reply};
+use crate::buffer_pool;
 use crate::file_table::File;
-use crate::pool;
 use crate::request_queue::{Answer, RequestQueue};
 use fuser::Errno;
 use std::sync::Arc;
@@ -82,7 +82,7 @@ pub fn carry_out(requests: &Arc<RequestQueue>, file: Arc<File>, action: Action, 
     match action {
         Action::Read { offset, len } => requests.read(file, offset, len, Answer::to(reply)),
         Action::Write { offset, len, fua } => {
-            let mut data = pool::take(len.into());
+            let mut data = buffer_pool::take(len.into());
             match reply.take_data(&mut data) {
                 Ok(()) => requests.write(file, offset, data, fua, Answer::to(reply)),
                 Err(error) => {

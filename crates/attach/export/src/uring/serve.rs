@@ -58,7 +58,7 @@ pub fn serve(directory: &Directory, reply: Reply) {
         // `struct fuse_write_in`: handle, offset, size, write_flags, lock_owner, flags.
         opcode::WRITE => {
             let (offset, flags) = (fixed.u64(8), fixed.u32(32));
-            let data = crate::pool::copy(frame.data());
+            let data = crate::buffer_pool::copy(frame.data());
             directory.write(node, offset, data, flags, Answer::to(reply));
         }
         opcode::FSYNC => directory.sync(node, Answer::to(reply)),
