@@ -6,10 +6,10 @@ use crate::drive::Zones;
 use crate::drive::{Drive, Reports};
 use crate::error::ExportError;
 use crate::file_table::{Changes, File, ROOT};
+use crate::loop_records::LoopRecord;
 use crate::loops::LoopDevice;
 use crate::mount::{self, Programs};
 use crate::mountinfo::Mount;
-use crate::record::Record;
 use crate::uring::{self, Rings};
 use fuser::{BackgroundSession, INodeNo, Notifier};
 use rustix::mount::UnmountFlags;
@@ -107,7 +107,7 @@ struct Shared {
     /// By inode number.
     loops: Mutex<BTreeMap<u64, LoopDevice>>,
     /// What the next start finds them by if this process is killed.
-    record: Mutex<Option<Record>>,
+    record: Mutex<Option<LoopRecord>>,
 }
 
 impl Export {
@@ -148,7 +148,7 @@ impl Export {
         let (served, mount) = serve(&dir, &backend, &options)?;
         let shared = Arc::new(Shared {
             notifier: served.session.notifier(),
-            record: Mutex::new(options.loops.then(|| Record::new(&dir)).flatten()),
+            record: Mutex::new(options.loops.then(|| LoopRecord::new(&dir)).flatten()),
             dir,
             options,
             loops: Mutex::new(BTreeMap::new()),
@@ -393,7 +393,7 @@ impl Shared {
         self.loops.lock().unwrap_or_else(PoisonError::into_inner)
     }
 
-    fn record(&self) -> MutexGuard<'_, Option<Record>> {
+    fn record(&self) -> MutexGuard<'_, Option<LoopRecord>> {
         self.record.lock().unwrap_or_else(PoisonError::into_inner)
     }
 

@@ -1,9 +1,9 @@
 //! Mounting the directory, unmounting it, and clearing away what a killed process left.
 
 use crate::error::ExportError;
+use crate::loop_records::LeftoverDevices;
 use crate::loops::{self, LoopDevice};
 use crate::mountinfo::{self, Mount};
-use crate::record::LeftoverDevices;
 use fuser::{Config, Filesystem, MountOption, Session, SessionACL};
 use rustix::io::Errno;
 use rustix::mount::{MountFlags, UnmountFlags};

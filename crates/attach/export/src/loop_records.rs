@@ -21,13 +21,13 @@ const RECORDS: &str = "/run/tranche/loops";
 const TRIES: u32 = 1_000;
 
 /// The record of a running drive.
-pub struct Record {
+pub struct LoopRecord {
     /// Locked.
     file: File,
     path: PathBuf,
 }
 
-impl Record {
+impl LoopRecord {
     /// A record of the drive at `dir`; none, with a warning, where none can be kept. A drive does without then: only what a killed
     /// one left after its directory was unmounted stays.
     pub fn new(dir: &Path) -> Option<Self> {
@@ -46,7 +46,7 @@ impl Record {
                 Ok(mut file) => {
                     file.lock()?;
                     file.write_all(header(dir)?.as_bytes())?;
-                    return Ok(Record { file, path });
+                    return Ok(LoopRecord { file, path });
                 }
                 Err(error) if error.kind() == io::ErrorKind::AlreadyExists => {}
                 Err(error) => return Err(error),
@@ -167,7 +167,7 @@ mod tests {
         let records = tempfile::tempdir().unwrap();
         let (here, there) = (Path::new("/mnt/drive"), Path::new("/mnt/other"));
         let count = |dir| LeftoverDevices::within(records.path(), dir).records.len();
-        let record = Record::within(records.path(), here).unwrap();
+        let record = LoopRecord::within(records.path(), here).unwrap();
         record.add(&bogus(7));
         assert_eq!(count(here), 0, "the drive lives");
         let path = record.path.clone();
@@ -179,7 +179,7 @@ mod tests {
         left.clear();
         assert!(!path.exists());
 
-        let record = Record::within(records.path(), here).unwrap();
+        let record = LoopRecord::within(records.path(), here).unwrap();
         let path = record.path.clone();
         record.remove();
         assert!(!path.exists());
