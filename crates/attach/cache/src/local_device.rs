@@ -115,13 +115,6 @@ impl OwnDevice {
     }
 }
 
-/// Whether a namespace is not there any more for this host. To the drive, an identifier that is not attached is an invalid field (Base 3.2.1.4). No other
-/// field of a tier's commands can be invalid.
-fn is_detached(status: Status) -> bool {
-    [Status::INVALID_NAMESPACE, Status::NAMESPACE_NOT_ATTACHED, Status::INVALID_FIELD]
-        .contains(&status.code())
-}
-
 impl BlockDevice for OwnDevice {
     type Error = OwnError;
 
@@ -166,7 +159,7 @@ impl BlockDevice for OwnDevice {
             _ if self.has_lost() => Err(OwnError::Lost),
             // Power comes back, and the namespace with it; what is durable is only known when the tier is opened anew.
             Some(done) if done.status.code() == Status::POWER_LOSS => Err(OwnError::Lost),
-            Some(done) if is_detached(done.status) => Err(OwnError::Detached),
+            Some(done) if blockdev::is_absent(done.status) => Err(OwnError::Detached),
             Some(done) => {
                 self.outstanding -= 1;
                 Ok(Some(done))

@@ -10,7 +10,7 @@ use host::{Error, Host, Identity, TransportError};
 use live::{Buffer, Events, Handle, LocalTransport, Queue, Sink};
 use nvme::identify::IdentifyNamespace;
 use nvme::zone::{ZoneManagementReceive, ZoneManagementSend};
-use nvme::{Completion, Csi, Nsid, Status};
+use nvme::{Completion, Csi, Nsid};
 use std::cell::Cell;
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError, Weak, mpsc};
 
@@ -114,10 +114,9 @@ fn zones(host: &mut Host<LocalTransport>, nsid: Nsid, data: &IdentifyNamespace) 
 
 /// Whether an error says that a namespace is not there for this host, or is none that files can show. Any other error may pass.
 fn is_no_file(error: &Error) -> bool {
-    let absent = [Status::INVALID_NAMESPACE, Status::NAMESPACE_NOT_ATTACHED, Status::INVALID_FIELD];
     match error {
         Error::Usage(_) | Error::Absent(_) | Error::Answer { .. } => true,
-        error => error.status().is_some_and(|status| absent.iter().any(|absent| status.is(*absent))),
+        error => error.status().is_some_and(blockdev::is_absent),
     }
 }
 

@@ -1,17 +1,18 @@
 //! NVMe status codes as `errno`. The table is in docs/block-export.md, too.
 
+use blockdev::is_absent;
 use fuser::Errno;
 use nvme::Status;
 
 /// What a program sees of a command that ended with this status.
 pub fn errno(status: Status) -> Errno {
     match status.code() {
+        // Detached or deleted, perhaps while the command was on its way.
+        status if is_absent(status) => Errno::ENODEV,
         // The drive cannot take more.
         Status::CAPACITY_EXCEEDED | Status::NAMESPACE_INSUFFICIENT_CAPACITY => Errno::ENOSPC,
         // Write protection, and a drive at the end of its life.
         Status::NAMESPACE_WRITE_PROTECTED | Status::WRITE_TO_READ_ONLY_RANGE => Errno::EROFS,
-        // Detached or deleted while the command was on its way.
-        Status::INVALID_NAMESPACE | Status::NAMESPACE_NOT_ATTACHED => Errno::ENODEV,
         Status::LBA_OUT_OF_RANGE => Errno::ENXIO,
         Status::NAMESPACE_NOT_READY
         | Status::FORMAT_IN_PROGRESS
@@ -24,7 +25,6 @@ pub fn errno(status: Status) -> Errno {
         | Status::REFERENCE_TAG_CHECK_ERROR
         | Status::STORAGE_TAG_CHECK_ERROR => Errno::EILSEQ,
         Status::INVALID_OPCODE => Errno::EOPNOTSUPP,
-        Status::INVALID_FIELD => Errno::EINVAL,
         // Zones: as Linux's zonefs has it where it looks by itself.
         Status::ZONE_INVALID_WRITE | Status::ZONE_IS_FULL => Errno::EINVAL,
         Status::ZONE_BOUNDARY_ERROR => Errno::EFBIG,
@@ -50,6 +50,7 @@ mod tests {
             (Status::CAPACITY_EXCEEDED.with_dnr(), Errno::ENOSPC),
             (Status::WRITE_TO_READ_ONLY_RANGE, Errno::EROFS),
             (Status::INVALID_NAMESPACE.with_dnr().with_more(), Errno::ENODEV),
+            (Status::INVALID_FIELD.with_dnr(), Errno::ENODEV),
             (Status::ZONE_INVALID_WRITE.with_dnr(), Errno::EINVAL),
             (Status::TOO_MANY_OPEN_ZONES, Errno::EBUSY),
             (Status::ZONE_IS_OFFLINE, Errno::EPERM),

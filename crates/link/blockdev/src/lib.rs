@@ -33,7 +33,7 @@ mod verb;
 pub use device::{BlockDevice, Completed, Geometry};
 pub use flushes::Flushes;
 pub use limits::{ControllerLimits, Limits};
-pub use namespace::{Namespace, Payload, Ranges, Unusable};
+pub use namespace::{Namespace, Payload, Ranges, Unusable, is_absent};
 pub use nvme::Status;
 pub use operation::{Operation, Parts};
 pub use verb::{Verb, ZoneAction};

@@ -7,7 +7,7 @@ use nvme::identify::IdentifyNamespace;
 use nvme::io::{Blocks, DatasetManagement, DsmRange, PrInfo};
 use nvme::zerocopy::IntoBytes;
 use nvme::zone::{ZoneManagementSend, ZoneSendAction};
-use nvme::{Command, IoOpcode, Nsid};
+use nvme::{Command, IoOpcode, Nsid, Status};
 use std::num::NonZeroU64;
 
 /// Bytes of protection information with guards of 16 bits.
@@ -44,6 +44,14 @@ pub enum Unusable {
     Metadata,
     /// Its LBA format is none.
     Format,
+}
+
+/// Whether a status says that the host has no such namespace any more. A drive takes an NSID that is not attached for an invalid field (Base 3.2.1.4). The
+/// other fields of an [encoded](Namespace::encode) command are valid.
+#[must_use]
+pub fn is_absent(status: Status) -> bool {
+    [Status::INVALID_NAMESPACE, Status::NAMESPACE_NOT_ATTACHED, Status::INVALID_FIELD]
+        .contains(&status.code())
 }
 
 impl Namespace {

@@ -527,3 +527,26 @@ fn what_was_opened_on_a_namespace_never_reaches_its_successor() {
         World::new(seed, &mounts).run();
     }
 }
+
+/// Before the thread that follows the drive has taken their files away.
+#[test]
+fn requests_to_a_detached_or_deleted_namespace_find_no_device() {
+    let mut world = World::new(1, &[]);
+    let files: Vec<_> = (1..=NAMESPACES).map(|nsid| world.file(nsid).unwrap()).collect();
+    world.hold.set(true);
+    world.create(NAMESPACES + 1);
+    let hold = world.hold.clone();
+    wait_for("that the thread waits", || hold.waits.load(Ordering::SeqCst));
+    let all = world.admin.namespace_controllers(1).unwrap();
+    world.admin.detach_namespace(1, &all).unwrap();
+    world.admin.delete_namespace(2).unwrap();
+    let requests = world.backend.requests().clone();
+    for file in files {
+        let generation = file.namespace.device.generation.unwrap().get();
+        for what in 0..4 {
+            let outcome = use_file(&requests, &file, generation, (what, 0, 4096));
+            assert_eq!(outcome, Err(format!("{:?}", Errno::ENODEV)), "{}, request {what}", file.name());
+        }
+        assert!(!file.is_gone());
+    }
+}
