@@ -1,9 +1,11 @@
 //! A real drive behind the block files: what only the two together can show.
 
 use export::{Device, Export, FuseTransport, Options};
-use host::{Addr, Host, Identity, SocketTransport, namespace_create};
+use host::{Addr, Data, Host, Identity, SocketTransport, namespace_create};
 use live::{Running, Shape};
 use nvme::admin::{FaultInjection, FaultKind, FormatNvm, SecureErase};
+use nvme::fabrics::FabricsCommand;
+use nvme::property::{NSSR_NVME, PropertyOffset};
 use std::fs::{File, OpenOptions};
 use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
@@ -94,6 +96,7 @@ each_way! {
     answers_of_the_drive_s_own_thread_arrive,
     without_power_requests_fail_and_with_it_the_data_is_there,
     what_was_open_when_writes_were_lost_fails_from_then_on,
+    files_continue_after_a_subsystem_reset,
     no_space_on_the_host_is_no_space_for_programs,
 }
 
@@ -298,6 +301,35 @@ fn what_was_open_when_writes_were_lost_fails_from_then_on(rings: bool) {
     file.write_all_at(b"after", 0).and_then(|()| file.sync_all()).unwrap();
     drop(file);
     run("umount", &[point.path().to_str().unwrap()]);
+    bench.stop();
+}
+
+fn files_continue_after_a_subsystem_reset(rings: bool) {
+    if !possible("files_continue_after_a_subsystem_reset", &[]) {
+        return;
+    }
+    let bench = Bench::new(rings, false);
+    let file = bench.open(1);
+    file.write_all_at(&[1; 65536], 0).unwrap();
+    for round in 2..5u8 {
+        let reset = FabricsCommand::PropertySet {
+            offset: PropertyOffset::NSSR,
+            wide: false,
+            value: NSSR_NVME.into(),
+        };
+        // Its own connection ends, perhaps before the answer.
+        let _ = bench.host().call(reset.into(), Data::None);
+        let mut back = vec![0; 65536];
+        file.read_exact_at(&mut back, 0).unwrap();
+        assert!(back.iter().all(|byte| *byte == round - 1));
+        file.write_all_at(&[round; 65536], 0).and_then(|()| file.sync_all()).unwrap();
+        let mut host = bench.host();
+        let nsid = host.create_namespace(&namespace_create((1 << 20) / 512, 1, 2)).unwrap();
+        let controllers = host.controllers().unwrap();
+        host.attach_namespace(nsid, &controllers).unwrap();
+        wait_for("the new namespace", || bench.device(nsid).is_some());
+    }
+    drop(file);
     bench.stop();
 }
 

@@ -19,6 +19,9 @@
 //! **Power cuts.** A controller and its queues survive them. Commands in flight complete with *Commands
 //! Aborted due to Power Loss Notification*, and so do later ones until power is back. Then the
 //! runtime connects the same host again. [`Events::power`] reports both.
+//!
+//! **Subsystem resets.** The runtime connects the same host again at once. Commands that the drive held, for a quota for example, complete with *Command
+//! Aborted due to SQ Deletion*.
 
 pub use crate::endpoint::{ConnectError, Events, Gone, HostIdentity, NoEvents, Refused, RefusedReason, Sink};
 

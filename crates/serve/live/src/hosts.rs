@@ -63,7 +63,7 @@ pub(crate) struct Connect {
 
 /// Who looks after a controller. The runtime enables it in any case.
 pub(crate) enum ManagedBy {
-    /// The runtime: it asks for events, and connects again after a power cut.
+    /// The runtime: it asks for events, and connects again when the drive has ended the controller.
     Runtime(Arc<dyn Events>),
     /// The host.
     Host { kato_ms: u32 },
@@ -96,7 +96,7 @@ struct Association {
     host: HostIdentity,
     managed_by: ManagedBy,
     origin: Origin,
-    /// `None` while there is no power, or when the drive has ended the association.
+    /// `None` while there is no power, or when the drive has ended the controller.
     controller: Option<ControllerId>,
     /// Index is the queue identifier; the first is the admin queue.
     queues: Vec<Option<Arc<QueueEndpoint>>>,
@@ -141,6 +141,8 @@ pub(crate) struct Hosts {
     powered_off: bool,
     /// Hosts do not know yet that power is off.
     power_loss_untold: bool,
+    /// The drive has ended controllers, and has power: hosts that the runtime manages connect again.
+    reconnects: bool,
 }
 
 impl FrontEnd for Hosts {
@@ -196,7 +198,7 @@ impl FrontEnd for Hosts {
     }
 
     fn has_to_flush(&self) -> bool {
-        self.power_loss_untold || !self.answered.is_empty()
+        self.power_loss_untold || self.reconnects || !self.answered.is_empty()
     }
 
     fn flush(&mut self, engine: &mut Engine, now: Nanos) -> bool {
@@ -207,6 +209,20 @@ impl FrontEnd for Hosts {
         for (association, completion) in std::mem::take(&mut self.answered) {
             self.event(engine, now, association, completion);
         }
+        if !self.reconnects {
+            return true;
+        }
+        // Their identifiers may be given again once all front ends know that they have ended.
+        if engine.is_expelling() {
+            return false;
+        }
+        self.reconnects = false;
+        let again = self.reconnect(engine, now);
+        tracing::warn!(
+            "the drive has ended all controllers, as a subsystem reset does; {} hosts of this process are connected again",
+            again.len()
+        );
+        self.notices.extend(again.into_iter().map(Notice::NamespacesChanged));
         true
     }
 
@@ -214,6 +230,7 @@ impl FrontEnd for Hosts {
         for association in self.associations.iter_mut().flatten() {
             if association.controller == Some(controller) {
                 association.controller = None;
+                self.reconnects |= association.events().is_some();
             }
         }
     }
@@ -221,36 +238,17 @@ impl FrontEnd for Hosts {
     fn power_lost(&mut self, _: &mut Store) {
         self.powered_off = true;
         self.power_loss_untold = true;
+        self.reconnects = false;
         for association in self.associations.iter_mut().flatten() {
             association.controller = None;
         }
     }
 
-    /// The hosts that the runtime manages connect again, with the queues that they had.
     fn power_returned(&mut self, engine: &mut Engine, now: Nanos) {
         self.powered_off = false;
-        for index in 0..self.associations.len() {
-            let Some(association) = &self.associations[index] else { continue };
-            let Some(events) = association.events() else { continue };
-            let queues: Vec<_> = association.queues.iter().skip(1).flatten().cloned().collect();
-            match self.associate(engine, now, index as u32) {
-                Ok(id) => {
-                    for endpoint in queues {
-                        let qid = endpoint.qid.load(Ordering::Relaxed);
-                        if let Err(status) = engine.drive.add_queue(id, qid, u32::from(endpoint.entries) + 1)
-                        {
-                            tracing::error!(
-                                "queue {qid} could not be connected again after the power cut: {status}"
-                            );
-                        }
-                    }
-                    self.notices.push(Notice::Power(events.clone(), true));
-                    self.notices.push(Notice::NamespacesChanged(events));
-                }
-                Err(status) => {
-                    tracing::error!("a host could not be connected again after the power cut: {status}");
-                }
-            }
+        for events in self.reconnect(engine, now) {
+            self.notices.push(Notice::Power(events.clone(), true));
+            self.notices.push(Notice::NamespacesChanged(events));
         }
     }
 
@@ -276,6 +274,7 @@ impl Hosts {
             notices: Vec::new(),
             powered_off: false,
             power_loss_untold: false,
+            reconnects: false,
         }
     }
 
@@ -395,6 +394,32 @@ impl Hosts {
                 Err(ConnectError::Refused(status))
             }
         }
+    }
+
+    /// Connects the hosts again that the runtime manages and that have no controller, with the queues that they had. Returns them.
+    fn reconnect(&mut self, engine: &mut Engine, now: Nanos) -> Vec<Arc<dyn Events>> {
+        let mut again = Vec::new();
+        for index in 0..self.associations.len() {
+            let Some(association) = &self.associations[index] else { continue };
+            let Some(events) = association.events().filter(|_| association.controller.is_none()) else {
+                continue;
+            };
+            let queues: Vec<_> = association.queues.iter().skip(1).flatten().cloned().collect();
+            match self.associate(engine, now, index as u32) {
+                Ok(id) => {
+                    for endpoint in queues {
+                        let qid = endpoint.qid.load(Ordering::Relaxed);
+                        if let Err(status) = engine.drive.add_queue(id, qid, u32::from(endpoint.entries) + 1)
+                        {
+                            tracing::error!("queue {qid} of a host could not be connected again: {status}");
+                        }
+                    }
+                    again.push(events);
+                }
+                Err(status) => tracing::error!("a host could not be connected again: {status}"),
+            }
+        }
+        again
     }
 
     /// Connects a host's controller, again or for the first time.

@@ -44,8 +44,8 @@ impl LocalTransport {
         LocalTransport { origin: Origin::Network, ..LocalTransport::new(handle) }
     }
 
-    /// A transport whose hosts survive power cuts: the runtime connects them again, with their queues, and reports to `events`. It also keeps the
-    /// request for events outstanding, so such a host does not ask for them.
+    /// A transport whose hosts survive power cuts and subsystem resets: the runtime connects them again, with their queues, and reports to `events`. It
+    /// also keeps the request for events outstanding, so such a host does not ask for them.
     pub fn managed(handle: Handle, events: Arc<dyn Events>) -> Self {
         LocalTransport { events: Some(events), ..LocalTransport::new(handle) }
     }

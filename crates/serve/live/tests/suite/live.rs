@@ -4,6 +4,9 @@ use crate::common::shape;
 use host::{Host, Identity};
 use live::{Buffer, Controller, Events, HostIdentity, LocalTransport, NoEvents, Options, Running};
 use nvme::admin::{FormatNvm, PowerCut, SecureErase};
+use nvme::fabrics::FabricsCommand;
+use nvme::property::{NSSR_NVME, PropertyOffset};
+use nvme::quota::{Quota, QuotaKind};
 use nvme::{AdminOpcode, Command, IoOpcode, Status};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
@@ -168,6 +171,55 @@ fn queues_survive_a_power_cut() {
         assert!(data.as_slice().iter().all(|&b| b == 5));
     }
     assert_eq!(*seen.power.lock().unwrap(), [false, true, false, true, false, true]);
+}
+
+/// Another host resets the subsystem.
+#[test]
+fn hosts_that_the_runtime_manages_survive_a_subsystem_reset() {
+    let running = start(&Options::default());
+    let seen = Arc::new(Seen::default());
+    let identity = Identity::new("nqn.2026-11.test:host".parse().unwrap());
+    let transport = LocalTransport::managed(running.handle(), seen.clone());
+    let mut host = Host::connect(transport, &identity).unwrap();
+    let (ended, ends) = mpsc::channel();
+    let sink = move |tag: u64, completion: nvme::Completion, _: Buffer| {
+        ended.send((tag, completion.status())).unwrap();
+    };
+    let queue = host.transport().shared_queue(8, Arc::new(sink)).unwrap();
+    let other = connect(&running);
+    let controllers = host.controllers().unwrap();
+    let mut quota = Quota::unlimited();
+    quota.set_limit(QuotaKind::ReadBandwidth, Some(Quota::MIN_BANDWIDTH));
+    for round in 1..4 {
+        // The second read waits until the first is paid, for sixteen seconds.
+        host.set_quota(1, &quota, false).unwrap();
+        for tag in 0..2 {
+            queue.submit(tag, &read(0, 16), Buffer::zeroed(65536)).unwrap();
+        }
+        let reset = FabricsCommand::PropertySet {
+            offset: PropertyOffset::NSSR,
+            wide: false,
+            value: NSSR_NVME.into(),
+        };
+        let (completion, _) = other.admin(&reset.into(), Buffer::empty()).unwrap();
+        assert!(completion.status().is_success(), "{}", completion.status());
+        let end = || ends.recv_timeout(Duration::from_secs(20)).unwrap();
+        let mut both = [end(), end()];
+        both.sort_by_key(|(tag, _)| *tag);
+        assert_eq!(both, [(0, Status::SUCCESS), (1, Status::ABORTED_SQ_DELETION)]);
+
+        host.set_quota(1, &Quota::unlimited(), false).unwrap();
+        queue.submit(2, &read(0, 16), Buffer::zeroed(65536)).unwrap();
+        assert_eq!(end(), (2, Status::SUCCESS));
+        assert_eq!(host.controllers().unwrap(), controllers, "none is left over");
+        // The reset, and then a change.
+        wait_for("the reset is told", || seen.changes.load(Ordering::SeqCst) == 2 * round - 1);
+        let mut format = Command::new(AdminOpcode::FORMAT_NVM.0, 1);
+        format.cdw10.set(0);
+        assert!(other.admin(&format, Buffer::empty()).unwrap().0.status().is_success());
+        wait_for("the change is told", || seen.changes.load(Ordering::SeqCst) == 2 * round);
+    }
+    assert!(seen.power.lock().unwrap().is_empty());
 }
 
 /// As block files and cache tiers are connected.
