@@ -3,7 +3,7 @@
 use crate::live::LiveTier;
 use blockdev::Geometry;
 use export::Errno;
-use export::drive::{Drive, DriveCommand, DriveNotice, Extent, Namespace, Reports};
+use export::drive::{Drive, DriveCommand, DriveNotice, Extent, ExtentQuery, Namespace, Reports, Then};
 use std::cell::Cell;
 use std::collections::{BTreeMap, BTreeSet};
 use std::sync::{Arc, mpsc};
@@ -88,16 +88,10 @@ impl Drive for BlockFiles {
         (FIRST_TIER_NUMBER..).zip(self.tiers.iter().map(|tier| file_name(tier))).collect()
     }
 
-    fn extents(
-        &self,
-        of: &blockdev::Namespace,
-        lba: u64,
-        blocks: u64,
-        most: usize,
-    ) -> Result<Vec<Extent>, Errno> {
-        match (self.tier(of.nsid), &self.drive) {
-            (None, Some(drive)) => drive.extents(of, lba, blocks, most),
-            _ => Err(Errno::EOPNOTSUPP),
+    fn extents(&self, query: ExtentQuery, then: Then<Vec<Extent>>) {
+        match (self.tier(query.namespace().nsid), &self.drive) {
+            (None, Some(drive)) => drive.extents(query, then),
+            _ => then(Err(Errno::EOPNOTSUPP)),
         }
     }
 

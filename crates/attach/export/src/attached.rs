@@ -1,12 +1,14 @@
 //! A running drive as the export uses it: an NVMe host in the same process.
 
 use crate::drive::{
-    Abilities, Completions, Drive, DriveCommand, DriveNotice, Extent, Namespace, Reports, Zones,
+    Abilities, Completions, Drive, DriveCommand, DriveNotice, Extent, ExtentQuery, Namespace, Reports, Then,
+    Zones,
 };
 use crate::errno::errno;
+use crate::extents::ExtentQueries;
 use blockdev::Unusable;
 use fuser::Errno;
-use host::{Error, Host, Identity, TransportError};
+use host::{Error, Host, Identity};
 use live::{Buffer, Events, Handle, LocalTransport, Queue, Sink};
 use nvme::identify::IdentifyNamespace;
 use nvme::zone::{ZoneManagementReceive, ZoneManagementSend};
@@ -23,8 +25,9 @@ const ENTRIES: u16 = 256;
 /// A connection to a drive.
 pub struct Attached {
     handle: Handle,
-    /// Asks about namespaces. All of its commands are admin commands: no I/O of a namespace delays what is said of another.
+    /// Identifies namespaces. All of its commands are admin commands, which no I/O delays.
     host: Mutex<Host<LocalTransport>>,
+    queries: Arc<ExtentQueries>,
     queue: Queue,
     completions: Weak<dyn Completions>,
 }
@@ -52,7 +55,8 @@ impl Attached {
         let transport = LocalTransport::managed(handle.clone(), Arc::new(Tell(Mutex::new(news))));
         let host = Host::connect(transport, &Identity::new(name))?;
         let queue = host.transport().shared_queue(ENTRIES, Arc::new(Deliver(completions.clone())))?;
-        Ok(Arc::new(Attached { handle: handle.clone(), host: Mutex::new(host), queue, completions }))
+        let queries = ExtentQueries::new(host.transport().admin_queue()?);
+        Ok(Arc::new(Attached { handle: handle.clone(), host: Mutex::new(host), queries, queue, completions }))
     }
 
     fn host(&self) -> MutexGuard<'_, Host<LocalTransport>> {
@@ -145,17 +149,8 @@ impl Drive for Attached {
         self.handle.losses()
     }
 
-    fn extents(
-        &self,
-        of: &blockdev::Namespace,
-        lba: u64,
-        blocks: u64,
-        most: usize,
-    ) -> Result<Vec<Extent>, Errno> {
-        self.host().extents(of, lba, blocks, most).map_err(|error| match error {
-            Error::Transport(TransportError::Closed) => Errno::ENODEV,
-            error => error.status().map_or(Errno::EIO, errno),
-        })
+    fn extents(&self, query: ExtentQuery, then: Then<Vec<Extent>>) {
+        self.queries.begin(query, then);
     }
 
     fn submit(&self, tag: u64, of: &blockdev::Namespace, command: DriveCommand, data: Vec<u8>) {

@@ -6,10 +6,13 @@ use nvme::zone::{ZoneDescriptor, ZoneReportHeader, ZoneSendAction};
 use std::collections::BTreeMap;
 use std::sync::{Weak, mpsc};
 
-pub use host::Extent;
+pub use host::{Extent, ExtentQuery};
 
 /// Largest read or write that the kernel is asked to send: what its default limit of 256 pages allows.
 pub const MAX_TRANSFER_BYTES: u32 = 1 << 20;
+
+/// Receives a result, on the thread that delivers it. It must not block.
+pub type Then<T> = Box<dyn FnOnce(Result<T, Errno>) + Send>;
 
 /// A namespace as the drive reports it.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -148,20 +151,11 @@ pub trait Drive: Send + Sync + 'static {
         BTreeMap::new()
     }
 
-    /// Which blocks are allocated, from `lba` on, up to `blocks` of them: at most so many extents. It may tell of fewer blocks, of one at
-    /// least. Blocks; not called from [`Completions`].
-    ///
-    /// # Errors
-    /// `EOPNOTSUPP` if it cannot tell, and what the drive says.
-    fn extents(
-        &self,
-        of: &blockdev::Namespace,
-        lba: u64,
-        blocks: u64,
-        most: usize,
-    ) -> Result<Vec<Extent>, Errno> {
-        let _ = (of, lba, blocks, most);
-        Err(Errno::EOPNOTSUPP)
+    /// Asks which blocks are allocated; `then` follows once, perhaps before this returns, with `EOPNOTSUPP` if the drive cannot tell. No question about
+    /// one namespace waits for a question about another.
+    fn extents(&self, query: ExtentQuery, then: Then<Vec<Extent>>) {
+        let _ = query;
+        then(Err(Errno::EOPNOTSUPP));
     }
 
     /// Starts a command; [`Completions::complete`] follows exactly once, perhaps before this returns.

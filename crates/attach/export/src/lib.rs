@@ -38,6 +38,7 @@ pub mod drive;
 mod errno;
 mod error;
 mod export;
+mod extents;
 mod file_table;
 mod loop_records;
 mod loops;

@@ -4,7 +4,7 @@
 //! is answered when all have ended. The thread that delivers the completion sends the answer.
 
 use crate::buffer_pool;
-use crate::drive::{Completions, Drive, DriveCommand};
+use crate::drive::{Completions, Drive, DriveCommand, Then};
 use crate::file_table::File;
 use crate::split::{CommandStep, Steps, split};
 use blockdev::Verb;
@@ -27,9 +27,6 @@ pub trait Responder: Send + 'static {
 
 /// Where the result of a request goes.
 pub struct Answer(Box<dyn Responder>);
-
-/// What goes on with a result, on the thread that delivers it. It gets the command's buffer.
-pub type Then<T> = Box<dyn FnOnce(Result<T, Errno>) + Send>;
 
 /// What this program itself asks the drive.
 struct Call<F>(F);

@@ -56,7 +56,7 @@ pub use appends::Appends;
 pub(crate) use call::call_alone as call;
 pub use device::{NamespaceDevice, OperationQueue};
 pub use error::{Error, TransportError, nsid_list};
-pub use extents::Extent;
+pub use extents::{Extent, ExtentQuery};
 pub use file::{BlockFile, FileDevice};
 pub use host::{Host, namespace_create};
 pub use io::IoQueue;

@@ -8,7 +8,8 @@ use blockdev::{Limits, Namespace};
 use drive::{BLOCK, SUBNQN, Shared};
 use fabric::target;
 use host::{
-    Addr, Data, Error, Host, Identity, Queue, SocketTransport, TransportError, namespace_create, view,
+    Addr, Data, Error, ExtentQuery, Host, Identity, Queue, SocketTransport, TransportError, namespace_create,
+    view,
 };
 use nvme::admin::PowerCut;
 use nvme::aer::{EventType, NoticeInfo};
@@ -104,7 +105,7 @@ fn allocated_blocks_are_listed_in_several_answers() {
     assert!(host.reports_allocation().unwrap());
     let ns = host.namespace(1).unwrap();
     let mut extents = |lba, blocks, most| -> Vec<(u64, bool)> {
-        let found = host.extents(&ns, lba, blocks, most).unwrap();
+        let found = host.extents(ExtentQuery::new(&ns, lba, blocks, most)).unwrap();
         found.iter().map(|extent| (extent.blocks, extent.allocated)).collect()
     };
     let all = [(10, false), (10, true), (10, false), (1, true), (69, false), (200, true), (700, false)];

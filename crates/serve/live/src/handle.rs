@@ -101,8 +101,8 @@ impl Handle {
     }
 }
 
-/// Entries of the admin queue.
-const ADMIN_ENTRIES: u16 = 32;
+/// Entries of the admin queue: those of a typed host, and a question about each namespace.
+const ADMIN_ENTRIES: u16 = 2048;
 
 /// One association of a host with the drive. Dropping it disconnects.
 pub struct Controller {
@@ -114,6 +114,10 @@ impl Controller {
     /// Controller ID at the time of the connection. A power cycle may change it where a host has several controllers.
     pub fn cntlid(&self) -> u16 {
         self.cntlid
+    }
+
+    pub(crate) fn admin_queue(&self) -> Queue {
+        self.admin.queue.clone()
     }
 
     /// Carries out one admin command and waits for its end. Any thread may call it, several at once; not

@@ -54,5 +54,5 @@ pub use record::latencies_between;
 pub use server::{Limits, MAX_PORTS, TcpPort, accept_tcp, fuzz_hosts, listen_privately};
 pub use snapshot::{AuthenticationFailures, ConnectionCounts, Snapshot, TransportSnapshot};
 pub use start::{Options, PortInfo, Running, StartError, start, start_prepared};
-pub use transport::{LocalQueue, LocalTransport};
+pub use transport::{AdminQueue, LocalQueue, LocalTransport};
 pub use virtual_queues::{VirtualCompletion, VirtualQueues};

@@ -10,9 +10,11 @@ use image::Buffer;
 use nvme::fabrics::FabricsCommand;
 use nvme::property::{Cap, Cc, Csts, PropertyOffset, Shn, Shst};
 use nvme::{Command, Completion};
+use std::collections::HashMap;
 use std::num::NonZeroU64;
-use std::sync::Arc;
+use std::sync::atomic::{AtomicU64, Ordering};
 use std::sync::mpsc::{Receiver, RecvTimeoutError, channel};
+use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
 /// Commands of the admin queue that may be outstanding.
@@ -30,12 +32,87 @@ pub struct LocalTransport {
     origin: Origin,
     /// Where the runtime reports what happens to the controller, if it looks after it.
     events: Option<Arc<dyn Events>>,
+    posted: Arc<PostedCommands>,
+}
+
+/// The admin queue of a host, for threads that leave commands there without waiting. Those that wait in [`host::Host`] do not notice.
+pub struct AdminQueue {
+    queue: DriveQueue,
+    posted: Arc<PostedCommands>,
+}
+
+/// Receives a command that has ended.
+type Continuation = Box<dyn FnOnce(Completion, Buffer) + Send>;
+
+/// The first tag of posted commands. Those of a [`LocalQueue`] are lower.
+const FIRST_POSTED_TAG: u64 = 1 << 16;
+
+/// Commands that were left in an admin queue, by tag.
+#[derive(Default)]
+struct PostedCommands {
+    count: AtomicU64,
+    waiting: Mutex<HashMap<u64, Continuation>>,
+}
+
+impl PostedCommands {
+    fn waiting(&self) -> MutexGuard<'_, HashMap<u64, Continuation>> {
+        self.waiting.lock().unwrap_or_else(PoisonError::into_inner)
+    }
+}
+
+impl AdminQueue {
+    /// Leaves a command with the drive, as [`DriveQueue::post`] has it, and rings. `then` runs on the thread that delivers the completion, perhaps
+    /// before this returns. It must not block.
+    ///
+    /// # Errors
+    /// The queue is full or the drive was stopped: `then` does not run.
+    pub fn post(
+        &self,
+        command: &Command,
+        generation: Option<NonZeroU64>,
+        buffer: Buffer,
+        then: impl FnOnce(Completion, Buffer) + Send + 'static,
+    ) -> Result<(), RefusedReason> {
+        let tag = FIRST_POSTED_TAG + self.posted.count.fetch_add(1, Ordering::Relaxed);
+        self.posted.waiting().insert(tag, Box::new(then));
+        if let Err(refused) = self.queue.post(tag, command, generation, buffer) {
+            let then = self.posted.waiting().remove(&tag);
+            drop(then);
+            return Err(refused.reason);
+        }
+        self.queue.ring();
+        Ok(())
+    }
+}
+
+/// Where the completions of a host's admin queue go.
+struct AdminSink {
+    waits: Arc<dyn Sink>,
+    posted: Arc<PostedCommands>,
+}
+
+impl Sink for AdminSink {
+    fn complete(&self, tag: u64, completion: Completion, buffer: Buffer) {
+        if tag < FIRST_POSTED_TAG {
+            return self.waits.complete(tag, completion, buffer);
+        }
+        let then = self.posted.waiting().remove(&tag);
+        if let Some(then) = then {
+            then(completion, buffer);
+        }
+    }
 }
 
 impl LocalTransport {
     /// A transport to the drive behind `handle`.
     pub fn new(handle: Handle) -> Self {
-        LocalTransport { handle, controller: None, origin: Origin::InProcess, events: None }
+        LocalTransport {
+            handle,
+            controller: None,
+            origin: Origin::InProcess,
+            events: None,
+            posted: Arc::default(),
+        }
     }
 
     /// The same for a host that does what others ask it for over a network, as a web server does. The drive refuses to it what it refuses to hosts on
@@ -55,9 +132,19 @@ impl LocalTransport {
     /// # Errors
     /// The host is not connected, or the drive refuses the queue.
     pub fn shared_queue(&self, entries: u16, sink: Arc<dyn Sink>) -> Result<DriveQueue, Error> {
-        let controller =
-            self.controller.as_ref().ok_or_else(|| Error::Usage("the host is not connected".to_owned()))?;
-        controller.queue(entries, sink).map_err(|error| refused("Connect of an I/O queue", error))
+        self.controller()?.queue(entries, sink).map_err(|error| refused("Connect of an I/O queue", error))
+    }
+
+    /// The admin queue, for any number of threads.
+    ///
+    /// # Errors
+    /// The host is not connected.
+    pub fn admin_queue(&self) -> Result<AdminQueue, Error> {
+        Ok(AdminQueue { queue: self.controller()?.admin_queue(), posted: self.posted.clone() })
+    }
+
+    fn controller(&self) -> Result<&Controller, Error> {
+        self.controller.as_ref().ok_or_else(|| Error::Usage("the host is not connected".to_owned()))
     }
 }
 
@@ -204,7 +291,8 @@ impl Transport for LocalTransport {
             None => ManagedBy::Host { kato_ms: identity.kato_ms },
         };
         let mut controller = None;
-        let mut admin = LocalQueue::open(ADMIN_DEPTH, |sink| {
+        let mut admin = LocalQueue::open(ADMIN_DEPTH, |waits| {
+            let sink = Arc::new(AdminSink { waits, posted: self.posted.clone() });
             let (made, queue) = self
                 .handle
                 .connect_managed(host, managed_by, self.origin, sink)

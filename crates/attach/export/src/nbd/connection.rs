@@ -344,9 +344,7 @@ impl Transmission {
                 requests.zero_durably(file, offset, len.into(), deallocate, Answer::to(reply));
             }
             Action::Flush => requests.flush(file, Answer::to(reply)),
-            Action::Status { offset, len, one } => {
-                self.namespaces.status(&file, offset, len, one, reply);
-            }
+            Action::Status { offset, len, one } => self.namespaces.status(file, offset, len, one, reply),
             Action::Disconnect => {}
         }
     }

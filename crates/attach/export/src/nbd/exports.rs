@@ -5,6 +5,7 @@ use super::outbox::Reply;
 use super::replies::EXTENTS;
 use super::wire::MAX_PAYLOAD_BYTES;
 use crate::backend::Backend;
+use crate::drive::{Extent, ExtentQuery};
 use crate::file_table::File;
 use crate::request_queue::RequestQueue;
 use fuser::Errno;
@@ -48,21 +49,22 @@ impl Namespaces {
         }
     }
 
-    /// Tells which blocks are allocated. Waits for the drive.
-    pub fn status(&self, file: &File, offset: u64, len: u32, one: bool, reply: Reply) {
-        let size = file.namespace.block_size();
-        let changed = || self.requests().is_void(file);
-        if changed() {
+    /// Answers which blocks are allocated.
+    pub fn status(&self, file: Arc<File>, offset: u64, len: u32, one: bool, reply: Reply) {
+        if self.requests().is_void(&file) {
             return reply.fail(Errno::ENODEV);
         }
-        let blocks = u64::from(len / size);
-        let most = if one { 1 } else { EXTENTS };
-        match self.0.drive().extents(&file.namespace.device, offset / u64::from(size), blocks, most) {
+        let size = file.namespace.block_size();
+        let (lba, blocks) = (offset / u64::from(size), u64::from(len / size));
+        let query = ExtentQuery::new(&file.namespace.device, lba, blocks, if one { 1 } else { EXTENTS });
+        let requests = self.requests().clone();
+        let then = move |found: Result<Vec<Extent>, Errno>| match found {
             // The answer may be about another namespace.
-            Ok(_) if changed() => reply.fail(Errno::ENODEV),
+            Ok(_) if requests.is_void(&file) => reply.fail(Errno::ENODEV),
             Ok(extents) => reply.status(size, len, &extents),
             Err(errno) => reply.fail(errno),
-        }
+        };
+        self.0.drive().extents(query, Box::new(then));
     }
 }
 

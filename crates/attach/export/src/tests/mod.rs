@@ -1,6 +1,7 @@
 //! Tests over a drive in memory: of the requests alone, and through the kernel.
 
 mod backend;
+mod extents;
 mod memory;
 mod mounted;
 mod nbd;

@@ -1,7 +1,7 @@
 //! A live drive and its hosts in this process.
 
 use crate::common::shape;
-use host::{Host, Identity};
+use host::{ExtentQuery, Host, Identity};
 use live::{Buffer, Controller, Events, HostIdentity, LocalTransport, NoEvents, Options, Running};
 use nvme::admin::{FormatNvm, PowerCut, SecureErase};
 use nvme::fabrics::FabricsCommand;
@@ -242,11 +242,11 @@ fn a_managed_typed_host_survives_power_cuts_and_knows_a_replaced_namespace() {
         assert_eq!(back, [5; 4096]);
     }
     assert_eq!(running.handle().losses(), 0);
-    assert!(host.extents(&namespace, 0, 100, 8).is_ok());
+    assert!(host.extents(ExtentQuery::new(&namespace, 0, 100, 8)).is_ok());
     host.format(FormatNvm { nsid: 1, lbaf: 0, mset: false, pi: 0, pil: false, ses: SecureErase::NONE })
         .unwrap();
     assert_ne!(host.namespace(1).unwrap().generation, namespace.generation);
-    let status = host.extents(&namespace, 0, 100, 8).unwrap_err().status().unwrap();
+    let status = host.extents(ExtentQuery::new(&namespace, 0, 100, 8)).unwrap_err().status().unwrap();
     assert!(status.is(Status::INVALID_NAMESPACE), "{status}");
 }
 
