@@ -6,8 +6,8 @@ use common::{Served, TRANCHE, text};
 use std::io::Read;
 use std::os::unix::fs::PermissionsExt;
 use std::process::{Command, Output, Stdio};
-use std::time::{Duration, Instant};
-use testkit::skipped;
+use std::time::Duration;
+use testkit::{skipped, wait_for};
 
 fn tranche(args: &[&str]) -> Output {
     Command::new(TRANCHE).args(args).output().unwrap()
@@ -205,15 +205,6 @@ fn on(place: &str, name: &str, args: &[&str]) -> Output {
     tranche(&[args, &["--on", place, "--hostnqn", &nqn]].concat())
 }
 
-/// Waits until something is so.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "{what}");
-        std::thread::sleep(Duration::from_millis(20));
-    }
-}
-
 #[test]
 fn the_list_of_hosts_gives_roles_and_is_read_again_on_sighup() {
     let temp = tempfile::tempdir().unwrap();
@@ -237,7 +228,7 @@ fn the_list_of_hosts_gives_roles_and_is_read_again_on_sighup() {
 
     list("role = 'tenant'\nnamespaces = [1]");
     served.signal("HUP");
-    eventually("the tenant has namespace 1", || namespaces("tenant").contains("\"NameSpace\": 1"));
+    wait_for("the tenant has namespace 1", || namespaces("tenant").contains("\"NameSpace\": 1"));
     // A list that makes no sense changes nothing.
     list("role = 'king'");
     served.signal("HUP");
@@ -245,7 +236,7 @@ fn the_list_of_hosts_gives_roles_and_is_read_again_on_sighup() {
     assert!(namespaces("tenant").contains("\"NameSpace\": 1"));
     list("expires = 2001-01-01");
     served.signal("HUP");
-    eventually("the tenant is refused", || !on(&place, "tenant", &["id"]).status.success());
+    wait_for("the tenant is refused", || !on(&place, "tenant", &["id"]).status.success());
     assert!(on(&place, "admin", &["ns", "delete", "1", "--force"]).status.success());
     let said = said_by(served);
     for words in ["hosts.toml was read again", "the list of hosts stays as it was", "line 6", "role is"] {

@@ -639,11 +639,7 @@ fn a_namespace_that_is_detached_under_a_tier_is_gone() {
     assert_eq!(failed.raw_os_error(), Some(5), "{failed}");
     assert!(oracle.flush(&file).is_err());
     drop(file);
-    let begin = Instant::now();
-    while path.exists() {
-        assert!(begin.elapsed() < Duration::from_secs(60), "the file of a tier that failed stays");
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for("the end of the file of a tier that failed", || !path.exists());
     good(&Command::new(TRANCHE).args(["ns", "attach", "2", "--on", &on]).output().unwrap());
     drop(drive);
     let drive = Drive::start(dir, &["--fuse", &mount]);

@@ -9,6 +9,7 @@ use std::path::Path;
 use std::process::{Command, Output};
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
+use testkit::wait_for;
 
 fn tranche(args: &[&str]) -> Output {
     Command::new(env!("CARGO_BIN_EXE_tranche")).args(args).output().unwrap()
@@ -661,11 +662,7 @@ fn memory_is_ready_before_it_is_written() {
         |prefault| Served::start(&["--tcp", "127.0.0.1:0", "--timing", "off", "--prefault", prefault]);
     let (lazy, ready) = (started("0"), started("64MiB"));
     let enough = 60 << 20;
-    let begun = Instant::now();
-    while ready.memory() < lazy.memory() + enough {
-        assert!(begun.elapsed() < Duration::from_secs(120), "{} bytes are there", ready.memory());
-        std::thread::sleep(Duration::from_millis(50));
-    }
+    wait_for("memory that is written to", || ready.memory() >= lazy.memory() + enough);
     for served in [lazy, ready] {
         served.signal("TERM");
         assert_eq!(served.end(), Some(0));

@@ -334,21 +334,10 @@ fn a_linux_kernel_has_namespaces_as_ublk_devices() {
 
 /// NVM Set 3, of NAND, with further keys, and namespace 2 on it.
 fn placed_set(keys: &str) -> String {
+    let flash = testkit::drives::flash("256MiB", keys);
     format!(
         r#"
-[[set]] # 3
-media = "nand"
-cell = "tlc"
-capacity = "256MiB"
-spare = "60%"
-channels = 2
-dies = 4
-planes = 2
-nand_page = "4KiB"
-pages_per_block = 48
-rated_cycles = 3000
-timing = {{ read = "60us", program = "700us", erase = "4ms", channel = "800MB/s" }}
-{keys}
+{flash}
 [[namespace]] # 2
 set = 3
 size = "64MiB"

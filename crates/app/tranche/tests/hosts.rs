@@ -13,6 +13,7 @@ use nvme::{Command, Nqn};
 use std::process::Command as Process;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::time::{Duration, Instant};
+use testkit::wait_for;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -150,15 +151,9 @@ fn soak_hosts_come_and_go_and_leave_nothing_behind() {
     };
     // What is left is known after a while: the other end of a socket may still be closing.
     let nothing_left = |watcher: &mut Host<SocketTransport>| {
-        let start = Instant::now();
-        while served.descriptors() > descriptors + 1 || watcher.controllers().unwrap().len() > 1 {
-            assert!(
-                start.elapsed() < ANSWER_TIMEOUT,
-                "{} descriptors are left",
-                served.descriptors() - descriptors
-            );
-            std::thread::sleep(Duration::from_millis(10));
-        }
+        wait_for("the end of all descriptors and controllers", || {
+            served.descriptors() <= descriptors + 1 && watcher.controllers().unwrap().len() == 1
+        });
     };
     go(seconds as f64 / 2.0, seed);
     nothing_left(&mut watcher);

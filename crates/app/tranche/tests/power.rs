@@ -5,7 +5,7 @@ mod common;
 use common::{Served, TRANCHE, at, repository, text};
 use std::path::Path;
 use std::process::{Command, Stdio};
-use std::time::{Duration, Instant};
+use testkit::wait_for;
 
 /// Standard output of a command on the drive at `on`.
 fn tranche(on: &str, args: &[&str]) -> String {
@@ -47,11 +47,7 @@ fn what_a_power_cut_took_is_not_back_when_the_process_dies_before_power_is() {
         let list = Command::new(TRANCHE).env("TRANCHE_ON", &on).args(["ns", "list"]).output().unwrap();
         !list.status.success()
     };
-    let begun = Instant::now();
-    while !is_off() {
-        assert!(begun.elapsed() < Duration::from_secs(60), "the power never goes");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("the loss of power", is_off);
     drop(served);
     waiting.kill().unwrap();
     waiting.wait().unwrap();

@@ -7,6 +7,7 @@ use serde_json::Value;
 use std::io::{Read, Write};
 use std::process::{Command, Stdio};
 use std::time::{Duration, Instant};
+use testkit::wait_for;
 
 const OUTPUT_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -100,10 +101,6 @@ fn on_a_terminal_it_fills_the_screen_until_the_user_quits() {
     keys.write_all(b"p").unwrap();
     read_until("PAUSED");
     keys.write_all(b"q").unwrap();
-    let begun = Instant::now();
-    while child.try_wait().unwrap().is_none() {
-        assert!(begun.elapsed() < OUTPUT_TIMEOUT, "it does not quit");
-        std::thread::sleep(Duration::from_millis(20));
-    }
+    wait_for("its end", || child.try_wait().unwrap().is_some());
     assert!(child.wait().unwrap().success());
 }
