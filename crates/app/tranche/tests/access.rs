@@ -228,7 +228,7 @@ fn the_list_of_hosts_gives_roles_and_is_read_again_on_sighup() {
 
     list("role = 'tenant'\nnamespaces = [1]");
     served.signal("HUP");
-    wait_for("the tenant has namespace 1", || namespaces("tenant").contains("\"NameSpace\": 1"));
+    wait_for("namespace 1 for the tenant", || namespaces("tenant").contains("\"NameSpace\": 1"));
     // A list that makes no sense changes nothing.
     list("role = 'king'");
     served.signal("HUP");
@@ -236,7 +236,7 @@ fn the_list_of_hosts_gives_roles_and_is_read_again_on_sighup() {
     assert!(namespaces("tenant").contains("\"NameSpace\": 1"));
     list("expires = 2001-01-01");
     served.signal("HUP");
-    wait_for("the tenant is refused", || !on(&place, "tenant", &["id"]).status.success());
+    wait_for("the end of the tenant", || !on(&place, "tenant", &["id"]).status.success());
     assert!(on(&place, "admin", &["ns", "delete", "1", "--force"]).status.success());
     let said = said_by(served);
     for words in ["hosts.toml was read again", "the list of hosts stays as it was", "line 6", "role is"] {

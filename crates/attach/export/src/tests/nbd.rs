@@ -11,6 +11,7 @@ use std::os::unix::net::UnixStream;
 use std::path::{Path, PathBuf};
 use std::sync::Arc;
 use std::time::Duration;
+use testkit::wait_for;
 
 const LIMITS: Limits = Limits { transfer: 65536, zero: 1 << 20, commands: 16 };
 const EINVAL: u32 = 22;
@@ -47,12 +48,12 @@ impl Bench {
 
     /// A client of this export, which has chosen it in the newer way, when it is there.
     fn go(&self, name: &str, structured: bool) -> Client {
-        loop {
-            if let Some(client) = self.try_to_go(name, structured) {
-                return client;
-            }
-            std::thread::sleep(Duration::from_millis(2));
-        }
+        let mut client = None;
+        wait_for("the export", || {
+            client = self.try_to_go(name, structured);
+            client.is_some()
+        });
+        client.unwrap()
     }
 
     fn try_to_go(&self, name: &str, structured: bool) -> Option<Client> {
@@ -333,9 +334,7 @@ fn a_namespace_that_changes_ends_for_who_has_it_and_begins_for_others() {
         client
     };
     bench.drive.detach(1);
-    while old.read(0, 4096) != Err(ESHUTDOWN) {
-        std::thread::sleep(Duration::from_millis(2));
-    }
+    wait_for("the end of the export", || old.read(0, 4096) == Err(ESHUTDOWN));
     let larger = Namespace { nguid: [9; 16], ..namespace(1, 4096, 2 << 20) };
     let mut new = change(&|| bench.drive.attach(larger), (2 << 20) - 4096);
     assert_eq!(new.read((2 << 20) - 4096, 4096).unwrap(), [0; 4096]);

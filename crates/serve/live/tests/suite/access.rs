@@ -13,6 +13,7 @@ use nvme::{CNTLID_DYNAMIC, Command, Completion, Nqn, Status};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant, SystemTime};
+use testkit::wait_for;
 
 /// Less than the 30 s after which the drive shows out who was not let in, unless told.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(25);
@@ -154,7 +155,7 @@ fn hosts_authenticate_themselves_and_the_drive() {
     use_it(connect(&running, "one", keys(&one, None)).unwrap());
     // A wrong answer, a proof that the drive has no key for, and one of the drive that the host does not believe. Two never began.
     let all = AuthenticationFailures { chap: 3, unfinished: 2, ..Default::default() };
-    eventually("failures are counted", || failures(&running) == all);
+    wait_for("the count of all failures", || failures(&running) == all);
 }
 
 /// An admin queue, command by command.
@@ -280,7 +281,7 @@ fn who_takes_too_long_is_shown_out() {
     assert!(begun.elapsed() < ANSWER_TIMEOUT);
     // Who is in stays in.
     assert!(free.property().is_success());
-    eventually("that is counted", || {
+    wait_for("its count", || {
         let snapshot = running.handle().snapshot().unwrap();
         let timeouts: u64 = snapshot.transports.iter().map(|of| of.counts.timeouts).sum();
         (timeouts, snapshot.authentication_failures.unfinished) == (1, 1)
@@ -297,15 +298,6 @@ fn failures(running: &Running) -> AuthenticationFailures {
     running.handle().snapshot().unwrap().authentication_failures
 }
 
-/// Waits until something is so.
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < ANSWER_TIMEOUT, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn the_list_gives_hosts_their_roles() {
     let tenant = |own: &[u32]| Rule { role: Role::Tenant(own.to_vec()), ..Rule::named(nqn("tenant")) };
@@ -317,9 +309,9 @@ fn the_list_gives_hosts_their_roles() {
     assert!(denied.status().unwrap().is(Status::OPERATION_DENIED), "{denied}");
     // Another list counts at once for hosts that are connected.
     running.set_access(Access::new(vec![Rule::named(nqn("admin")), tenant(&[])])).unwrap();
-    eventually("the tenant loses its namespace", || sees(&mut host).is_empty());
+    wait_for("the loss of the tenant's namespace", || sees(&mut host).is_empty());
     running.set_access(Access::new(vec![Rule::named(nqn("admin")), Rule::named(nqn("tenant"))])).unwrap();
-    eventually("the tenant administers", || !sees(&mut host).is_empty());
+    wait_for("the role of an administrator", || !sees(&mut host).is_empty());
     host.delete_namespace(1).unwrap();
     assert!(admin.allocated_namespaces().unwrap().iter().all(|nsid| *nsid != 1));
 }
@@ -345,7 +337,7 @@ fn a_new_list_lets_in_and_shows_out() {
     let listed = vec![Rule::named(nqn("stays")), expired, with_key(&new), Rule::named(nqn("comes"))];
     running.set_access(Access::new(listed)).unwrap();
     for host in &mut gone {
-        eventually("the host is disconnected", || host.active_namespaces().is_err());
+        wait_for("the end of the host", || host.active_namespaces().is_err());
     }
     assert!(!sees(&mut stays).is_empty());
     use_it(connect(&running, "comes", None).unwrap());
@@ -380,7 +372,7 @@ fn connections_that_have_not_proved_themselves_are_limited() {
     assert!(free.property().is_success());
     assert!(matches!(owes.queue.next(Some(Duration::ZERO)), Ok(None)), "there is room for three");
     let newest = TcpStream::connect(running.tcp().unwrap()).unwrap();
-    eventually("the oldest makes room", || owes.queue.next(Some(Duration::ZERO)).is_err());
+    wait_for("room from the oldest", || owes.queue.next(Some(Duration::ZERO)).is_err());
     for mut stream in silent.iter().chain([&newest]) {
         stream.set_nonblocking(true).unwrap();
         let read = std::io::Read::read(&mut stream, &mut [0]);

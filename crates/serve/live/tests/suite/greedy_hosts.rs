@@ -11,7 +11,8 @@ use nvme::{CNTLID_DYNAMIC, Command, Nqn, Status, U16};
 use std::net::TcpStream;
 use std::path::Path;
 use std::sync::Arc;
-use std::time::{Duration, Instant};
+use std::time::Duration;
+use testkit::wait_for;
 
 const TIMEOUT: Duration = Duration::from_secs(25);
 /// Unproven connections of a network in these tests.
@@ -74,14 +75,6 @@ fn others_get_in(running: &Running, dir: &Path) {
     }
 }
 
-fn eventually(what: &str, mut is_so: impl FnMut() -> bool) {
-    let begun = Instant::now();
-    while !is_so() {
-        assert!(begun.elapsed() < TIMEOUT, "{what}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
-}
-
 #[test]
 fn strangers_hold_no_more_than_their_networks_unproven_places() {
     let temp = tempfile::tempdir().unwrap();
@@ -90,7 +83,7 @@ fn strangers_hold_no_more_than_their_networks_unproven_places() {
         .filter_map(|n| raw(&running, Nqn::DISCOVERY, &format!("stranger-{n}")).ok())
         .map(|(queue, _)| queue)
         .collect();
-    eventually("strangers hold more places than they may", || {
+    wait_for("the end of strangers over the limit", || {
         strangers.iter_mut().filter_map(|queue| is_open(queue).then_some(())).count() <= MAX_UNPROVEN
     });
     others_get_in(&running, temp.path());
@@ -104,7 +97,7 @@ fn a_stranger_is_shown_out_whatever_its_keep_alive_timeout() {
     let (mut stranger, status) = raw(&running, Nqn::DISCOVERY, "stranger").unwrap();
     assert!(status.is_success(), "{status}");
     let (mut listed, _) = raw(&running, Nqn::DISCOVERY, "other").unwrap();
-    eventually("the stranger stays", || !is_open(&mut stranger));
+    wait_for("the end of the stranger", || !is_open(&mut stranger));
     assert!(is_open(&mut listed), "a listed host has the keep-alive timeout that it asked for");
 }
 
@@ -137,7 +130,7 @@ fn a_tenant_has_a_limited_number_of_controllers() {
     others_get_in(&running, temp.path());
     held.pop();
     held.pop();
-    eventually("the tenant gets a controller again", || connect(&running, &tcp, "tenant").is_ok());
+    wait_for("a controller for the tenant", || connect(&running, &tcp, "tenant").is_ok());
 }
 
 #[test]

@@ -11,6 +11,7 @@ use nvme::{AdminOpcode, Command, IoOpcode, Status};
 use std::sync::atomic::{AtomicU32, Ordering};
 use std::sync::{Arc, Mutex, mpsc};
 use std::time::{Duration, Instant};
+use testkit::wait_for;
 
 fn start(options: &Options) -> Running {
     live::start(Some(shape()), options, &mut |_| ()).unwrap()
@@ -123,16 +124,6 @@ impl Events for Seen {
     }
 }
 
-fn wait_for(what: &str, mut met: impl FnMut() -> bool) {
-    for _ in 0..2000 {
-        if met() {
-            return;
-        }
-        std::thread::sleep(Duration::from_millis(10));
-    }
-    panic!("never happened: {what}");
-}
-
 #[test]
 fn changes_of_namespaces_are_told_every_time() {
     let running = start(&Options::default());
@@ -145,7 +136,7 @@ fn changes_of_namespaces_are_told_every_time() {
         format.cdw10.set(0);
         let (completion, _) = controller.admin(&format, Buffer::empty()).unwrap();
         assert!(completion.status().is_success(), "{}", completion.status());
-        wait_for("a change is told", || seen.changes.load(Ordering::SeqCst) >= round);
+        wait_for("the news of a change", || seen.changes.load(Ordering::SeqCst) >= round);
     }
     running.stop();
     assert_eq!(seen.stopped.load(Ordering::SeqCst), 1);
@@ -165,7 +156,7 @@ fn queues_survive_a_power_cut() {
         cut.cdw11.set(30);
         let (completion, _) = controller.admin(&cut, Buffer::empty()).unwrap();
         assert!(completion.status().is_success(), "{}", completion.status());
-        wait_for("power returns", || seen.power.lock().unwrap().len() == 2 * round);
+        wait_for("power", || seen.power.lock().unwrap().len() == 2 * round);
         let (c, data) = queue.execute(&read(5, 1), Buffer::zeroed(4096)).unwrap();
         assert!(c.status().is_success(), "{}", c.status());
         assert!(data.as_slice().iter().all(|&b| b == 5));
@@ -213,11 +204,11 @@ fn hosts_that_the_runtime_manages_survive_a_subsystem_reset() {
         assert_eq!(end(), (2, Status::SUCCESS));
         assert_eq!(host.controllers().unwrap(), controllers, "none is left over");
         // The reset, and then a change.
-        wait_for("the reset is told", || seen.changes.load(Ordering::SeqCst) == 2 * round - 1);
+        wait_for("the news of the reset", || seen.changes.load(Ordering::SeqCst) == 2 * round - 1);
         let mut format = Command::new(AdminOpcode::FORMAT_NVM.0, 1);
         format.cdw10.set(0);
         assert!(other.admin(&format, Buffer::empty()).unwrap().0.status().is_success());
-        wait_for("the change is told", || seen.changes.load(Ordering::SeqCst) == 2 * round);
+        wait_for("the news of the change", || seen.changes.load(Ordering::SeqCst) == 2 * round);
     }
     assert!(seen.power.lock().unwrap().is_empty());
 }
@@ -235,7 +226,7 @@ fn a_managed_typed_host_survives_power_cuts_and_knows_a_replaced_namespace() {
     queue.write(&namespace, 5, &[5; 4096], true).unwrap();
     for round in 1..3 {
         host.power_cut(PowerCut { off_ms: 30, ..PowerCut::default() }).unwrap();
-        wait_for("power returns", || seen.power.lock().unwrap().len() == 2 * round);
+        wait_for("power", || seen.power.lock().unwrap().len() == 2 * round);
         assert_eq!(host.namespace(1).unwrap(), namespace);
         let mut back = vec![0; 4096];
         queue.read(&namespace, 5, &mut back).unwrap();

@@ -16,6 +16,7 @@ use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::Arc;
 use std::time::{Duration, Instant};
+use testkit::wait_for;
 
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
@@ -95,15 +96,10 @@ fn connected_as(running: &Running, subnqn: &str, hostnqn: [u8; 256], kato: u32) 
 
 /// Waits until only so many controllers are left besides the one that asks.
 fn wait_for_others(running: &Running, left: usize, why: &str) {
-    let begun = Instant::now();
-    loop {
+    wait_for(why, || {
         let mut host = Host::connect(tcp(running, 0), &identity(running)).unwrap();
-        if host.controllers().unwrap().len() == left + 1 {
-            return;
-        }
-        assert!(begun.elapsed() < ANSWER_TIMEOUT, "{why}");
-        std::thread::sleep(Duration::from_millis(10));
-    }
+        host.controllers().unwrap().len() == left + 1
+    });
 }
 
 /// As SPDK's tools connect.
@@ -117,7 +113,7 @@ fn a_host_without_a_name_is_known_again() {
     let (_named, second) = connected_as(&running, &drive, named, 0);
     assert_ne!(first, second);
     drop(nameless);
-    wait_for_others(&running, 1, "the nameless host stays");
+    wait_for_others(&running, 1, "the end of the nameless host");
     let (_nameless, again) = connected_as(&running, &drive, [0; 256], 0);
     assert_eq!(again, first, "a host that comes again finds its controller's identifier again");
 }
@@ -348,7 +344,7 @@ fn a_peer_that_reads_nothing_is_ended() {
     for _ in 0..24 {
         send(log, Payload::In(vec![0; 1 << 20]));
     }
-    wait_for_others(&running, 0, "the deaf host stays");
+    wait_for_others(&running, 0, "the end of the deaf host");
 }
 
 #[test]
