@@ -1,4 +1,4 @@
-//! What tests of several crates share: how a test says that it cannot run, what it needs of the machine, small drives, HTTP.
+//! Tools for tests of several crates: skipping, needs of the machine, waiting, small drives, HTTP.
 //!
 //! It knows no crate of the project, so that each of them can use it.
 

@@ -298,7 +298,7 @@ pub struct StoredFile {
     mtime_ns: u64,
     /// Path within the store.
     path: String,
-    /// Length: of a file in bytes, of a directory in names, of a symbolic link that of its target.
+    /// Length of a file in bytes, of a directory in names, of a symbolic link's target in bytes.
     size: u64,
     /// Owner.
     uid: u32,

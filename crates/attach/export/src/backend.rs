@@ -15,9 +15,9 @@ use std::time::Duration;
 /// Permission bits that block files start with, where nobody says otherwise.
 pub const DEFAULT_MODE: u16 = 0o600;
 
-/// Time until the drive is asked again for its namespaces, when it has failed to answer: doubled each time.
+/// Pause after the drive failed to identify its namespaces, before the next attempt. Each further pause is twice as long.
 const FIRST_PAUSE: Duration = Duration::from_millis(250);
-/// The longest of these times.
+/// The longest pause.
 const LONGEST_PAUSE: Duration = Duration::from_secs(30);
 
 /// Who is told when namespaces appear and vanish.

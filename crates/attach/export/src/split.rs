@@ -1,7 +1,7 @@
 //! How a range of bytes becomes commands on logical blocks.
 //!
-//! [`Operation::parts`](blockdev::Operation::parts) cuts whole blocks, up to 2^32 of them. A range of bytes may be longer, as that of a `fallocate`, and
-//! its first and last block may be partial.
+//! [`Operation::parts`](blockdev::Operation::parts) cuts whole blocks, up to 2^32 of them. A `fallocate` may cover more bytes. Its first and last block may be
+//! partial.
 
 use blockdev::Verb;
 
