@@ -194,22 +194,11 @@ impl Sink for Deliver {
 /// Where the controller's news go.
 struct Tell(Mutex<mpsc::Sender<DriveNotice>>);
 
-impl Tell {
-    fn again(&self) {
+impl Events for Tell {
+    // Also after a power cut and a reset.
+    fn namespaces_changed(&self) {
         let news = self.0.lock().unwrap_or_else(PoisonError::into_inner);
         // The receiver is gone when the export ends.
         let _ = news.send(DriveNotice::Namespaces);
-    }
-}
-
-impl Events for Tell {
-    fn namespaces_changed(&self) {
-        self.again();
-    }
-
-    fn power(&self, up: bool) {
-        if up {
-            self.again();
-        }
     }
 }

@@ -139,7 +139,8 @@ impl Watched {
                     heard => heard.unwrap_or(DriveNotice::Stop),
                 },
             };
-            if notice == DriveNotice::Stop {
+            // One answer of the drive is enough for all notices until now.
+            if notice == DriveNotice::Stop || inbox.try_iter().any(|notice| notice == DriveNotice::Stop) {
                 return;
             }
             again = match self.drive.namespaces() {

@@ -44,7 +44,7 @@ impl<F: Fn(u64, Completion, Buffer) + Send + Sync + 'static> Sink for F {
 /// What happens to a controller. Called like [`Sink::complete`]: it must not block, so hand the news
 /// to a thread of your own before sending admin commands.
 pub trait Events: Send + Sync + 'static {
-    /// Namespaces were attached, detached, created, deleted, formatted or resized: identify them again.
+    /// Namespaces were attached, detached, created, deleted, formatted or resized, or may have been, as after a loss of power: identify them again.
     /// (Namespace Attribute Changed; the runtime keeps the Asynchronous Event Request outstanding and
     /// clears the event.)
     fn namespaces_changed(&self) {}
