@@ -18,24 +18,33 @@ pub(crate) fn call_alone<Q: Queue>(
     what: impl FnOnce() -> String,
 ) -> Result<CompletedCommand, Error> {
     let is_connect = command.opc == FABRICS_OPCODE && command.fctype() == FabricsType::CONNECT;
+    let done = complete_alone(queue, command, data, timeout)?;
+    match done.completion.status().ok() {
+        Ok(()) => Ok(done),
+        Err(status) if is_connect => {
+            let why = connect_refusal(status, done.completion.dw0.get());
+            Err(Error::Connect { what: what(), why, status: Some(status) })
+        }
+        Err(status) => Err(Error::Command { what: what(), status }),
+    }
+}
+
+/// Submits to a queue on which nothing else is outstanding, and waits for the end.
+pub(crate) fn complete_alone<Q: Queue>(
+    queue: &mut Q,
+    command: Command,
+    data: Data,
+    timeout: Duration,
+) -> Result<CompletedCommand, TransportError> {
     // A command that was given up may have ended since. Nobody waits for it, and it has a place in the queue.
     while queue.outstanding() > 0 && queue.next(Some(Duration::ZERO))?.is_some() {}
     let tag = queue.submit(command, data)?;
     let deadline = Instant::now() + timeout;
     loop {
         let left = deadline.saturating_duration_since(Instant::now());
-        let Some(done) = queue.next(Some(left))? else {
-            return Err(TransportError::Timeout(timeout).into());
-        };
+        let done = queue.next(Some(left))?.ok_or(TransportError::Timeout(timeout))?;
         if done.tag == tag {
-            return match done.completion.status().ok() {
-                Ok(()) => Ok(done),
-                Err(status) if is_connect => {
-                    let why = connect_refusal(status, done.completion.dw0.get());
-                    Err(Error::Connect { what: what(), why, status: Some(status) })
-                }
-                Err(status) => Err(Error::Command { what: what(), status }),
-            };
+            return Ok(done);
         }
     }
 }

@@ -119,8 +119,7 @@ impl<T: Transport> Host<T> {
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.
     pub fn call(&mut self, command: Command, data: Data) -> Result<CompletedCommand, TransportError> {
-        let tag = self.admin.submit(command, data)?;
-        self.end_of(tag, TIMEOUT)
+        self.call_of(None, command, data)
     }
 
     /// An admin command for a namespace of this generation, as [`Queue::submit_of`] has it.

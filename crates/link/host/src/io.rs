@@ -5,7 +5,7 @@ use std::time::Duration;
 use blockdev::{Namespace, Operation, Payload, Verb};
 use nvme::{Command, Nsid};
 
-use crate::call::call_alone;
+use crate::call::{call_alone, complete_alone};
 use crate::queue::{CompletedCommand, Data, Queue, Tag};
 use crate::{Error, TransportError};
 
@@ -52,14 +52,7 @@ impl<Q: Queue> IoQueue<Q> {
     /// # Errors
     /// The transport is broken, or there was no completion within a minute.
     pub fn call(&mut self, command: Command, data: Data) -> Result<CompletedCommand, TransportError> {
-        let tag = self.queue.submit(command, data)?;
-        loop {
-            match self.queue.next(Some(TIMEOUT))? {
-                Some(done) if done.tag == tag => return Ok(done),
-                Some(_) => {}
-                None => return Err(TransportError::Timeout(TIMEOUT)),
-            }
-        }
+        complete_alone(&mut self.queue, command, data, TIMEOUT)
     }
 
     fn ask(
