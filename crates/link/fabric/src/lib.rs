@@ -26,6 +26,7 @@
 //! Not here: TLS itself (it carries the same bytes), SGLs of more than one descriptor.
 
 pub mod auth;
+mod buffer_pool;
 mod digest;
 pub mod discovery;
 mod frame;
@@ -34,14 +35,13 @@ mod fuzz;
 pub mod host;
 mod outbox;
 pub mod pdu;
-mod pool;
 mod requests;
 mod sgl;
 mod slot;
 pub mod target;
 
+pub use buffer_pool::Buffer;
 pub use fuzz::fuzz;
-pub use pool::Buffer;
 
 /// Why a connection ended.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, thiserror::Error)]

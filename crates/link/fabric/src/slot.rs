@@ -1,6 +1,6 @@
 //! The places of a controller's queue for commands.
 
-use crate::pool::Buffer;
+use crate::buffer_pool::Buffer;
 use nvme::Command;
 
 /// A command's part in a fused operation.

@@ -6,6 +6,7 @@ use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::{FabricsCommand, FabricsType};
 use nvme::{Command, Completion, Status, Transfer, U16, U32};
 
+use crate::buffer_pool::{Buffer, Pool};
 use crate::frame::{Framer, Step};
 use crate::fused::{self, LastFirst};
 use crate::outbox::Outbox;
@@ -13,7 +14,6 @@ use crate::pdu::{
     ADMIN_IN_CAPSULE, CapsuleCmd, CapsuleResp, CommonHeader, DataHeader, DigestTypes, Fault, Format, IcReq,
     IcResp, MIN_MAXH2CDATA, PduType, R2t, TermReq,
 };
-use crate::pool::{Buffer, Pool};
 use crate::requests::Requests;
 use crate::sgl::{DataLocation, check_sgl};
 use crate::slot::{CommandState, FusedHalf, Slot};
