@@ -2,9 +2,10 @@
 //! kills with journal replay, program and erase failures, on small drives of random shapes.
 //!
 //!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test suite model::      (a campaign)
+//!     TRANCHE_MODEL_FIRST=10000 …                                                       (its first seed)
 //!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test suite model::                     (repeats one seed)
 
-use crate::support::{SECTOR, Store, pick};
+use crate::support::{SECTOR, Store, for_seeds, pick};
 use ftl::{
     Answer, Candidate, Config, Extent, Fault, Ftl, GcConfig, GcPolicy, HostWrite, Io, PAGE, PlacementConfig,
     PlacementPolicy, Policies, Restorer, SetConfig, SetId, Source, VictimPolicy, VolumeId, Write, Writer,
@@ -598,17 +599,12 @@ impl Run {
 
 #[test]
 fn random_operations_and_power_cuts() {
-    if let Ok(seed) = std::env::var("TRANCHE_MODEL_SEED") {
-        Run::new(seed.parse().expect("TRANCHE_MODEL_SEED is a number")).go(3000);
-        return;
-    }
-    let rounds: u64 = std::env::var("TRANCHE_MODEL_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(60);
     let (mut cuts, mut worn_out) = (0, 0);
-    for seed in 0..rounds {
+    let rounds = for_seeds(60, |seed| {
         let mut run = Run::new(seed);
         run.go(3000);
         cuts += run.cuts;
         worn_out += u32::from(run.worn_out);
-    }
+    });
     println!("{rounds} drives, {cuts} power cuts and kills, {worn_out} drives worn out");
 }

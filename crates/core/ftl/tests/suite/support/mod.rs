@@ -9,6 +9,37 @@ use std::ops::Range;
 
 pub const SECTOR: u32 = 512;
 
+fn number(name: &str) -> Option<u64> {
+    std::env::var(name).ok().map(|text| text.parse().unwrap_or_else(|_| panic!("{name} is a number")))
+}
+
+/// Names the seed of a run that fails.
+struct Named(u64);
+
+impl Drop for Named {
+    fn drop(&mut self) {
+        if std::thread::panicking() {
+            println!("TRANCHE_MODEL_SEED={} repeats this run", self.0);
+        }
+    }
+}
+
+/// Runs a model once for each seed. Returns how many.
+///
+/// `TRANCHE_MODEL_SEED` is the only seed. Otherwise there are `TRANCHE_MODEL_ROUNDS` of them, or `usual`, from `TRANCHE_MODEL_FIRST` on, or
+/// from 0.
+pub fn for_seeds(usual: u64, mut run: impl FnMut(u64)) -> u64 {
+    let first = number("TRANCHE_MODEL_FIRST").unwrap_or(0);
+    let rounds = number("TRANCHE_MODEL_ROUNDS").unwrap_or(usual);
+    let seeds = number("TRANCHE_MODEL_SEED").map_or(first..first + rounds, |seed| seed..seed + 1);
+    let count = seeds.end - seeds.start;
+    for seed in seeds {
+        let _named = Named(seed);
+        run(seed);
+    }
+    count
+}
+
 /// One of these.
 #[allow(dead_code, reason = "each test uses its part")]
 pub fn pick<T: Copy>(rng: &mut Rng, of: &[T]) -> T {

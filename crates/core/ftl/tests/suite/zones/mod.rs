@@ -2,6 +2,7 @@
 //! time ages zones. Power is cut, the process is killed and its journal replayed, and programs and erases fail.
 //!
 //!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test suite zones::      (a campaign)
+//!     TRANCHE_MODEL_FIRST=10000 …                                                       (its first seed)
 //!     TRANCHE_MODEL_SEED=42 cargo test -p ftl --test suite zones::                     (repeats one seed)
 
 mod aging;
@@ -9,7 +10,7 @@ mod areas;
 mod config;
 mod model;
 
-use crate::support::{SECTOR, Store, pick};
+use crate::support::{SECTOR, Store, for_seeds, pick};
 use aging::{Age, Aged};
 use config::random_config;
 use ftl::{
@@ -723,14 +724,9 @@ impl Run {
 
 #[test]
 fn random_operations_and_power_cuts() {
-    if let Ok(seed) = std::env::var("TRANCHE_MODEL_SEED") {
-        Run::new(seed.parse().expect("TRANCHE_MODEL_SEED is a number")).go(3000);
-        return;
-    }
-    let rounds: u64 = std::env::var("TRANCHE_MODEL_ROUNDS").ok().and_then(|r| r.parse().ok()).unwrap_or(60);
     let (mut cuts, mut worn_out, mut worn_zones) = (0, 0, 0);
     let (mut area_pages, mut aged) = ([0; 3], Aged::default());
-    for seed in 0..rounds {
+    let rounds = for_seeds(60, |seed| {
         let mut run = Run::new(seed);
         run.go(3000);
         cuts += run.cuts;
@@ -740,11 +736,12 @@ fn random_operations_and_power_cuts() {
         aged.finish_recommended += run.aged.finish_recommended;
         aged.excursions += run.aged.excursions;
         aged.reset_recommended += run.aged.reset_recommended;
-    }
+    });
     let [written, again, commits] = area_pages;
-    assert!(written > 0 && again > 0 && commits > 0, "{area_pages:?}");
+    assert!(rounds < 60 || written > 0 && again > 0 && commits > 0, "{area_pages:?}");
     let Aged { finish_recommended, excursions, reset_recommended } = aged;
-    assert!(finish_recommended > 0 && excursions > 0 && reset_recommended > 0, "{aged:?}");
+    let have_aged = finish_recommended > 0 && excursions > 0 && reset_recommended > 0;
+    assert!(rounds < 60 || have_aged, "{aged:?}");
     println!(
         "{rounds} drives with zones, {cuts} power cuts and kills, {worn_out} drives and {worn_zones} zones worn out"
     );
