@@ -11,11 +11,6 @@ use crate::zoned_set::ZonedSet;
 use media::Nanos;
 
 impl Ftl {
-    /// The zones of a set; `None` if it cannot have any.
-    fn zoned_mut(&mut self, set: SetId) -> Option<&mut impl ZonedSet> {
-        self.sets.get_mut(usize::from(set.0))?.zoned_mut()
-    }
-
     /// What zones a set can have; `None` if none, or if there is no such set.
     pub fn zone_support(&self, set: SetId) -> Option<ZoneSupport> {
         self.set(set)?.zoned()?.support()
@@ -31,12 +26,14 @@ impl Ftl {
         layout: ZoneLayout,
         storage: &mut impl Storage,
     ) -> Result<VolumeId, Fault> {
-        let support = self.zone_support(set).ok_or(Fault::OutOfRange)?;
+        let zones =
+            self.sets.get_mut(usize::from(set.0)).and_then(Set::zoned_mut).ok_or(Fault::OutOfRange)?;
+        let support = zones.support().ok_or(Fault::OutOfRange)?;
         if !layout.fits(&support) || layout.max_active > support.active {
             return Err(Fault::OutOfRange);
         }
         let volume = self.volumes.create(set, layout.bytes(), Some(layout)).ok_or(Fault::NoSpace)?;
-        self.zoned_mut(set).ok_or(Fault::OutOfRange)?.create(volume, layout);
+        zones.create(volume, layout);
         self.record_volumes(storage);
         Ok(volume)
     }
@@ -61,7 +58,8 @@ impl Ftl {
     /// The zones that a set changed by itself since this was asked last: what it recommends of them, those that it finished as time passed,
     /// and those that are worn out.
     pub fn changed_zones(&mut self, set: SetId) -> Vec<(VolumeId, u32)> {
-        self.zoned_mut(set).map_or_else(Vec::new, ZonedSet::changed)
+        let zones = self.sets.get_mut(usize::from(set.0)).and_then(Set::zoned_mut);
+        zones.map_or_else(Vec::new, ZonedSet::changed)
     }
 
     /// The byte of a volume where an append of so many bytes to the zone that begins at byte `zone` goes: its write pointer, where the
