@@ -9,9 +9,9 @@ use crate::set::{AfterCut, NvmSet};
 use crate::storage::{Io, Piece, Storage};
 use crate::volume::{Extent, Volume, VolumeId, Volumes};
 use crate::write::Write;
-use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
+use crate::zone::{ZoneInfo, ZoneLayout, ZoneSupport};
 use crate::zoned::{ZoneContext, ZoneId, Zones};
-use crate::zoned_set::ZonedSet;
+use crate::zoned_set::{ZoneCommand, ZonedSet};
 use media::{DieTimes, FaultPlan, Nanos, Slot, Spare};
 use std::ops::Range;
 
@@ -361,14 +361,11 @@ impl ZonedSet for NandSet {
     fn manage<S: Storage>(
         &mut self,
         now: Nanos,
-        io: Io,
-        volume: VolumeId,
-        target: ZoneTarget,
-        action: ZoneAction<'_>,
+        command: ZoneCommand<'_>,
         cx: &mut SetContext<'_, S>,
     ) -> Answer {
         let (zones, mut zone_cx) = self.zones_at(now, cx);
-        let answer = zones.manage(io, volume, target, action, &mut zone_cx);
+        let answer = zones.manage(command, &mut zone_cx);
         self.pump(now, cx);
         answer
     }

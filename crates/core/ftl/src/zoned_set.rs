@@ -9,6 +9,15 @@ use crate::write::Write;
 use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
 use media::{Nanos, Slot};
 
+/// What a host asks of zones.
+#[derive(Clone, Copy, Debug)]
+pub(crate) struct ZoneCommand<'a> {
+    pub io: Io,
+    pub volume: VolumeId,
+    pub target: ZoneTarget,
+    pub action: ZoneAction<'a>,
+}
+
 /// The zones of a set. All volumes here are volumes with zones of this set.
 pub(crate) trait ZonedSet {
     /// What zones it can have; `None` if none.
@@ -45,7 +54,7 @@ pub(crate) trait ZonedSet {
         visit: V,
     ) -> Answer;
 
-    /// Accepts a write, as [`NvmSet::write`](crate::set::NvmSet::write) does: it begins at a zone's write pointer, which it moves.
+    /// Accepts a write, as [`NvmSet::write`](crate::set::NvmSet::write) does. It starts at the write pointer of a zone, and moves it.
     fn write_zone<S: Storage>(&mut self, now: Nanos, write: Write, cx: &mut SetContext<'_, S>) -> Answer;
 
     /// The byte of the volume where an append of so many bytes to the zone that begins at `byte` goes.
@@ -58,10 +67,7 @@ pub(crate) trait ZonedSet {
     fn manage<S: Storage>(
         &mut self,
         now: Nanos,
-        io: Io,
-        volume: VolumeId,
-        target: ZoneTarget,
-        action: ZoneAction<'_>,
+        command: ZoneCommand<'_>,
         cx: &mut SetContext<'_, S>,
     ) -> Answer;
 

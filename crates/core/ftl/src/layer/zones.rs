@@ -7,7 +7,7 @@ use crate::sets::Set;
 use crate::storage::{Io, Storage};
 use crate::volume::{SetId, VolumeId};
 use crate::zone::{ZoneAction, ZoneInfo, ZoneLayout, ZoneSupport, ZoneTarget};
-use crate::zoned_set::ZonedSet;
+use crate::zoned_set::{ZoneCommand, ZonedSet};
 use media::Nanos;
 
 impl Ftl {
@@ -118,7 +118,10 @@ impl Ftl {
         self.advance(now, storage);
         let set = self.volumes.get(volume).map(|volume| volume.set);
         match set.and_then(|set| self.sets[usize::from(set.0)].zoned_mut()) {
-            Some(zones) => zones.manage(now, io, volume, target, action, context!(self, storage)),
+            Some(zones) => {
+                let command = ZoneCommand { io, volume, target, action };
+                zones.manage(now, command, context!(self, storage))
+            }
             None => Answer::Failed(Fault::OutOfRange),
         }
     }

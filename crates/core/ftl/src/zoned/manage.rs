@@ -9,6 +9,7 @@ use crate::page_mapped::{STALE, has_contents};
 use crate::storage::{Io, Record, Storage};
 use crate::volume::VolumeId;
 use crate::zone::{MAX_ZONE_EXTENSION, ZoneAction, ZoneEvent, ZoneFault, ZoneState, ZoneTarget};
+use crate::zoned_set::ZoneCommand;
 use media::{Nanos, Slot, Unit};
 
 impl ZoneAction<'_> {
@@ -42,12 +43,10 @@ impl Zones {
     /// the windows hold is on flash, and the record of the zones is written: one for all of them.
     pub fn manage<S: Storage>(
         &mut self,
-        io: Io,
-        volume: VolumeId,
-        target: ZoneTarget,
-        action: ZoneAction<'_>,
+        command: ZoneCommand<'_>,
         cx: &mut ZoneContext<'_, '_, S>,
     ) -> Answer {
+        let ZoneCommand { io, volume, target, action } = command;
         if let ZoneAction::Commit(end) = action {
             return self.commit_to(io, volume, target, end, cx);
         }
