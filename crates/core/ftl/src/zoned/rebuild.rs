@@ -23,8 +23,8 @@ use std::collections::BTreeMap;
 /// What is found of a unit.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
 enum Found {
-    /// It is in its place.
-    InPlace,
+    /// It is in its place, with this many pages. Only the last one of a zone that takes no more may be short.
+    InPlace(u32),
     /// All of it is stored as strays.
     Elsewhere,
     /// The chips have lost it. The record of the zone vouches for it, so its pages are there and cannot be read.
@@ -140,10 +140,15 @@ impl Zones {
         let (first, end) = zone.unit_bounds(unit_pages);
         let found = self.find_unit(zone, cx);
         let held = match found {
-            Found::InPlace => self.keep_unit(zone, cx).min(end - first),
+            Found::InPlace(held) => held,
             Found::Elsewhere | Found::Vouched => end - first,
             Found::Partly => 0,
         };
+        match found {
+            Found::InPlace(held) => self.keep_unit(zone, held, cx),
+            Found::Partly => self.spoil_unit(zone, cx),
+            Found::Elsewhere | Found::Vouched => {}
+        }
         self.zone_mut(zone.id).strays |= found == Found::Elsewhere;
         let window = match zone.walk {
             Walk::Refilling(window) => Some(window),
@@ -176,39 +181,66 @@ impl Zones {
     fn find_unit<S: Storage>(&self, zone: &Rebuild<'_>, cx: &ZoneContext<'_, '_, S>) -> Found {
         let unit_pages = self.striping.unit_pages;
         let (first, end) = zone.unit_bounds(unit_pages);
-        let spare = |plot| cx.shared.flash().spare(self.striping.page(plot, first));
-        if zone.plot.is_some_and(|plot| spare(plot).page != LogicalPage::NONE) {
-            return Found::InPlace;
+        if !end.is_multiple_of(unit_pages) && end != zone.layout.pages_of_zone() {
+            // The write pointer is in it: the rest is still to be written.
+            return Found::Partly;
         }
-        // The rest of another unit is still to be written.
-        let is_last = end.is_multiple_of(unit_pages) || end == zone.layout.pages_of_zone();
+        let flash = cx.shared.flash();
+        let ends_here = matches!(zone.recorded, ZoneState::Full | ZoneState::ReadOnly);
+        match zone.plot.map_or(Some(0), |plot| self.pages_in_place(plot, zone.unit, flash)) {
+            Some(0) => {}
+            Some(held) if held == end - first || held < end - first && ends_here => {
+                return Found::InPlace(held);
+            }
+            // No drive has written that.
+            Some(_) | None => return Found::Partly,
+        }
         let is_stray =
             |page| zone.logical(page, cx.set).is_some_and(|at| cx.shared.locate_stray(at).is_some());
+        let was_programmed = |plot| flash.was_programmed(self.striping.unit(plot, zone.unit).0);
         match zone.walk {
-            _ if is_last && (first..end).all(is_stray) => Found::Elsewhere,
-            Walk::Settled if zone.unit < zone.vouched => Found::Vouched,
+            _ if (first..end).all(is_stray) => Found::Elsewhere,
+            Walk::Settled if zone.unit < zone.vouched && zone.plot.is_some_and(was_programmed) => {
+                Found::Vouched
+            }
             _ => Found::Partly,
         }
     }
 
-    /// The next unit is in its place: retains its contents, and drops older strays. Returns how many pages it holds.
-    fn keep_unit<S: Storage>(&mut self, zone: &mut Rebuild<'_>, cx: &mut ZoneContext<'_, '_, S>) -> u32 {
-        let Some(plot) = zone.plot else { return 0 };
-        let first = self.striping.unit(plot, zone.unit).0.0 * self.striping.unit_pages;
-        let mut count = 0;
-        for page in first..first + self.striping.unit_pages {
+    /// How many pages of a zone's unit are in their places, from the first on. `None`: there is a gap between them, or one has no contents.
+    fn pages_in_place(&self, plot: Plot, unit: u32, flash: &Flash) -> Option<u32> {
+        let unit = self.striping.unit(plot, unit).0;
+        let first = unit.0 * self.striping.unit_pages;
+        let end = first + flash.programmed(unit);
+        let is_there = |page: &u32| flash.logical(*page) != LogicalPage::NONE.0;
+        let gap = (first..end).find(|page| !is_there(page)).unwrap_or(end);
+        let is_sound = (first..gap).all(|page| has_contents(flash.slot(page)));
+        (is_sound && !(gap..end).any(|page| is_there(&page))).then_some(gap - first)
+    }
+
+    /// The first pages of the next unit are in their places: retains their contents, and drops older strays.
+    fn keep_unit<S: Storage>(&mut self, zone: &mut Rebuild<'_>, held: u32, cx: &mut ZoneContext<'_, '_, S>) {
+        let Some(plot) = zone.plot else { return };
+        let first = self.striping.page(plot, zone.unit * self.striping.unit_pages);
+        for page in first..first + held {
             let spare = cx.shared.flash().spare(page);
-            if spare.page == LogicalPage::NONE {
-                break;
-            }
-            count += 1;
             zone.newest = zone.newest.max(spare.version);
-            if self.durable && has_contents(spare.slot) && spare.slot != Slot::NONE {
+            if self.durable && spare.slot != Slot::NONE {
                 cx.set.storage.retain(spare.slot);
             }
         }
         self.drop_strays(zone.id, zone.unit, cx);
-        count
+    }
+
+    /// The next unit is not in its place. If something is there all the same, nobody takes it for a part of the zone later.
+    fn spoil_unit<S: Storage>(&self, zone: &Rebuild<'_>, cx: &mut ZoneContext<'_, '_, S>) {
+        let Some(plot) = zone.plot else { return };
+        let unit = self.striping.unit(plot, zone.unit).0;
+        let (first, flash) = (unit.0 * self.striping.unit_pages, cx.shared.flash_mut());
+        let mut pages = first..first + flash.programmed(unit);
+        if pages.any(|page| flash.logical(page) != LogicalPage::NONE.0) {
+            flash.spoil(unit, cx.set.storage);
+        }
     }
 
     /// Puts the pages of the next unit into a window, up to the first that is missing. Returns how many.
@@ -220,14 +252,14 @@ impl Zones {
         cx: &mut ZoneContext<'_, '_, S>,
     ) -> u32 {
         let (first, end) = zone.unit_bounds(self.striping.unit_pages);
-        let place = zone.plot.filter(|_| found == Found::InPlace);
+        let place = zone.plot.filter(|_| matches!(found, Found::InPlace(_)));
         let missing = (first..end).find(|&page| !self.refill_page(zone, index, page, place, cx));
         let held = missing.unwrap_or(end) - first;
         self.mark_refilled(zone, index, found, held, cx.shared.flash());
         held
     }
 
-    /// Puts a page into a window: as it is in its place, or the newer one of the stray and the saved page. Whether there is one.
+    /// Puts a page into a window. It comes from its place on flash, or is the newer one of stray and saved page. Returns whether it exists.
     fn refill_page<S: Storage>(
         &mut self,
         zone: &Rebuild<'_>,
