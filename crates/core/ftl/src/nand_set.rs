@@ -164,7 +164,7 @@ impl NvmSet for NandSet {
 
     fn recover<S: Storage>(&mut self, saved: &[Spare], cx: &mut SetContext<'_, S>) -> u64 {
         self.zones.forget();
-        self.zones.claim_plots();
+        self.zones.claim_plots(self.mapped.flash());
         let set = self.mapped.flash().id();
         let of_zones = |spare: &&Spare| cx.volumes.is_zoned(set, spare.page.0);
         let (zoned, mapped): (Vec<Spare>, Vec<Spare>) = saved.iter().partition(of_zones);

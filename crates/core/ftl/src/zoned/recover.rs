@@ -2,6 +2,7 @@
 
 use super::zone::Sent;
 use super::{NO_OP, ZoneContext, Zones, logical};
+use crate::flash::{Flash, ZONES};
 use crate::storage::Storage;
 use crate::volume::Volumes;
 use crate::zone::ZoneState;
@@ -67,12 +68,13 @@ impl Zones {
         }
     }
 
-    /// Recovery begins: says which plots hold zones. A plot that two zones claim holds the first.
-    pub fn claim_plots(&mut self) {
+    /// Recovery begins: says which plots hold zones. A plot that two zones claim holds the first. One of a superblock that zones did not
+    /// write holds none.
+    pub fn claim_plots(&mut self, flash: &Flash) {
         self.plots.reset();
         for id in self.ids().collect::<Vec<_>>() {
             if let Some(plot) = self.zone(id).plot
-                && !self.plots.take(plot)
+                && !(flash.superblocks().get(plot.superblock).writer == ZONES && self.plots.take(plot))
             {
                 self.zone_mut(id).plot = None;
             }
