@@ -624,6 +624,12 @@ impl Ftl {
 
     /// Power is back: rebuilds everything from what the media and the capacitors kept.
     pub fn recover(&mut self, now: Nanos, storage: &mut impl Storage) {
+        self.rebuild(storage);
+        self.resume(now, storage);
+    }
+
+    /// Finds what the media and the capacitors kept. Nothing is written to a medium.
+    fn rebuild(&mut self, storage: &mut impl Storage) {
         let saved = self.saved.take().unwrap_or_default();
         storage.forget_slots();
         for i in 0..self.sets.len() {
@@ -633,6 +639,10 @@ impl Ftl {
         }
         storage.slots_are_counted();
         self.volumes.recount(|volume| mapped_pages(&self.sets, volume));
+    }
+
+    /// Begins to work again.
+    fn resume(&mut self, now: Nanos, storage: &mut impl Storage) {
         for set in &mut self.sets {
             set.resume(now, context!(self, storage));
         }

@@ -19,6 +19,8 @@ use std::collections::BTreeMap;
 /// Version of the bytes that [`Ftl::save`] writes.
 const VERSION: u32 = 1;
 const MAGIC: u32 = u32::from_le_bytes(*b"TFTL");
+/// The highest order of a write that is taken from saved state. No drive writes as much, and the order of later writes has room behind it.
+const MAX_SAVED_VERSION: u64 = u64::MAX >> 1;
 
 /// Why saved state cannot be used.
 #[derive(Clone, PartialEq, Debug, thiserror::Error)]
@@ -244,8 +246,20 @@ impl Ftl {
         Ok(Restorer { ftl, buffers })
     }
 
+    /// Whether writes can still be put in order behind those that were found.
+    fn check_version(&self) -> Result<(), LoadError> {
+        match self.version {
+            0..=MAX_SAVED_VERSION => Ok(()),
+            version => Err(malformed(format!("a page is the write of number {version}"))),
+        }
+    }
+
     /// Makes the zones of volumes that have come, and forgets those of volumes that are gone.
     fn match_zones(&mut self) -> Result<(), LoadError> {
+        let has_zones = |set: SetId| self.set(set).is_some_and(|set| set.zoned().is_some());
+        if let Some((id, _)) = self.volumes.iter().find(|(_, v)| v.zones.is_some() && !has_zones(v.set)) {
+            return Err(malformed(format!("volume {} has zones on a set without zones", id.0)));
+        }
         for (i, set) in self.sets.iter_mut().enumerate() {
             let Set::Nand(NandSet { zones, .. }) = set else { continue };
             let of_set = |id: VolumeId| {
@@ -258,16 +272,19 @@ impl Ftl {
             }
             let known: Vec<VolumeId> = zones.volumes().map(|(id, _)| id).collect();
             for (id, volume) in self.volumes.iter().filter(|(_, v)| usize::from(v.set.0) == i) {
-                let Some(layout) = volume.zones.filter(|_| !known.contains(&id)) else { continue };
-                let possible = zones.support().is_some_and(|support| layout.fits(&support));
-                if !possible {
+                let Some(layout) = volume.zones else { continue };
+                let is_known = known.contains(&id);
+                let fits = || zones.support().is_some_and(|support| layout.fits(&support));
+                if !(is_known || fits()) || volume.bytes != layout.bytes() {
                     return Err(malformed(format!(
                         "volume {} has zones that NVM Set {} cannot have",
                         id.0,
                         i + 1
                     )));
                 }
-                zones.create(id, layout);
+                if !is_known {
+                    zones.create(id, layout);
+                }
             }
         }
         Ok(())
@@ -442,7 +459,10 @@ impl Restorer {
             }
         }
         ftl.saved = Some(saved);
-        ftl.recover(now, storage);
+        ftl.check_version()?;
+        ftl.rebuild(storage);
+        ftl.check_version()?;
+        ftl.resume(now, storage);
         Ok(ftl)
     }
 }
