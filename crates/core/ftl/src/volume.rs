@@ -262,6 +262,12 @@ impl Volumes {
         self.table.iter().enumerate().filter_map(|(i, v)| Some((VolumeId(i as u16), v.as_ref()?)))
     }
 
+    /// The granules of a set that no volume has.
+    pub fn free_granules(&self, set: SetId) -> Vec<u32> {
+        let owners = self.owners.get(usize::from(set.0)).map_or(&[][..], Vec::as_slice);
+        (0..).zip(owners).filter(|(_, owner)| **owner == FREE).map(|(granule, _)| granule).collect()
+    }
+
     pub fn unallocated_granules(&self, set: SetId) -> u32 {
         self.owners.get(usize::from(set.0)).map_or(0, |o| o.iter().filter(|&&o| o == FREE).count() as u32)
     }

@@ -643,9 +643,28 @@ impl Ftl {
 
     /// Begins to work again.
     fn resume(&mut self, now: Nanos, storage: &mut impl Storage) {
+        let strange: Vec<SetId> =
+            (0..self.sets.len() as u8).map(SetId).filter(|set| self.has_unowned(*set)).collect();
         for set in &mut self.sets {
             set.resume(now, context!(self, storage));
         }
+        for set in strange {
+            for granule in self.volumes.free_granules(set) {
+                self.trim_pages(now, set, granule * GRANULE_PAGES, GRANULE_PAGES, storage);
+            }
+        }
+    }
+
+    /// Whether pages of a set hold something that is of no volume. No drive leaves such pages. A volume that gets them later would count them
+    /// wrongly, and show them to its host.
+    fn has_unowned(&self, set: SetId) -> bool {
+        let owned: u64 = self.volumes.iter().filter(|(_, v)| v.set == set).map(|(_, v)| v.mapped).sum();
+        let at = usize::from(set.0);
+        let all = match &self.sets[at] {
+            Set::Nand(set) => set.mapped.all_mapped(),
+            other => other.mapped_pages(0..self.config.sets[at].capacity_pages()),
+        };
+        all != owned
     }
 
     /// Exact counts of a volume.

@@ -1,6 +1,7 @@
 //! What the set on NAND asks of its page-mapped part, beside reads and writes.
 
 use super::PageMappedSet;
+use super::buffer::NONE;
 use super::map::{BUFFERED, UNMAPPED};
 use crate::answer::PlacementNote;
 use crate::context::{Event, SetContext};
@@ -26,6 +27,12 @@ impl PageMappedSet {
     /// How many of these pages hold something.
     pub fn mapped_among(&self, pages: Range<u32>) -> u64 {
         self.map.mapped_among(pages)
+    }
+
+    /// Logical pages that hold something, of all.
+    pub fn all_mapped(&self) -> u64 {
+        let buffered = self.buffer.entries().filter(|(_, entry)| entry.old == NONE);
+        self.valid.all() + buffered.count() as u64
     }
 
     /// Whether something waits for slots, and no event will tell when there is one.

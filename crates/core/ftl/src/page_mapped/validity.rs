@@ -33,6 +33,11 @@ impl Validity {
         self.counts[superblock as usize]
     }
 
+    /// Valid pages of all superblocks.
+    pub fn all(&self) -> u64 {
+        self.counts.iter().map(|&count| u64::from(count)).sum()
+    }
+
     /// Whether any page is valid.
     pub fn is_any(&self) -> bool {
         self.counts.iter().any(|&count| count != 0)
