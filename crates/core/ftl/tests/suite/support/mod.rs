@@ -69,7 +69,7 @@ pub enum Kept {
 }
 
 impl Kept {
-    fn of(record: Record<'_>) -> Kept {
+    pub fn of(record: Record<'_>) -> Kept {
         match record {
             Record::Program { set, unit, spares } => Kept::Program(set, unit, spares.to_vec()),
             Record::Spoil { set, unit } => Kept::Spoil(set, unit),

@@ -8,6 +8,7 @@
 mod aging;
 mod areas;
 mod config;
+mod forged;
 mod model;
 
 use crate::support::{SECTOR, Store, for_seeds, pick};
