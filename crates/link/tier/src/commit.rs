@@ -92,6 +92,7 @@ impl Core {
     /// A request of the running commit has ended.
     pub(crate) fn commit_done(&mut self, now: Nanos, device: Device, status: Status) {
         let commit = &mut self.commit;
+        assert!(commit.left > 0, "a request of a commit ends twice");
         commit.left -= 1;
         if !status.is_success() {
             commit.failed.get_or_insert((device, status));
@@ -161,6 +162,12 @@ impl Core {
         let mut index = first;
         let encode = |(of, at)| table::encode_log(epoch, at, first, of);
         let blocks: Vec<Vec<u8>> = records.chunks(RECORDS).zip(index..).map(encode).collect();
+        // Behind the log lies what is not the tier's.
+        assert!(
+            first + blocks.len() as u64 <= layout.log,
+            "{} blocks at block {first} of the log",
+            blocks.len()
+        );
         for batch in blocks.chunks(self.shape.metadata_batch as usize) {
             self.write_metadata(layout.log_at() + index, batch.concat(), batch.len() as u64);
             index += batch.len() as u64;
@@ -216,6 +223,8 @@ impl Core {
                 continue;
             }
             let count = self.shape.metadata_batch.min(blocks - at);
+            // Behind a copy lies the other one, which holds.
+            assert!(at + count <= layout.table, "block {at} of a table of {}", layout.table);
             let data = match self.config.contents {
                 true => (at..at + count).flat_map(|at| self.encode_block(epoch, at, &changes)).collect(),
                 false => Vec::new(),

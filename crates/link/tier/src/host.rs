@@ -461,6 +461,7 @@ impl Core {
         data: Vec<u8>,
     ) {
         let Some(piece) = self.pieces.get_mut(number) else { return };
+        assert!(piece.outstanding > 0, "a piece ends twice");
         piece.outstanding -= 1;
         let failed = !status.is_success();
         if failed {
@@ -530,6 +531,10 @@ impl Core {
     /// A piece has left its chunk. The migration that may have waited for it, if there is one.
     fn leave(&mut self, oblock: Oblock, wrote: bool) -> Option<u32> {
         let cell = self.cells.get_mut(&oblock)?;
+        assert!(
+            cell.pieces >= cell.writing.max(1) && cell.writing >= u32::from(wrote),
+            "{oblock:?} is left twice"
+        );
         cell.pieces -= 1;
         cell.writing -= u32::from(wrote);
         cell.migration

@@ -155,12 +155,14 @@ impl Core {
         self.migrating += u64::from(overwrite == NONE || self.config.policy.is_inline());
         let number = self.migrations.insert(migration);
         let cell = self.cell(work.oblock);
+        assert_eq!(cell.migration, None, "{work:?} of a chunk that migrates already");
         (cell.lock, cell.migration) = (lock, Some(number));
         if holder != NONE {
             cell.waiting.push_front(holder);
         }
         if let Some(victim) = victim {
             let cell = self.cell(victim);
+            assert_eq!(cell.migration, None, "{work:?} takes the place of a chunk that migrates already");
             (cell.lock, cell.migration) = (Lock::All, Some(number));
         }
         self.advance(now, number);

@@ -174,14 +174,12 @@ impl List {
     #[inline]
     pub(super) fn remove(&mut self, entries: &mut Entries, at: u32) {
         let Entry { next, prev, .. } = entries.all[at as usize];
-        match prev {
-            NONE => self.head = next,
-            prev => entries.all[prev as usize].next = next,
-        }
-        match next {
-            NONE => self.tail = prev,
-            next => entries.all[next as usize].prev = prev,
-        }
+        let ahead = if prev == NONE { &mut self.head } else { &mut entries.all[prev as usize].next };
+        let linked = std::mem::replace(ahead, next);
+        let behind = if next == NONE { &mut self.tail } else { &mut entries.all[next as usize].prev };
+        let tied = std::mem::replace(behind, prev);
+        // An entry that leaves a list twice would tie two lists together.
+        assert!(linked == at && tied == at, "entry {at} is not in this list");
         self.len -= u32::from(!entries.is_sentinel(at));
     }
 
@@ -248,6 +246,8 @@ impl Table {
     }
 
     pub(super) fn insert(&mut self, entries: &mut Entries, number: u32) {
+        assert!(!entries.is_mapped(number), "entry {number} is in a table twice");
+        debug_assert_eq!(self.find(entries, entries.block(number)), None, "two entries have one block");
         let (mut at, hash) = self.home(entries.block(number));
         while self.cells[at] != EMPTY {
             at = self.after(at);
@@ -257,12 +257,10 @@ impl Table {
     }
 
     pub(super) fn remove(&mut self, entries: &mut Entries, number: u32) {
+        assert!(entries.is_mapped(number), "entry {number} is in no table");
         entries.set_flag(number, MAPPED_BIT, false);
         let (mut hole, hash) = self.home(entries.block(number));
         while self.cells[hole] != hash << self.bits | number {
-            if self.cells[hole] == EMPTY {
-                return;
-            }
             hole = self.after(hole);
         }
         // Who was pushed behind the hole comes back to it, so that searches need not go on at empty cells.

@@ -303,6 +303,7 @@ impl Mq {
 
     pub(crate) fn finished(&mut self, work: &Work, ok: bool) {
         let at = work.cblock.0;
+        assert!(self.pending > 0 && self.entries.is_pending(at), "{work:?} ends twice");
         self.pending -= 1;
         match (work.kind, ok) {
             (WorkKind::Promote, true) => {

@@ -470,6 +470,7 @@ impl Smq {
     /// A migration has ended.
     pub(crate) fn finished(&mut self, work: &Work, ok: bool) {
         let at = work.cblock.0;
+        assert!(self.pending > 0 && self.entries.is_pending(at), "{work:?} ends twice");
         self.pending -= 1;
         match work.kind {
             WorkKind::Promote => {
