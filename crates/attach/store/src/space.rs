@@ -303,6 +303,7 @@ impl Space {
     /// An empty zone takes data of a group from now on.
     pub(crate) fn open(&mut self, number: u32, group: Group) {
         if let Some(zone) = self.zone_mut(number) {
+            assert_eq!((zone.usage, zone.written), (Use::Empty, 0), "zone {number} is opened");
             zone.usage = Use::Open(group);
             (zone.since, zone.last, zone.is_rewritten) = (u64::MAX, 0, false);
         }
@@ -375,6 +376,7 @@ impl Space {
     /// Blocks on their way to a zone have arrived, or will not.
     pub(crate) fn ended(&mut self, number: u32) {
         if let Some(zone) = self.zone_mut(number) {
+            assert!(zone.under_way > 0, "an append to zone {number} ends twice");
             zone.under_way -= 1;
         }
     }

@@ -373,6 +373,7 @@ impl State {
 
     /// Empties a zone of data that no file needs.
     pub(crate) fn reset<D: ZoneDevice>(&mut self, device: &D, zone: u32) -> Result<(), Error> {
+        assert_eq!(self.tree.live(zone), 0, "zone {zone} has blocks of files");
         // A program that had the store before may still read, until it looks.
         let quiet = (device.lease() * 2).saturating_sub(self.claimed.elapsed());
         if !quiet.is_zero() {

@@ -273,10 +273,11 @@ impl Tree {
         self.patch_bytes = (self.patch_bytes + after.1).saturating_sub(before.1);
         self.patch_pieces = (self.patch_pieces + after.2).saturating_sub(before.2);
         for run in dead {
-            if let Some(live) = self.live.get_mut(shape.zone_of(run.lba) as usize) {
-                *live = live.saturating_sub(run.blocks);
-            }
-            self.live_total = self.live_total.saturating_sub(run.blocks);
+            // What a file gives up was counted when it got it. A zone without blocks of files is emptied.
+            let live = &mut self.live[shape.zone_of(run.lba) as usize];
+            assert!(*live >= run.blocks && self.live_total >= run.blocks, "{run:?} is given up twice");
+            *live -= run.blocks;
+            self.live_total -= run.blocks;
         }
         Ok(())
     }

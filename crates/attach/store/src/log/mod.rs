@@ -484,6 +484,7 @@ impl Log {
                 self.empty_again(device, zone, &state)?;
                 continue;
             }
+            assert!(!self.chain.contains(&zone), "the log goes on in its zone {zone}");
             let index = u32::try_from(self.begun.len()).unwrap_or(u32::MAX);
             self.begun.push(zone);
             self.chain.push(zone);
