@@ -38,7 +38,7 @@ use lab_report::{
 /// # Errors
 /// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    let options = &options.placed()?;
+    let options = &Options { out: options.out.free()?, ..options.clone() };
     sweep::value(run_on(options, &profile::table, control)?)
 }
 
@@ -54,7 +54,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         sas: profiles(&options.sas)?,
     };
     tables.check()?;
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let pieces = pieces(options);
     let progress = Steps::new(control, pieces.len() as u64);
     let done = parallel::map(control, &pieces, |piece| {
@@ -82,7 +82,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         notes: Vec::new(),
     };
     results.note(report::notes(&results, options), options.quick);
-    publish(results, options.out(), interrupted, |results| report::report(results, options))
+    publish(results, options.out.path(), interrupted, |results| report::report(results, options))
 }
 
 /// Each cache over the disk alone, warm.

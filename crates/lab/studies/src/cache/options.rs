@@ -1,15 +1,10 @@
 //! Options of the study.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Result;
 use clap::{Args, ValueEnum, value_parser};
 
 use lab_engines::machine::{CacheSizes, Controller, HostPath};
-use lab_report::{
-    options::{defaults, once},
-    results::{Overwrite, seed_of},
-};
+use lab_report::options::{DefaultDirectory, ResultsDirectory, defaults, once};
 
 /// Options of `tranche study cache`.
 #[derive(Args, Clone, Debug)]
@@ -44,12 +39,9 @@ pub struct Options {
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv [default: out/cache, or the first of out/cache-2, out/cache-3, … without results]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
+    /// Where results go.
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub out: ResultsDirectory<Self>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
@@ -68,6 +60,10 @@ pub enum Part {
     Designs,
 }
 
+impl DefaultDirectory for Options {
+    const DIRECTORY: &'static str = "out/cache";
+}
+
 impl Default for Options {
     fn default() -> Self {
         defaults()
@@ -75,17 +71,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Where results go.
-    pub(super) fn out(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new("out/cache"))
-    }
-
-    /// With a directory for results in which no other results are, or results that may go.
-    pub(super) fn placed(&self) -> Result<Self> {
-        let out = self.overwrite.directory(self.out.as_deref(), "out/cache")?;
-        Ok(Self { out: Some(out), ..self.clone() })
-    }
-
     pub(super) fn check(&self) -> Result<()> {
         once("--parts", &self.parts)?;
         let (least, most) = (16 << 20, CacheSizes::PUBLISHED.cache / 2);
@@ -96,10 +81,5 @@ impl Options {
             );
         }
         Ok(())
-    }
-
-    /// The seed of a repetition.
-    pub(super) fn seed(&self, repetition: u32) -> u64 {
-        seed_of(self.seed, repetition)
     }
 }

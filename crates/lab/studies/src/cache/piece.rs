@@ -15,7 +15,7 @@ use lab_engines::machine::CacheSizes;
 use lab_report::{
     control::Control,
     figure::{show, show_size},
-    results::{Point, Run},
+    results::{Point, Run, seed_of},
 };
 
 /// Chunks that are tried.
@@ -203,7 +203,7 @@ impl Piece {
 
     pub(super) fn run(&self, options: &Options, tables: &DriveTables, control: &Control) -> Result<Vec<Run>> {
         control.check()?;
-        let seed = options.seed(self.repetition);
+        let seed = seed_of(options.seed, self.repetition);
         if let What::Design(design) = self.what {
             let metrics = designs::run(design, options, tables, seed, control)?;
             return Ok(metrics

@@ -29,7 +29,7 @@ use lab_report::{Findings, control::Control, results::Results};
 /// When something that it needs is missing, says what and where to get it; when the database or the drive fails, with the
 /// end of their logs. Nothing is left mounted or running.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    let options = &options.placed()?;
+    let options = &Options { out: options.out.free()?, ..options.clone() };
     if options.quick && !options.sim {
         lab_report::misuse!("--quick is for the simulated study: add --sim");
     }

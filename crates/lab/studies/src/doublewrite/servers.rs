@@ -21,6 +21,7 @@ use lab_report::{
     control::Control,
     counters::total,
     figure::show,
+    options::ResultsDirectory,
     report::{Overview, Section, Table, show_point},
     results::{Comparison, Results, Run, Spread, csv_field},
 };
@@ -55,19 +56,20 @@ pub(super) fn run(
     program: &Program,
     control: &Control,
 ) -> Result<Findings<Value>> {
-    lab_report::results::directory(options.out())?;
+    lab_report::results::directory(options.out.path())?;
     let mut parts: Vec<Part> = Vec::new();
     for server in servers {
         let same = parts.iter().filter(|part| part.results.host.software.contains(&server.title)).count();
         let title = if same == 0 { server.title.clone() } else { format!("{} #{}", server.title, same + 1) };
         let directory = title.to_lowercase().replace(" #", "-").replace(' ', "-");
         control.note(&title);
-        let own = Options { out: Some(options.out().join(&directory)), ..options.clone() };
+        let own =
+            Options { out: ResultsDirectory::at(options.out.path().join(&directory)), ..options.clone() };
         let outcome =
             run_on(&own, server, program.clone(), control).with_context(|| format!("with {title}"))?;
         parts.push(Part { title, directory, results: outcome.results });
     }
-    write(options.out(), &parts)
+    write(options.out.path(), &parts)
 }
 
 fn write(out: &Path, parts: &[Part]) -> Result<Findings<Value>> {

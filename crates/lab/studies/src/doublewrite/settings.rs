@@ -1,6 +1,6 @@
 //! Options of the study, and what they are by default.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::Args;
@@ -13,8 +13,8 @@ use lab_models::innodb::{
     AGING_SECONDS, DEFAULT_PROFILE as PUBLISHED_PROFILE, REDO_MIB, ServerLoad, ServerTuning, Variant, WINDOWS,
 };
 use lab_report::{
-    options::{defaults, once},
-    results::{Comparison, Overwrite, compare},
+    options::{DefaultDirectory, ResultsDirectory, defaults, once},
+    results::{Comparison, compare},
 };
 
 /// Options of `tranche study doublewrite`.
@@ -57,12 +57,9 @@ pub struct Options {
     /// side by side
     #[arg(long, value_name = "PATH", conflicts_with = "sim")]
     pub mysqld: Vec<PathBuf>,
-    /// Directory for report.html, results.json and results.csv [default: out/doublewrite, or the first of out/doublewrite-2, out/doublewrite-3, … without results]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
+    /// Where results go.
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub out: ResultsDirectory<Self>,
     /// Directory for drive images and mount points while the study runs [default: /dev/shm when it has room, else /tmp]
     #[arg(long, value_name = "DIR", conflicts_with = "sim")]
     pub scratch: Option<PathBuf>,
@@ -77,17 +74,8 @@ pub struct Options {
     pub sweep: SetOptions,
 }
 
-impl Options {
-    /// Where results go.
-    pub(super) fn out(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new("out/doublewrite"))
-    }
-
-    /// With a directory for results in which no other results are, or results that may go.
-    pub(super) fn placed(&self) -> Result<Self> {
-        let out = self.overwrite.directory(self.out.as_deref(), "out/doublewrite")?;
-        Ok(Self { out: Some(out), ..self.clone() })
-    }
+impl DefaultDirectory for Options {
+    const DIRECTORY: &'static str = "out/doublewrite";
 }
 
 impl Default for Options {
@@ -146,7 +134,7 @@ impl Settings {
             drive: o
                 .drive
                 .unwrap_or_else(|| if published { PUBLISHED_PROFILE } else { DEFAULT_PROFILE }.into()),
-            out: options.out().to_owned(),
+            out: options.out.path().to_owned(),
             scratch: o.scratch,
             quick: o.quick,
             aging: if o.quick { QUICK_AGING } else { AGING_SECONDS },

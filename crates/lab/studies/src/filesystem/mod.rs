@@ -72,7 +72,7 @@ fn cells(options: &Options) -> Vec<Cell> {
 /// A profile that does not exist, a directory that cannot be written; an interruption before there was anything to report. Live, also what is missing
 /// on this machine.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    let options = &options.placed()?;
+    let options = &Options { out: options.out.free()?, ..options.clone() };
     if options.live {
         return sweep::value(live::run(options, control)?);
     }
@@ -90,7 +90,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         disk: profiles(&options.disk)?,
     };
     drives.check(options)?;
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let cells = cells(options);
     let progress = Steps::new(control, cells.len() as u64);
     let cache = Cache::new(usual_cache());
@@ -126,7 +126,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         notes: Vec::new(),
     };
     results.note(report::notes(options), options.quick);
-    publish(results, options.out(), interrupted, report::report)
+    publish(results, options.out.path(), interrupted, report::report)
 }
 
 /// Jobs at the same point and repetition are one run, with the figures of all.

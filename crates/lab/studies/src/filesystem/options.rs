@@ -1,16 +1,13 @@
 //! Options of the study.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum, value_parser};
 
 use lab_databases::layout;
 use lab_engines::machine::HostPath;
-use lab_report::{
-    options::{defaults, once},
-    results::Overwrite,
-};
+use lab_report::options::{DefaultDirectory, ResultsDirectory, defaults, once};
 
 /// Options of the live study.
 #[derive(Args, Clone, Debug)]
@@ -115,28 +112,16 @@ pub struct Options {
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv [default: out/filesystem, or the first of out/filesystem-2, out/filesystem-3, … without results]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
+    /// Where results go.
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub out: ResultsDirectory<Self>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
 }
 
-impl Options {
-    /// Where results go.
-    pub(super) fn out(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new("out/filesystem"))
-    }
-
-    /// With a directory for results in which no other results are, or results that may go.
-    pub(super) fn placed(&self) -> Result<Self> {
-        let out = self.overwrite.directory(self.out.as_deref(), "out/filesystem")?;
-        Ok(Self { out: Some(out), ..self.clone() })
-    }
+impl DefaultDirectory for Options {
+    const DIRECTORY: &'static str = "out/filesystem";
 }
 
 impl Default for Options {

@@ -28,8 +28,9 @@ use lab_engines::sweep::{self, Profiles, Study};
 use lab_report::{
     Findings,
     control::{self, Control, Interrupted, Progress, Steps},
+    options::ResultsDirectory,
     parallel,
-    results::{self, Host, Point, Published, Results, Run, compare},
+    results::{self, Host, Point, Published, Results, Run, compare, seed_of},
 };
 
 /// Runs the study and writes its results.
@@ -38,7 +39,7 @@ use lab_report::{
 /// A profile that does not exist, a drive that cannot be cut so, a directory that cannot be written; an interruption before there was anything to
 /// report.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    let options = &options.placed()?;
+    let options = &Options { out: options.out.free()?, ..options.clone() };
     sweep::study(
         &options.sweep.set,
         |profiles| run_on(options, profiles, control),
@@ -56,10 +57,10 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
         profile: &options.drive,
         toml: &profiles(&options.drive)?,
         seed: options.seed,
-        out: options.out(),
+        out: options.out.path(),
         drives: &|toml| options.counts().iter().map(|&count| options.drive(toml, count)).collect(),
         run: &|toml, seed, out, control| {
-            let options = Options { seed, out: Some(out.to_owned()), ..options.clone() };
+            let options = Options { seed, out: ResultsDirectory::at(out), ..options.clone() };
             run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }
@@ -85,20 +86,20 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     for &count in &seen {
         options.drive(&toml, count)?;
     }
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let mut done = if options.live { live(options, &toml, control)? } else { all(options, &toml, control)? };
     if done.found.is_empty() && done.pairs.is_empty() {
         bail!("interrupted before there was anything to report");
     }
     let mut results = assemble(options, &toml, &done);
     results.note(report::notes(&results, &done, options), options.quick);
-    results.write(options.out())?;
-    let page = options.out().join("report.html");
+    results.write(options.out.path())?;
+    let page = options.out.path().join("report.html");
     done.found.sort_by_key(|found| (found.count, found.repetition));
     report::write(&results, &done, &page)?;
     let text = report::text(&results, &done, &page);
     let failure = done.interrupted.then(|| control::PARTIAL.to_owned());
-    Ok(Findings { results, written: Some(options.out().to_owned()), text, failure })
+    Ok(Findings { results, written: Some(options.out.path().to_owned()), text, failure })
 }
 
 /// What came of it.
@@ -143,7 +144,7 @@ fn one(
     control: &Control,
 ) -> Result<HighestLoad> {
     control.check()?;
-    let (drive, seed) = (options.drive(toml, count)?, options.seed(repetition));
+    let (drive, seed) = (options.drive(toml, count)?, seed_of(options.seed, repetition));
     let mut drive = ActDrive::prepare(drive, count, Contents::None, seed, control.cancel())?;
     let test = |multiple| drive.test(&options.plan(multiple, repetition));
     let (passed, failed) = search::highest(options.step(), test)?;
@@ -180,7 +181,7 @@ fn live_one(
 ) -> Result<()> {
     control.check()?;
     progress.begin(&format!("{count} namespaces in virtual time"));
-    let (config, seed) = (options.drive(toml, count)?, options.seed(repetition));
+    let (config, seed) = (options.drive(toml, count)?, seed_of(options.seed, repetition));
     let drive: ParkedDrive =
         ActDrive::prepare(config, count, Contents::Later, seed, control.cancel())?.park()?;
     let plan = |multiple| options.plan(multiple, repetition);

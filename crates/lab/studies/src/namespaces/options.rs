@@ -1,7 +1,5 @@
 //! Options of the study.
 
-use std::path::{Path, PathBuf};
-
 use anyhow::Result;
 use clap::{Args, ValueEnum, value_parser};
 use live::Config;
@@ -13,8 +11,8 @@ use super::{
 };
 use lab_engines::sweep::SetOptions;
 use lab_report::{
-    options::defaults,
-    results::{Overwrite, seed_of},
+    options::{DefaultDirectory, ResultsDirectory, defaults},
+    results::seed_of,
 };
 
 /// Options of `tranche study namespaces`.
@@ -52,18 +50,19 @@ pub struct Options {
     /// Short windows and rough steps: to see that it works, not for figures
     #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv [default: out/namespaces, or the first of out/namespaces-2, out/namespaces-3, … without results]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
+    /// Where results go.
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub out: ResultsDirectory<Self>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
     /// What is varied.
     #[command(flatten)]
     pub sweep: SetOptions,
+}
+
+impl DefaultDirectory for Options {
+    const DIRECTORY: &'static str = "out/namespaces";
 }
 
 impl Default for Options {
@@ -101,17 +100,6 @@ const COUNTS: [u32; 6] = [1, 2, 4, 8, 16, 32];
 const LIVE_COUNTS: [u32; 2] = [published::PAIR.1, published::PAIR.0];
 
 impl Options {
-    /// Where results go.
-    pub(super) fn out(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new("out/namespaces"))
-    }
-
-    /// With a directory for results in which no other results are, or results that may go.
-    pub(super) fn placed(&self) -> Result<Self> {
-        let out = self.overwrite.directory(self.out.as_deref(), "out/namespaces")?;
-        Ok(Self { out: Some(out), ..self.clone() })
-    }
-
     pub(super) fn length(&self) -> Length {
         let usual = if self.quick || self.live { 1 } else { 10 };
         let window = self.window.unwrap_or(usual);
@@ -151,13 +139,8 @@ impl Options {
             multiple,
             length: self.length(),
             host_time: self.host_time.times(),
-            seed: self.seed(repetition),
+            seed: seed_of(self.seed, repetition),
         }
-    }
-
-    /// The seed of a repetition.
-    pub(super) fn seed(&self, repetition: u32) -> u64 {
-        seed_of(self.seed, repetition)
     }
 
     /// How exactly the highest multiple is found: to this share of it, in per cent.

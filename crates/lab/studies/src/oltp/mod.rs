@@ -35,7 +35,7 @@ use lab_report::{
 /// A profile that does not exist or is too small, a directory that cannot be written; an interruption before there was anything to report. Live, also
 /// what is missing on this machine.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    let options = &options.placed()?;
+    let options = &Options { out: options.out.free()?, ..options.clone() };
     if options.live {
         return sweep::value(live::run(options, control)?);
     }
@@ -51,7 +51,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     let options = &options.of_simulation();
     let tables = DriveTables { disk: profiles(&options.disk)?, nvme: profiles(&options.nvme)? };
     tables.check()?;
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let pieces = pieces(options);
     let progress = Steps::new(control, pieces.len() as u64);
     let done = parallel::map(control, &pieces, |piece| {
@@ -81,7 +81,7 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
         notes: Vec::new(),
     };
     results.note(report::notes(options), options.quick);
-    publish(results, options.out(), interrupted, |results| report::report(results, options))
+    publish(results, options.out.path(), interrupted, |results| report::report(results, options))
 }
 
 fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {

@@ -1,13 +1,13 @@
 //! Options of the study.
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, value_parser};
 
 use super::published;
 use lab_engines::machine::{Controller, HostPath};
-use lab_report::{options::defaults, results::Overwrite};
+use lab_report::options::{DefaultDirectory, ResultsDirectory, defaults};
 
 /// Options of the live study.
 #[derive(Args, Clone, Debug)]
@@ -80,15 +80,16 @@ pub struct Options {
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv [default: out/oltp, or the first of out/oltp-2, out/oltp-3, … without results]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
+    /// Where results go.
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub out: ResultsDirectory<Self>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
+}
+
+impl DefaultDirectory for Options {
+    const DIRECTORY: &'static str = "out/oltp";
 }
 
 impl Default for Options {
@@ -101,17 +102,6 @@ impl Default for Options {
 const QUICK_LIMITS: (u64, u64, u64) = (1_000_000, 64 << 20, 10);
 
 impl Options {
-    /// Where results go.
-    pub(super) fn out(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new("out/oltp"))
-    }
-
-    /// With a directory for results in which no other results are, or results that may go.
-    pub(super) fn placed(&self) -> Result<Self> {
-        let out = self.overwrite.directory(self.out.as_deref(), "out/oltp")?;
-        Ok(Self { out: Some(out), ..self.clone() })
-    }
-
     /// What is run in virtual time. A quick run is shorter, on a smaller database with as large a part of it in the pool.
     pub(super) fn of_simulation(&self) -> Self {
         let (rows, pool, seconds) = if self.quick { QUICK_LIMITS } else { (u64::MAX, u64::MAX, u64::MAX) };

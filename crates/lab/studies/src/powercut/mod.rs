@@ -15,7 +15,7 @@ mod variant;
 
 use std::{
     fs,
-    path::{Path, PathBuf},
+    path::PathBuf,
     sync::atomic::{AtomicBool, AtomicU64, Ordering},
     thread,
     time::{Duration, Instant},
@@ -43,9 +43,8 @@ use lab_databases::{
 use lab_report::{
     Findings,
     control::{Control, Progress},
-    options::defaults,
+    options::{DefaultDirectory, ResultsDirectory, defaults},
     report::Table,
-    results::Overwrite,
 };
 
 /// Options of `tranche study powercut`.
@@ -72,28 +71,17 @@ pub struct Options {
     /// PostgreSQL's program postgres, instead of the newest one installed
     #[arg(long, value_name = "PATH")]
     pub postgres: Option<PathBuf>,
-    /// Directory for powercut.json [default: out/powercut, or the first of out/powercut-2, out/powercut-3, … without results]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
+    /// Where results go.
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub out: ResultsDirectory<Self>,
     /// Directory for drive images and mount points meanwhile [default: /dev/shm when it has room, else /tmp]
     #[arg(long, value_name = "DIR")]
     pub scratch: Option<PathBuf>,
 }
 
-impl Options {
-    /// Where results go.
-    fn out(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new("out/powercut"))
-    }
-
-    /// With a directory for results in which no other results are, or results that may go.
-    fn placed(&self) -> Result<Self> {
-        let out = self.overwrite.directory(self.out.as_deref(), "out/powercut")?;
-        Ok(Self { out: Some(out), ..self.clone() })
-    }
+impl DefaultDirectory for Options {
+    const DIRECTORY: &'static str = "out/powercut";
+    const FILES: &'static str = "powercut.json";
 }
 
 impl Default for Options {
@@ -188,7 +176,7 @@ const START_TIMEOUT: Duration = Duration::from_secs(30);
 /// # Errors
 /// When something is missing, or the drive or the server cannot be brought up: the message has the seed.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Campaign>> {
-    let options = &options.placed()?;
+    let options = &Options { out: options.out.free()?, ..options.clone() };
     run_on(options, &Program::find_or_this()?, control)
 }
 
@@ -203,7 +191,7 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     require_root()?;
     let servers = Servers::find(options)?;
     let seed = options.seed.unwrap_or_else(clock_seed);
-    lab_report::results::directory(options.out())?;
+    lab_report::results::directory(options.out.path())?;
     control.note(&format!("seed {seed}"));
     let parent = options.scratch.clone().map_or_else(|| scratch::default_parent(5 << 30), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
@@ -213,13 +201,13 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     for &variant in &options.variants {
         let database = servers.of(variant)?;
         let field = Field { options, database: &*database, program, scratch: &scratch, variant };
-        let counts = scratch.keep_logs(field.campaign(seed, &mut progress), &options.out().join("logs"));
+        let counts = scratch.keep_logs(field.campaign(seed, &mut progress), &options.out.path().join("logs"));
         campaign.variants.push(counts.with_context(|| {
             format!("in variant {variant}; `--seed {seed} --variants {variant}` repeats it")
         })?);
     }
     drop(progress);
-    let path = options.out().join("powercut.json");
+    let path = options.out.path().join("powercut.json");
     fs::write(&path, serde_json::to_string_pretty(&campaign)? + "\n")
         .with_context(|| format!("writing {}", path.display()))?;
     let mut text = campaign.table().text();
@@ -230,7 +218,7 @@ pub fn run_on(options: &Options, program: &Program, control: &Control) -> Result
     let failure = (!campaign.passed()).then(|| {
         format!("a layout that must survive power cuts did not; `--seed {seed}` repeats the campaign")
     });
-    Ok(Findings { results: campaign, written: Some(options.out().to_owned()), text, failure })
+    Ok(Findings { results: campaign, written: Some(options.out.path().to_owned()), text, failure })
 }
 
 fn clock_seed() -> u64 {
@@ -387,7 +375,7 @@ impl Field<'_> {
         counts.torn_pages += torn;
         counts.rounds_torn += u32::from(torn > 0);
         let acknowledged = commits.load(Ordering::Relaxed);
-        let logs = self.options.out().join("logs").join(format!("{}-{}", self.variant, round + 1));
+        let logs = self.options.out.path().join("logs").join(format!("{}-{}", self.variant, round + 1));
         match self.scratch.keep_logs(self.recover(&*place, &histories), &logs) {
             Ok(verdict) => {
                 counts.acknowledged += verdict.acknowledged;

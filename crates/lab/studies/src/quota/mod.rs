@@ -10,7 +10,7 @@ mod tenants;
 mod variants;
 mod windows;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::{Context, Result};
 use clap::{Args, value_parser};
@@ -30,9 +30,9 @@ use lab_engines::{
 use lab_report::{
     Findings,
     control::{self, Cancel, Control, Interrupted, Progress, Steps},
-    options::{defaults, once},
+    options::{DefaultDirectory, ResultsDirectory, defaults, once},
     parallel,
-    results::{self, Comparison, Host, Overwrite, Published, Results, Run, Spread, compare},
+    results::{self, Comparison, Host, Published, Results, Run, Spread, compare},
 };
 
 /// Options of `tranche study quota`.
@@ -66,13 +66,9 @@ pub struct Options {
     /// Fewer points and shorter runs: to see that it works, not for figures
     #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv; those of the live part are in `live` below it when both
-    /// parts run [default: out/quota, or the first of out/quota-2, out/quota-3, … without results]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
+    /// Where results go.
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub out: ResultsDirectory<Self>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
@@ -81,17 +77,9 @@ pub struct Options {
     pub sweep: SetOptions,
 }
 
-impl Options {
-    /// Where results go.
-    fn out(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new("out/quota"))
-    }
-
-    /// With a directory for results in which no other results are, or results that may go.
-    fn placed(&self) -> Result<Self> {
-        let out = self.overwrite.directory(self.out.as_deref(), "out/quota")?;
-        Ok(Self { out: Some(out), ..self.clone() })
-    }
+impl DefaultDirectory for Options {
+    const DIRECTORY: &'static str = "out/quota";
+    const FILES: &'static str = "report.html, results.json and results.csv; those of the live part are in `live` below it when both parts run";
 }
 
 impl Default for Options {
@@ -119,7 +107,7 @@ struct EngineResult {
 /// A profile that does not exist, a drive that cannot be, a directory that cannot be written; an interruption before there was
 /// anything to report.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    let options = &options.placed()?;
+    let options = &Options { out: options.out.free()?, ..options.clone() };
     sweep::study(
         &options.sweep.set,
         |profiles| run_on(options, profiles, control),
@@ -142,10 +130,10 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
         profile: &options.drive,
         toml: &profiles(&options.drive)?,
         seed: options.seed,
-        out: options.out(),
+        out: options.out.path(),
         drives: &|toml| options.variants.iter().map(|variant| drive(variant.drive(toml, &scale)?)).collect(),
         run: &|toml, seed, out, control| {
-            let options = Options { seed, out: Some(out.to_owned()), ..options.clone() };
+            let options = Options { seed, out: ResultsDirectory::at(out), ..options.clone() };
             run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }
@@ -158,17 +146,17 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
 /// Like [`run()`].
 pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> Result<Findings<Results>> {
     once("--variants", &options.variants)?;
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let mut found = Vec::new();
     if !options.live {
         let scale = Scale::full(&options.drive, options.quick);
         let toml = profiles(&scale.profile)?;
-        found.push((options.out().to_owned(), simulate(options, &scale, &toml, control)?));
+        found.push((options.out.path().to_owned(), simulate(options, &scale, &toml, control)?));
     }
     if !options.sim && !control.is_cancelled() {
         let scale = Scale::lab(options.quick);
         let toml = profiles(&scale.profile)?;
-        let out = if options.live { options.out().to_owned() } else { options.out().join("live") };
+        let out = if options.live { options.out.path().to_owned() } else { options.out.path().join("live") };
         found.push((out, live(options, &scale, &toml, control)?));
     }
     finish(found)

@@ -63,7 +63,7 @@ fn keys(options: &Options) -> u64 {
 
 /// Runs both and writes the results.
 pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Result<Findings<Value>> {
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let mut progress = Progress::new(control, 2);
     progress.begin("db_bench");
     let live = live(options, db_bench, control)?;
@@ -107,8 +107,8 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
         apart => format!("The model differs from RocksDB in {}.", apart.join(", ")),
     };
     results.notes.push(answer.clone());
-    results.write(options.out())?;
-    let page = options.out().join("report.html");
+    results.write(options.out.path())?;
+    let page = options.out.path().join("report.html");
     Report {
         title: "The model of RocksDB beside RocksDB".into(),
         question: "Does the model flush and compact what RocksDB does?".into(),
@@ -124,7 +124,7 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
     .write(&page)?;
     let notes: String = results.notes.iter().map(|note| format!("- {note}\n")).collect();
     let text = format!("{}\n{notes}\nreport: {}", table.text(), page.display());
-    sweep::value(Findings { results, written: Some(options.out().to_owned()), text, failure: None })
+    sweep::value(Findings { results, written: Some(options.out.path().to_owned()), text, failure: None })
 }
 
 fn table(results: &Results) -> (Table, Vec<String>) {
@@ -171,7 +171,7 @@ fn run_of(flush: f64, read: f64, written: f64, log: f64, tables: f64) -> Run {
 /// db_bench in a directory that goes afterwards.
 fn live(options: &Options, db_bench: &Path, control: &Control) -> Result<Live> {
     let directory = tempfile::tempdir().context("making a directory for the database")?;
-    let log = options.out().join("db_bench.txt");
+    let log = options.out.path().join("db_bench.txt");
     let file = File::create(&log).with_context(|| format!("making {}", log.display()))?;
     let mut child = Command::new(db_bench)
         .arg("--benchmarks=fillrandom,overwrite,waitforcompaction,stats")

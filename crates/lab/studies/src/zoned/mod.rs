@@ -10,7 +10,7 @@ mod report;
 mod sim;
 mod tickers;
 
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::{Args, ValueEnum, value_parser};
@@ -22,8 +22,8 @@ pub use lab_models::rocksdb::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SC
 use lab_report::{
     Findings,
     control::Control,
-    options::{defaults, once},
-    results::{Overwrite, Results, seed_of},
+    options::{DefaultDirectory, ResultsDirectory, defaults, once},
+    results::Results,
 };
 
 /// Options of `tranche study zoned`.
@@ -66,12 +66,9 @@ pub struct Options {
     /// Short and rough: to see that it works, not for figures
     #[arg(long)]
     pub quick: bool,
-    /// Directory for report.html, results.json and results.csv [default: out/zoned, or the first of out/zoned-2, out/zoned-3, … without results]
-    #[arg(long, value_name = "DIR")]
-    pub out: Option<PathBuf>,
-    /// Whether results that are in `out` may go.
+    /// Where results go.
     #[command(flatten)]
-    pub overwrite: Overwrite,
+    pub out: ResultsDirectory<Self>,
     /// Seed of everything random
     #[arg(long, default_value_t = 1, value_name = "N")]
     pub seed: u64,
@@ -99,6 +96,10 @@ pub enum Part {
     Durability,
 }
 
+impl DefaultDirectory for Options {
+    const DIRECTORY: &'static str = "out/zoned";
+}
+
 impl Default for Options {
     fn default() -> Self {
         defaults()
@@ -106,17 +107,6 @@ impl Default for Options {
 }
 
 impl Options {
-    /// Where results go.
-    fn out(&self) -> &Path {
-        self.out.as_deref().unwrap_or(Path::new("out/zoned"))
-    }
-
-    /// With a directory for results in which no other results are, or results that may go.
-    fn placed(&self) -> Result<Self> {
-        let out = self.overwrite.directory(self.out.as_deref(), "out/zoned")?;
-        Ok(Self { out: Some(out), ..self.clone() })
-    }
-
     fn check(&self) -> Result<()> {
         check_scale(self.scale)?;
         once("--parts", &self.parts)
@@ -131,11 +121,6 @@ impl Options {
     fn repeat(&self) -> u32 {
         self.repeat.unwrap_or(if self.live { 2 } else { 1 })
     }
-
-    /// The seed of a repetition.
-    fn seed(&self, repetition: u32) -> u64 {
-        seed_of(self.seed, repetition)
-    }
 }
 
 /// Runs the study and writes its results.
@@ -143,7 +128,7 @@ impl Options {
 /// # Errors
 /// A profile that does not exist or has no zones, a directory that cannot be written; an interruption before there was anything to report.
 pub fn run(options: &Options, control: &Control) -> Result<Findings<Value>> {
-    let options = &options.placed()?;
+    let options = &Options { out: options.out.free()?, ..options.clone() };
     if options.live {
         return sweep::value(live::run(options, control)?);
     }
@@ -176,10 +161,10 @@ pub fn sweep_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -
         profile: options.drive(),
         toml: &profiles(options.drive())?,
         seed: options.seed,
-        out: options.out(),
+        out: options.out.path(),
         drives: &|toml| sim::drives(options, toml),
         run: &|toml, seed, out, control| {
-            let options = Options { seed, out: Some(out.to_owned()), ..options.clone() };
+            let options = Options { seed, out: ResultsDirectory::at(out), ..options.clone() };
             run_on(&options, &|_| Ok(toml.clone()), control)
         },
     }

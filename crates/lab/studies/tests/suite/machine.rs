@@ -4,12 +4,13 @@ use std::path::Path;
 
 use lab_engines::machine::{Controller, HostPath};
 use lab_report::control::Control;
+use lab_report::options::ResultsDirectory;
 use lab_report::profile;
 use lab_studies::{cache, filesystem, oltp};
 use serde_json::Value;
 
 fn filesystem(directory: &Path, options: filesystem::Options) -> (Value, String) {
-    let options = filesystem::Options { quick: true, out: Some(directory.to_owned()), ..options };
+    let options = filesystem::Options { quick: true, out: ResultsDirectory::at(directory), ..options };
     crate::common::written(
         directory,
         200,
@@ -18,7 +19,7 @@ fn filesystem(directory: &Path, options: filesystem::Options) -> (Value, String)
 }
 
 fn cache(directory: &Path, options: cache::Options) -> (Value, String) {
-    let options = cache::Options { quick: true, out: Some(directory.to_owned()), ..options };
+    let options = cache::Options { quick: true, out: ResultsDirectory::at(directory), ..options };
     crate::common::written(
         directory,
         200,
@@ -156,7 +157,7 @@ fn a_database_is_as_fast_as_its_drive_lets_it() {
         pool: 64 << 20,
         threads: 8,
         seconds: 4,
-        out: Some(dir.path().to_owned()),
+        out: ResultsDirectory::at(dir.path()),
         ..Default::default()
     };
     let outcome = oltp::run_on(&options, &profile::table, &Control::default()).unwrap();
@@ -190,7 +191,7 @@ fn a_database_is_as_fast_as_its_drive_lets_it() {
 fn what_makes_no_sense_is_refused() {
     let dir = tempfile::tempdir().unwrap();
     let with = |options: cache::Options| {
-        let options = cache::Options { out: Some(dir.path().to_owned()), ..options };
+        let options = cache::Options { out: ResultsDirectory::at(dir.path()), ..options };
         format!("{:#}", cache::run_on(&options, &profile::table, &Control::default()).unwrap_err())
     };
     let error = with(cache::Options { file: 1 << 20, ..Default::default() });
@@ -203,13 +204,13 @@ fn what_makes_no_sense_is_refused() {
     assert!(error.contains("use a larger drive"), "{error}");
     let options = filesystem::Options {
         disk: "default".into(),
-        out: Some(dir.path().to_owned()),
+        out: ResultsDirectory::at(dir.path()),
         ..Default::default()
     };
     let error =
         format!("{:#}", filesystem::run_on(&options, &profile::table, &Control::default()).unwrap_err());
     assert!(error.contains("less than 16 files"), "{error}");
-    let options = oltp::Options { rows: 10, out: Some(dir.path().to_owned()), ..Default::default() };
+    let options = oltp::Options { rows: 10, out: ResultsDirectory::at(dir.path()), ..Default::default() };
     let error = format!("{:#}", oltp::run_on(&options, &profile::table, &Control::default()).unwrap_err());
     assert!(error.contains("--rows is 10"), "{error}");
     // Times of the host that are zero are none.

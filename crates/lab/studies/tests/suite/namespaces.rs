@@ -3,6 +3,7 @@
 use std::path::Path;
 
 use lab_report::control::Control;
+use lab_report::options::ResultsDirectory;
 use lab_studies::namespaces::{HostTimes, Options, run_on};
 use serde_json::Value;
 
@@ -12,7 +13,7 @@ fn drive() -> toml::Table {
 }
 
 fn study(directory: &Path, options: Options) -> (Value, String) {
-    let options = Options { quick: true, out: Some(directory.to_owned()), ..options };
+    let options = Options { quick: true, out: ResultsDirectory::at(directory), ..options };
     crate::common::written(directory, 100, run_on(&options, &|_| Ok(drive()), &Control::default()).unwrap())
 }
 
@@ -89,7 +90,7 @@ fn live_large_blocks_are_cut() {
         live: true,
         counts: vec![1],
         slow_motion: 2,
-        out: Some(dir.path().to_owned()),
+        out: ResultsDirectory::at(dir.path()),
         ..Options::default()
     };
     let outcome = run_on(&options, &|_| Ok(small.clone()), &Control::default()).unwrap();

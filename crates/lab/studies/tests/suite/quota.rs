@@ -4,6 +4,7 @@ use std::path::Path;
 
 use lab_engines::sweep::SetOptions;
 use lab_report::control::Control;
+use lab_report::options::ResultsDirectory;
 use lab_studies::quota::{Options, Variant, run_on, sweep_on};
 use serde_json::Value;
 
@@ -14,7 +15,7 @@ fn drive() -> toml::Table {
 
 /// As short as it goes.
 fn quick(directory: &Path) -> Options {
-    Options { quick: true, repeat: 1, out: Some(directory.to_owned()), ..Options::default() }
+    Options { quick: true, repeat: 1, out: ResultsDirectory::at(directory), ..Options::default() }
 }
 
 const VARIANTS: [Variant; 2] = [Variant::None, Variant::Quota];
@@ -88,7 +89,8 @@ fn options_that_make_no_sense_are_told() {
     let twice = Options { sim: true, variants: vec![Variant::None; 2], ..Options::default() };
     let error = run_on(&twice, &|_| Ok(toml::Table::new()), &Control::default()).unwrap_err();
     assert!(error.to_string().contains("names one twice"), "{error}");
-    let nowhere = Options { sim: true, out: Some("/nonexistent/quota".into()), ..Options::default() };
+    let nowhere =
+        Options { sim: true, out: ResultsDirectory::at("/nonexistent/quota"), ..Options::default() };
     let error = run_on(&nowhere, &|_| Ok(toml::from_str("[[set]]\nmedia = \"tape\"")?), &Control::default())
         .unwrap_err();
     assert!(format!("{error:#}").contains("tape"), "{error:#}");

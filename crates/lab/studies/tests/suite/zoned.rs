@@ -3,12 +3,13 @@
 use std::path::Path;
 
 use lab_report::control::Control;
+use lab_report::options::ResultsDirectory;
 use lab_report::profile;
 use lab_studies::zoned::{Options, Part, live, run, run_on};
 use serde_json::Value;
 
 fn study(directory: &Path, options: Options) -> (Value, String) {
-    let options = Options { quick: true, out: Some(directory.to_owned()), ..options };
+    let options = Options { quick: true, out: ResultsDirectory::at(directory), ..options };
     let drive = |name: &str| profile::table(name);
     crate::common::written(directory, 200, run_on(&options, &drive, &Control::default()).unwrap())
 }
@@ -89,7 +90,7 @@ fn only_a_log_without_flush_and_without_protection_loses_records() {
 #[test]
 fn what_is_not_there_is_said() {
     let real = live::Live { rows: 1, ..live::Live::default() };
-    let out = Some("/nonexistent/zoned".into());
+    let out = ResultsDirectory::at("/nonexistent/zoned");
     let error =
         run(&Options { live: true, real, out, ..Options::default() }, &Control::default()).unwrap_err();
     assert!(error.to_string().contains("--rows is 1"), "{error}");
@@ -97,6 +98,6 @@ fn what_is_not_there_is_said() {
     assert!(none.unwrap_err().to_string().contains("has no table zone"));
     let missing = Some("/nonexistent/db_bench".into());
     let dir = tempfile::tempdir().unwrap();
-    let options = Options { db_bench: missing, out: Some(dir.path().to_owned()), ..Options::default() };
+    let options = Options { db_bench: missing, out: ResultsDirectory::at(dir.path()), ..Options::default() };
     assert!(run(&options, &Control::default()).unwrap_err().to_string().contains("starting /nonexistent"));
 }

@@ -7,6 +7,7 @@ use toml::Table;
 use super::*;
 use crate::doublewrite::Options;
 use lab_models::innodb::{DEFAULT_PROFILE, WINDOWS, fitted};
+use lab_report::options::ResultsDirectory;
 
 fn settings(options: Options) -> Result<Settings> {
     Settings::new(&Options { sim: true, ..options })
@@ -14,7 +15,7 @@ fn settings(options: Options) -> Result<Settings> {
 
 /// Small, and short.
 fn short(out: &Path) -> Options {
-    Options { drive: Some("small".into()), out: Some(out.to_owned()), ..Options::default() }
+    Options { drive: Some("small".into()), out: ResultsDirectory::at(out), ..Options::default() }
 }
 
 fn profile() -> Table {

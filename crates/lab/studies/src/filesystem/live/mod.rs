@@ -60,13 +60,13 @@ pub(super) fn run(options: &Options, control: &Control) -> Result<Findings<Resul
         bail!("the study cannot run live here: {why}");
     }
     let program = Program::find_or_this()?;
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     // Two copies of the largest drive, and all that is prepared.
     let parent = live.scratch.clone().map_or_else(|| scratch::default_parent(6 << 30), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
     let study = Study { options, live, program, scratch, control };
-    let results = study.scratch.keep_logs(study.run(), &options.out().join("logs"))?;
-    publish(results, options.out(), false, |results| report::report(results, live))
+    let results = study.scratch.keep_logs(study.run(), &options.out.path().join("logs"))?;
+    publish(results, options.out.path(), false, |results| report::report(results, live))
 }
 
 /// What the runs share.

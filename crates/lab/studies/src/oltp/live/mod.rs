@@ -71,13 +71,13 @@ pub(super) fn run(options: &Options, control: &Control) -> Result<Findings<Resul
     }
     let server = Server::find(live.mysqld.as_deref())?;
     let program = Program::find_or_this()?;
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let parent = live.scratch.clone().map_or_else(|| scratch::default_parent(6 << 30), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
     let sizes = Sizes::of(options, live);
     let study = Study { options, live, sizes, server, program, scratch, control };
-    let results = study.scratch.keep_logs(study.run(), &options.out().join("logs"))?;
-    publish(results, options.out(), false, |results| report::report(results, options, live, sizes))
+    let results = study.scratch.keep_logs(study.run(), &options.out.path().join("logs"))?;
+    publish(results, options.out.path(), false, |results| report::report(results, options, live, sizes))
 }
 
 /// What the runs share.

@@ -173,13 +173,13 @@ pub(super) fn run(options: &Options, control: &Control) -> Result<Findings<Resul
     let server = if sysbench { Some(Server::find(live.mysqld.as_deref())?) } else { None };
     let plugin = db_bench::plugin(live).ok();
     let program = Program::find_or_this()?;
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let bytes = (u64::from(live.tables) * live.rows * 250).max(live.keys * 420);
     let parent = live.scratch.clone().map_or_else(|| scratch::default_parent(bytes * 8 + (2 << 30)), Ok)?;
     let scratch = Scratch::new(&parent, control.cancel())?;
     let study = Study { options, live, server, plugin, program, scratch, control };
-    let results = study.scratch.keep_logs(study.run(), &options.out().join("logs"))?;
-    publish(results, options.out(), false, report::report)
+    let results = study.scratch.keep_logs(study.run(), &options.out.path().join("logs"))?;
+    publish(results, options.out.path(), false, report::report)
 }
 
 /// What the runs share.

@@ -25,7 +25,7 @@ use lab_report::{
     gather::{Gathered, gather},
     parallel,
     report::publish,
-    results::{self, Host, Results, Run, Variant, compare},
+    results::{self, Host, Results, Run, Variant, compare, seed_of},
 };
 
 /// What is on a drive.
@@ -199,7 +199,7 @@ pub(super) fn run_on(
     let toml = profiles(options.drive())?;
     let chips = AllChips::new(&toml, options.scale, options.drive())?;
     drives(options, &toml)?;
-    results::directory(options.out())?;
+    results::directory(options.out.path())?;
     let mut parts = options.parts.clone();
     // The longest first.
     parts.sort_by_key(|part| std::cmp::Reverse(*part));
@@ -238,7 +238,7 @@ pub(super) fn run_on(
         notes: Vec::new(),
     };
     results.note(report::notes(&results, options, chips.conventional.media()), options.quick);
-    publish(results, options.out(), interrupted, report::report)
+    publish(results, options.out.path(), interrupted, report::report)
 }
 
 /// Figures that are compared, of drives and of databases.
@@ -300,7 +300,8 @@ impl Piece {
             Load::Raw => self.raw(options, chips, cache, control),
             Load::Database(files) => self.database(files, options, chips, control),
             Load::Log(case) => {
-                let (seed, cuts) = (options.seed(self.repetition), if options.quick { 5 } else { 50 });
+                let (seed, cuts) =
+                    (seed_of(options.seed, self.repetition), if options.quick { 5 } else { 50 });
                 let run = durability::run(toml, options.drive(), case, cuts, seed, self.repetition, control)?;
                 Ok(vec![run])
             }
@@ -308,7 +309,8 @@ impl Piece {
     }
 
     fn raw(self, options: &Options, chips: &Chips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
-        let mut raw = Raw::new(chips, self.of.layout, cache, options.seed(self.repetition), control)?;
+        let mut raw =
+            Raw::new(chips, self.of.layout, cache, seed_of(options.seed, self.repetition), control)?;
         let times = if options.quick { 0.5 } else { 3.0 };
         let steady = raw.steady(times, self.repetition, control)?;
         if self.part == Part::Writes {
@@ -326,7 +328,7 @@ impl Piece {
         chips: &Chips,
         control: &Control,
     ) -> Result<Vec<Run>> {
-        let seed = options.seed(self.repetition);
+        let seed = seed_of(options.seed, self.repetition);
         let filled = f64::from(self.filled) / 100.0;
         let mut database = Database::new(
             chips,
