@@ -1,7 +1,7 @@
 //! What all rooms of the laboratory share.
 //!
-//! - Results: [`results`] are variants with their runs, and [`tables`] makes tables of typed columns ([`sheet`]) of them. [`gather`] puts
-//!   pieces of a study together, [`agree`] compares two ways to the same figure, and [`counters`] and [`cpu`] are what drives and processors count.
+//! - Results: [`results`] are variants with their runs, and [`tables`] makes tables of typed columns ([`sheet`]) of them. [`pieces`] runs
+//!   the pieces of a study, [`agree`] compares two ways to the same figure, and [`counters`] and [`cpu`] are what drives and processors count.
 //! - Reports: [`report`] writes the page with its charts, [`figure`] and [`terminal`] are numbers and tables for people.
 //! - Work: [`control`] cancels it and shows its progress, [`parallel`] runs its pieces on all processors, [`memory`] says what may be planned with.
 //! - Input: [`profile`] has the drives, [`scaled_drive`] makes smaller ones of them, [`input`] reads files, and [`misuse!`] is the error of what makes no sense.
@@ -14,7 +14,6 @@ pub mod control;
 pub mod counters;
 pub mod cpu;
 pub mod figure;
-pub mod gather;
 pub mod input;
 pub mod limits;
 pub mod memory;
@@ -22,6 +21,7 @@ mod misuse;
 pub mod options;
 pub mod parallel;
 pub mod percentiles;
+pub mod pieces;
 mod processors;
 pub mod profile;
 pub mod report;

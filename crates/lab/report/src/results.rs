@@ -370,6 +370,20 @@ pub fn compare(
 pub const QUICK_RUN_NOTE: &str = "A quick run (--quick): too short and too rough for figures.";
 
 impl Results {
+    /// Results of this machine and `software`, still empty. The engine is `"live"` or `"sim"`.
+    pub fn empty(study: &str, engine: &'static str, seed: u64, software: Vec<String>) -> Self {
+        Self {
+            study: study.to_owned(),
+            engine,
+            seed,
+            drive: serde_json::Value::Null,
+            host: Host::this(software),
+            variants: Vec::new(),
+            comparisons: Vec::new(),
+            notes: Vec::new(),
+        }
+    }
+
     /// Takes what a reader must know. A quick run says first that it was one.
     pub fn note(&mut self, notes: Vec<String>, quick: bool) {
         self.notes = quick.then(|| QUICK_RUN_NOTE.to_owned()).into_iter().chain(notes).collect();

@@ -51,7 +51,7 @@ use lab_report::{
         charts::{Bar, Data, Labels, bars},
         comparison_table,
     },
-    results::{self, Host, Overwrite, Point, Results, Run, Variant, compare},
+    results::{self, Overwrite, Point, Results, Run, Variant, compare},
 };
 
 /// Options of the command.
@@ -334,16 +334,13 @@ fn results(
         .map(|base| serde_json::json!({"name": base.layout().name, "layout": base.layout(), "toml": base.drive_toml()}))
         .collect();
     Results {
-        study: "compare".into(),
-        engine: "live",
-        seed: 0,
         drive: serde_json::json!({ "layouts": layouts }),
-        host: Host::this(Vec::new()),
         variants,
         comparisons,
         notes: std::iter::once(load(options))
             .chain(server.map(|server| format!("Database: {}", server.title)))
             .collect(),
+        ..Results::empty("compare", "live", 0, Vec::new())
     }
 }
 

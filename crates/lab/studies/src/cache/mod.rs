@@ -16,7 +16,7 @@ use serde_json::Value;
 
 pub use self::options::{Options, Part};
 use self::{
-    piece::{Piece, pieces},
+    piece::pieces,
     setup::{Load, LoadKind},
     testbed::DriveTables,
 };
@@ -26,11 +26,11 @@ use lab_engines::{
 };
 use lab_report::{
     Findings,
-    control::{Control, Steps},
-    gather::{Gathered, gather},
-    parallel, profile,
+    control::Control,
+    pieces::{Gathered, run_pieces},
+    profile,
     report::publish,
-    results::{self, Host, Point, Published, Results, Variant, compare},
+    results::{self, Point, Published, Results, Variant, compare},
 };
 
 /// Runs the study and writes its results.
@@ -55,31 +55,16 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     };
     tables.check()?;
     results::directory(options.out.path())?;
-    let pieces = pieces(options);
-    let progress = Steps::new(control, pieces.len() as u64);
-    let done = parallel::map(control, &pieces, |piece| {
-        let runs = piece.run(options, &tables, control);
-        if let Ok(runs) = &runs {
-            progress.done(&piece.name(), &piece.summary(runs));
-        }
-        runs
-    });
-    drop(progress);
-    let variant = |piece: &Piece| (piece.variant(), piece.about());
-    let Gathered { variants, interrupted } = gather(pieces.iter().zip(done), variant, Piece::name)?;
+    let Gathered { variants, interrupted } = run_pieces(&(options, tables), &pieces(options), control)?;
     let mut results = Results {
-        study: "cache".into(),
-        engine: "sim",
-        seed: options.seed,
         drive: serde_json::json!({
             "disk": options.disk, "nvme": options.nvme, "sas": options.sas, "controller": options.controller.name(),
             "origin_bytes": CacheSizes::PUBLISHED.origin, "cache_bytes": CacheSizes::PUBLISHED.cache, "metadata_bytes": CacheSizes::PUBLISHED.metadata,
             "file_bytes": options.file,
         }),
-        host: Host::this(Vec::new()),
         comparisons: comparisons(&variants),
         variants,
-        notes: Vec::new(),
+        ..Results::empty("cache", "sim", options.seed, Vec::new())
     };
     results.note(report::notes(&results, options), options.quick);
     publish(results, options.out.path(), interrupted, |results| report::report(results, options))

@@ -15,6 +15,7 @@ use lab_engines::machine::CacheSizes;
 use lab_report::{
     control::Control,
     figure::{show, show_size},
+    pieces,
     results::{Point, Run, seed_of},
 };
 
@@ -134,9 +135,54 @@ pub(super) fn mode_variant(ssd: Ssd, mode: Mode) -> String {
     format!("{}-{mode}", ssd.name())
 }
 
+impl pieces::Piece<(&Options, DriveTables)> for Piece {
+    fn variant(&self) -> (String, String) {
+        (self.variant_name(), self.about())
+    }
+
+    fn name(&self) -> String {
+        match self.made {
+            Some(made) if self.what == What::Chunks => {
+                format!("{} of {}", self.variant_name(), show_size(made.chunk))
+            }
+            _ => self.variant_name(),
+        }
+    }
+
+    fn run(&self, (options, tables): &(&Options, DriveTables), control: &Control) -> Result<Vec<Run>> {
+        control.check()?;
+        let seed = seed_of(options.seed, self.repetition);
+        if let What::Design(design) = self.what {
+            let metrics = designs::run(design, options, tables, seed, control)?;
+            return Ok(metrics
+                .into_iter()
+                .map(|(at, micros, metrics)| self.result(at, micros, metrics))
+                .collect());
+        }
+        let bed = Testbed::new(options, tables, self.made, seed)?;
+        let times = Times::of(options);
+        match self.what {
+            What::Design(_) => Ok(Vec::new()),
+            What::Modes => self.modes(&bed, options, &times, seed, control),
+            What::Chunks => self.chunks(&bed, &times, seed, control),
+            What::Warming => self.warming(&bed, options, &times, seed, control),
+        }
+    }
+
+    fn summary(&self, runs: &[Run]) -> String {
+        let of = |metric: &str| runs.last().and_then(|run| run.metrics.get(metric)).map(|value| show(*value));
+        let first = Load::all().first().map(|load| load.metric("iops")).unwrap_or_default();
+        let iops = of("iops").or_else(|| of(&first)).unwrap_or_default();
+        match of("hit_percent") {
+            Some(hits) => format!("{iops} IOPS, {hits} % hits"),
+            None => format!("{iops} IOPS"),
+        }
+    }
+}
+
 impl Piece {
     /// The variant that it belongs to.
-    pub(super) fn variant(&self) -> String {
+    fn variant_name(&self) -> String {
         let Some(made) = self.made else {
             return match self.what {
                 What::Design(design) => design.variant(),
@@ -155,7 +201,7 @@ impl Piece {
     }
 
     /// What the variant is, in a sentence.
-    pub(super) fn about(&self) -> String {
+    fn about(&self) -> String {
         let Some(made) = self.made else {
             return match self.what {
                 What::Design(design) => design.about(),
@@ -177,47 +223,6 @@ impl Piece {
             What::Warming => {
                 format!("The disk behind {cache}, chunks of {}, cold at first.", show_size(made.chunk))
             }
-        }
-    }
-
-    /// What it is, for progress and errors.
-    pub(super) fn name(&self) -> String {
-        match self.made {
-            Some(made) if self.what == What::Chunks => {
-                format!("{} of {}", self.variant(), show_size(made.chunk))
-            }
-            _ => self.variant(),
-        }
-    }
-
-    /// What came of it, in a few words.
-    pub(super) fn summary(&self, runs: &[Run]) -> String {
-        let of = |metric: &str| runs.last().and_then(|run| run.metrics.get(metric)).map(|value| show(*value));
-        let first = Load::all().first().map(|load| load.metric("iops")).unwrap_or_default();
-        let iops = of("iops").or_else(|| of(&first)).unwrap_or_default();
-        match of("hit_percent") {
-            Some(hits) => format!("{iops} IOPS, {hits} % hits"),
-            None => format!("{iops} IOPS"),
-        }
-    }
-
-    pub(super) fn run(&self, options: &Options, tables: &DriveTables, control: &Control) -> Result<Vec<Run>> {
-        control.check()?;
-        let seed = seed_of(options.seed, self.repetition);
-        if let What::Design(design) = self.what {
-            let metrics = designs::run(design, options, tables, seed, control)?;
-            return Ok(metrics
-                .into_iter()
-                .map(|(at, micros, metrics)| self.result(at, micros, metrics))
-                .collect());
-        }
-        let bed = Testbed::new(options, tables, self.made, seed)?;
-        let times = Times::of(options);
-        match self.what {
-            What::Design(_) => Ok(Vec::new()),
-            What::Modes => self.modes(&bed, options, &times, seed, control),
-            What::Chunks => self.chunks(&bed, &times, seed, control),
-            What::Warming => self.warming(&bed, options, &times, seed, control),
         }
     }
 

@@ -32,7 +32,7 @@ use lab_report::{
     counters::{lifetime_years, total},
     cpu,
     figure::{show, show_size},
-    results::{Host, Point, Results, Run},
+    results::{Point, Results, Run},
 };
 
 /// What the runs share.
@@ -267,14 +267,10 @@ impl<'a> Study<'a> {
             "layout": base.layout(),
         });
         let mut results = Results {
-            study: "doublewrite".into(),
-            engine: "live",
-            seed: self.options.seed,
             drive,
-            host: Host::this(vec![self.server.title.clone()]),
             variants,
             comparisons,
-            notes: Vec::new(),
+            ..Results::empty("doublewrite", "live", self.options.seed, vec![self.server.title.clone()])
         };
         results.notes = report::notes(&results, self.options, &self.server);
         Ok(results)

@@ -18,8 +18,9 @@ use lab_engines::{
 };
 use lab_report::{
     control::Control,
-    figure::show_size,
-    results::{Point, seed_of},
+    figure::{show, show_size},
+    pieces::Piece,
+    results::{Point, Run, seed_of},
 };
 
 /// Bytes of a shortened SSD, as `tranche profile check` has them.
@@ -78,7 +79,7 @@ pub(super) struct DriveTables {
 }
 
 /// Measured seconds of a cell.
-pub(super) fn seconds(options: &Options, kind: Kind) -> f64 {
+fn seconds(options: &Options, kind: Kind) -> f64 {
     match (kind, options.quick) {
         (Kind::Disk, true) => 4.0,
         (Kind::Disk, false) => 60.0,
@@ -128,13 +129,36 @@ impl DriveTables {
     }
 }
 
-impl Cell {
-    /// What it is, in a few words.
-    pub(super) fn describe(&self) -> String {
+/// What the cells of a study share: drives that are prepared once are in the cache.
+pub(super) type Shared<'a> = (&'a Options, DriveTables, Cache);
+
+impl Piece<Shared<'_>> for Cell {
+    fn variant(&self) -> (String, String) {
+        (self.setup.name.to_owned(), self.setup.about.to_owned())
+    }
+
+    fn name(&self) -> String {
         let at = self.at.iter().map(|(name, value)| format!(", {name} {value}")).collect::<String>();
         format!("{} {}{at}", self.setup.name, self.job.name())
     }
 
+    fn run(&self, (options, tables, cache): &Shared<'_>, control: &Control) -> Result<Vec<Run>> {
+        Ok(vec![Run {
+            at: self.at.clone(),
+            repetition: self.repetition,
+            seconds: seconds(options, self.setup.kind),
+            metrics: self.metrics(options, tables, cache, control)?,
+            ..Run::default()
+        }])
+    }
+
+    fn summary(&self, runs: &[Run]) -> String {
+        let rates = runs.iter().filter_map(|run| run.metrics.get(&self.job.metric("iops")));
+        rates.map(|iops| format!("{} IOPS", show(*iops))).collect()
+    }
+}
+
+impl Cell {
     /// The printed job. Files lie side by side. A first part is not counted.
     fn text(&self, options: &Options, file: u64) -> String {
         let seconds = seconds(options, self.setup.kind);
@@ -153,7 +177,8 @@ impl Cell {
         )
     }
 
-    pub(super) fn run(
+    /// Its figures.
+    pub(super) fn metrics(
         &self,
         options: &Options,
         tables: &DriveTables,

@@ -28,12 +28,11 @@ use lab_engines::{
 };
 use lab_report::{
     Findings,
-    control::{Control, Steps},
-    figure::show,
-    gather::{Gathered, gather},
-    parallel, profile,
+    control::Control,
+    pieces::{Gathered, run_pieces},
+    profile,
     report::publish,
-    results::{self, Host, Point, Published, Results, Run, Variant, compare},
+    results::{self, Point, Published, Results, Run, Variant, compare},
 };
 
 /// All that is run: the cells, and those in which the host's times are swept.
@@ -91,39 +90,14 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     };
     drives.check(options)?;
     results::directory(options.out.path())?;
-    let cells = cells(options);
-    let progress = Steps::new(control, cells.len() as u64);
-    let cache = Cache::new(usual_cache());
-    let done = parallel::map(control, &cells, |cell| {
-        let metrics = cell.run(options, &drives, &cache, control);
-        if let Ok(metrics) = &metrics {
-            let iops = metrics.get(&cell.job.metric("iops")).copied().unwrap_or_default();
-            progress.done(&cell.describe(), &format!("{} IOPS", show(iops)));
-        }
-        metrics
-    });
-    drop(progress);
-    let run = |cell: &Cell, metrics| Run {
-        at: cell.at.clone(),
-        repetition: cell.repetition,
-        seconds: cell::seconds(options, cell.setup.kind),
-        metrics,
-        ..Run::default()
-    };
-    let done =
-        cells.iter().zip(done).map(|(cell, metrics)| (cell, metrics.map(|found| vec![run(cell, found)])));
-    let variant = |cell: &Cell| (cell.setup.name.to_owned(), cell.setup.about.to_owned());
-    let Gathered { mut variants, interrupted } = gather(done, variant, Cell::describe)?;
+    let study = (options, drives, Cache::new(usual_cache()));
+    let Gathered { mut variants, interrupted } = run_pieces(&study, &cells(options), control)?;
     variants.iter_mut().for_each(|variant| variant.runs = joined(std::mem::take(&mut variant.runs)));
     let mut results = Results {
-        study: "filesystem".into(),
-        engine: "sim",
-        seed: options.seed,
         drive: serde_json::json!({ "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "full": options.full }),
-        host: Host::this(Vec::new()),
         comparisons: comparisons(&variants),
         variants,
-        notes: Vec::new(),
+        ..Results::empty("filesystem", "sim", options.seed, Vec::new())
     };
     results.note(report::notes(options), options.quick);
     publish(results, options.out.path(), interrupted, report::report)

@@ -30,7 +30,7 @@ use lab_report::{
     control::{self, Control, Interrupted, Progress, Steps},
     options::ResultsDirectory,
     parallel,
-    results::{self, Host, Point, Published, Results, Run, compare, seed_of},
+    results::{self, Point, Published, Results, Run, compare, seed_of},
 };
 
 /// Runs the study and writes its results.
@@ -228,14 +228,10 @@ fn assemble(options: &Options, toml: &toml::Table, done: &Trials) -> Results {
         }
     }
     let mut results = Results {
-        study: "namespaces".into(),
-        engine: if options.live { "live" } else { "sim" },
-        seed: options.seed,
         drive: serde_json::json!({ "profile": options.drive, "toml": toml }),
-        host: Host::this(Vec::new()),
         variants,
         comparisons,
-        notes: Vec::new(),
+        ..Results::empty("namespaces", if options.live { "live" } else { "sim" }, options.seed, Vec::new())
     };
     agreement::add(&mut results, &done.pairs, options);
     results

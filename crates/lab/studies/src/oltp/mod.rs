@@ -14,19 +14,15 @@ use anyhow::Result;
 use serde_json::Value;
 
 pub use self::options::{Live, Options};
-use self::{
-    setup::{Piece, pieces},
-    testbed::DriveTables,
-};
+use self::{setup::pieces, testbed::DriveTables};
 use lab_engines::sweep::{self, Profiles};
 use lab_report::{
     Findings,
-    control::{Control, Steps},
-    figure::show,
-    gather::{Gathered, gather},
-    parallel, profile,
+    control::Control,
+    pieces::{Gathered, run_pieces},
+    profile,
     report::publish,
-    results::{self, Host, Point, Published, Results, Variant, compare},
+    results::{self, Point, Published, Results, Variant, compare},
 };
 
 /// Runs the study and writes its results.
@@ -52,33 +48,15 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     let tables = DriveTables { disk: profiles(&options.disk)?, nvme: profiles(&options.nvme)? };
     tables.check()?;
     results::directory(options.out.path())?;
-    let pieces = pieces(options);
-    let progress = Steps::new(control, pieces.len() as u64);
-    let done = parallel::map(control, &pieces, |piece| {
-        let run = testbed::run(options, &tables, piece, control);
-        if let Ok(run) = &run {
-            let of = |name: &str| show(run.metrics.get(name).copied().unwrap_or_default());
-            progress.done(piece.setup.name, &format!("{} transactions/s", of("tps")));
-        }
-        run
-    });
-    drop(progress);
-    let variant = |piece: &Piece| (piece.setup.name.to_owned(), piece.setup.about.to_owned());
-    let place = |piece: &Piece| format!("variant {}", piece.setup.name);
-    let done = done.into_iter().map(|run| run.map(|run| vec![run]));
-    let Gathered { variants, interrupted } = gather(pieces.iter().zip(done), variant, place)?;
+    let Gathered { variants, interrupted } = run_pieces(&(options, tables), &pieces(options), control)?;
     let mut results = Results {
-        study: "oltp".into(),
-        engine: "sim",
-        seed: options.seed,
         drive: serde_json::json!({
             "disk": options.disk, "nvme": options.nvme, "controller": options.controller.name(), "rows": options.rows,
             "pool_bytes": options.pool, "threads": options.threads,
         }),
-        host: Host::this(Vec::new()),
         comparisons: comparisons(&variants),
         variants,
-        notes: Vec::new(),
+        ..Results::empty("oltp", "sim", options.seed, Vec::new())
     };
     results.note(report::notes(options), options.quick);
     publish(results, options.out.path(), interrupted, |results| report::report(results, options))

@@ -20,6 +20,8 @@ use lab_engines::machine::{
 };
 use lab_report::{
     control::{Control, Interrupted},
+    figure::show,
+    pieces,
     results::{Run, seed_of},
 };
 
@@ -149,6 +151,25 @@ fn fill(drives: &Drives, tier: &Shared<Tier>, bytes: u64, seed: u64, control: &C
     play(drives, whole(tier)?, &job, seed, control, is_full)?;
     ensure!(is_full(0), "the cache does not take in the whole database in a day");
     change(policy)
+}
+
+impl pieces::Piece<(&Options, DriveTables)> for Piece {
+    fn variant(&self) -> (String, String) {
+        (self.setup.name.to_owned(), self.setup.about.to_owned())
+    }
+
+    fn name(&self) -> String {
+        self.setup.name.to_owned()
+    }
+
+    fn run(&self, (options, tables): &(&Options, DriveTables), control: &Control) -> Result<Vec<Run>> {
+        run(options, tables, self, control).map(|run| vec![run])
+    }
+
+    fn summary(&self, runs: &[Run]) -> String {
+        let rates = runs.iter().filter_map(|run| run.metrics.get("tps"));
+        rates.map(|tps| format!("{} transactions/s", show(*tps))).collect()
+    }
 }
 
 /// Runs a variant.

@@ -32,7 +32,7 @@ use lab_report::{
     control::{self, Cancel, Control, Interrupted, Progress, Steps},
     options::{DefaultDirectory, ResultsDirectory, defaults, once},
     parallel,
-    results::{self, Comparison, Host, Published, Results, Run, Spread, compare},
+    results::{self, Comparison, Published, Results, Run, Spread, compare},
 };
 
 /// Options of `tranche study quota`.
@@ -424,14 +424,10 @@ fn assemble<S: Stage>(
     }
     let drive = serde_json::json!({ "profile": scale.profile, "toml": toml });
     let mut results = Results {
-        study: "quota".into(),
-        engine: S::ENGINE,
-        seed: options.seed,
         drive,
-        host: Host::this(Vec::new()),
         variants,
         comparisons,
-        notes: Vec::new(),
+        ..Results::empty("quota", S::ENGINE, options.seed, Vec::new())
     };
     let tenants = tenants.into_iter().next();
     results.note(report::notes(&results, scale, tenants.as_ref(), &unavailable, options), options.quick);

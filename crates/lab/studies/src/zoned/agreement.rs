@@ -21,7 +21,7 @@ use lab_report::{
     figure::show,
     profile,
     report::{Report, Section, Table},
-    results::{self, Host, Point, Results, Run, Variant, compare},
+    results::{self, Point, Results, Run, Variant, compare},
 };
 
 /// Records of the fill, and of the overwrites.
@@ -85,11 +85,7 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
     let comparisons =
         METRICS.iter().flat_map(|(metric, _)| of(metric)).filter(|row| row.at.is_some()).collect();
     let mut results = Results {
-        study: "zoned".into(),
-        engine: "live",
-        seed: options.seed,
         drive: serde_json::json!({ "profile": options.drive() }),
-        host: Host::this(vec![db_bench.display().to_string()]),
         comparisons,
         variants,
         notes: vec![
@@ -100,6 +96,7 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
             ),
             format!("Figures within {:.0} % of each other agree.", TOLERANCE * 100.0),
         ],
+        ..Results::empty("zoned", "live", options.seed, vec![db_bench.display().to_string()])
     };
     let (table, apart) = table(&results);
     let answer = match &apart[..] {

@@ -26,7 +26,7 @@ use lab_report::{
     control::{self, Control, Interrupted, Steps},
     figure::show_size,
     memory, parallel,
-    results::{Host, Results, Run},
+    results::{Results, Run},
 };
 
 /// Memory of a server's model beside its drive: a pool of 16 GiB has a million frames.
@@ -116,17 +116,13 @@ pub(super) fn run_on(
         variant.runs.sort_by_key(|run| (run.repetition, run.at.get("threads").copied()));
     }
     let mut results = Results {
-        study: "doublewrite".into(),
-        engine: "sim",
-        seed: options.seed,
         drive: serde_json::json!({
             "profile": options.drive,
             "toml": drive::toml(&toml, Variant::Nand, &options.drive)?,
         }),
-        host: Host::this(vec![report::modelled(options).into()]),
         comparisons: options.comparisons(&variants)?,
         variants,
-        notes: Vec::new(),
+        ..Results::empty("doublewrite", "sim", options.seed, vec![report::modelled(options).into()])
     };
     let mut notes = report::notes(&results, options);
     notes.push(effort(begin.elapsed()));

@@ -32,9 +32,11 @@ use lab_report::{
     Findings,
     control::{Control, Progress},
     figure::show,
-    parallel, profile,
+    parallel,
+    pieces::Piece,
+    profile,
     report::publish,
-    results::{self, Comparison, Host, Point, Published, Results, Run, Variant, compare, seed_of},
+    results::{self, Comparison, Point, Published, Results, Run, Variant, compare, seed_of},
 };
 
 /// Order of the buffered runs: the file is written before it is read, as IOzone does it.
@@ -120,17 +122,13 @@ impl Study<'_> {
         }
         let named: BTreeMap<_, _> = drives::KINDS.map(drives::name).into_iter().zip(&tables).collect();
         let mut results = Results {
-            study: "filesystem".into(),
-            engine: "live",
-            seed: options.seed,
             drive: serde_json::json!({
                 "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "scale": live.scale,
                 "slow_motion": live.slow_motion, "tomls": named,
             }),
-            host: Host::this(vec!["fio".into()]),
             comparisons: comparisons(&variants, live),
             variants,
-            notes: Vec::new(),
+            ..Results::empty("filesystem", "live", options.seed, vec!["fio".into()])
         };
         results.note(report::notes(&results, options, live), options.quick);
         Ok(results)
@@ -305,10 +303,10 @@ impl Study<'_> {
         let cells: Vec<Cell> = setups.flat_map(|setup| Job::ALL.map(|job| cell(setup, job))).collect();
         let cache = Cache::new(usual_cache());
         let done =
-            parallel::map(self.control, &cells, |cell| cell.run(options, &drives, &cache, self.control));
+            parallel::map(self.control, &cells, |cell| cell.metrics(options, &drives, &cache, self.control));
         let mut variants: Vec<Variant> = Vec::new();
         for (cell, metrics) in cells.iter().zip(done) {
-            let run = Run { metrics: metrics.with_context(|| cell.describe())?, ..Run::default() };
+            let run = Run { metrics: metrics.with_context(|| cell.name())?, ..Run::default() };
             let name = format!("virtual-{}", drives::name(cell.setup.kind));
             match variants.iter_mut().find(|variant| variant.name == name) {
                 Some(variant) => variant.runs.push(run),

@@ -40,7 +40,7 @@ use lab_report::{
     figure::show,
     parallel, profile,
     report::publish,
-    results::{self, Comparison, Host, Point, Published, Results, Run, Variant, compare, seed_of},
+    results::{self, Comparison, Point, Published, Results, Run, Variant, compare, seed_of},
 };
 
 /// Directory of the database on a file system.
@@ -145,17 +145,13 @@ impl Study<'_> {
             variants.extend(beside);
         }
         let mut results = Results {
-            study: "oltp".into(),
-            engine: "live",
-            seed: options.seed,
             drive: serde_json::json!({
                 "disk": options.disk, "nvme": options.nvme, "scale": live.scale, "slow_motion": live.slow_motion,
                 "rows": self.sizes.rows, "pool_bytes": self.sizes.pool_mib << 20, "threads": options.threads, "toml": drive,
             }),
-            host: Host::this(vec![self.server.title.clone(), "sysbench".into()]),
             comparisons,
             variants,
-            notes: Vec::new(),
+            ..Results::empty("oltp", "live", options.seed, vec![self.server.title.clone(), "sysbench".into()])
         };
         results.note(report::notes(&results, options, live, self.sizes), options.quick);
         Ok(results)

@@ -34,7 +34,7 @@ use lab_report::{
     figure::{show, show_size},
     profile,
     report::publish,
-    results::{self, Comparison, Host, Point, Published, Results, Run, compare},
+    results::{self, Comparison, Point, Published, Results, Run, compare},
 };
 
 /// Options of the live study.
@@ -396,14 +396,10 @@ impl Study<'_> {
 
     fn results(&self, drive: toml::Table, variants: Vec<results::Variant>) -> Result<Results> {
         let mut results = Results {
-            study: "zoned".into(),
-            engine: "live",
-            seed: self.options.seed,
             drive: serde_json::json!({ "profile": self.options.drive(), "toml": drive }),
-            host: Host::this(self.software()),
             comparisons: self.comparisons(&variants),
             variants,
-            notes: Vec::new(),
+            ..Results::empty("zoned", "live", self.options.seed, self.software())
         };
         results.notes = report::notes(&results, self.options);
         Ok(results)

@@ -20,12 +20,11 @@ use lab_models::rocksdb::{
 };
 use lab_report::{
     Findings,
-    control::{Control, Steps},
+    control::Control,
     figure::show,
-    gather::{Gathered, gather},
-    parallel,
+    pieces::{self, Gathered, run_pieces},
     report::publish,
-    results::{self, Host, Results, Run, Variant, compare, seed_of},
+    results::{self, Results, Run, Variant, compare, seed_of},
 };
 
 /// What is on a drive.
@@ -171,6 +170,10 @@ fn setups(part: Part) -> Vec<(Setup, u32)> {
     }
 }
 
+fn pieces(part: Part, repetition: u32) -> impl Iterator<Item = Piece> {
+    setups(part).into_iter().map(move |(of, filled)| Piece { part, of, repetition, filled })
+}
+
 /// The drives of the study, as far as its parts need them.
 ///
 /// # Errors
@@ -201,43 +204,22 @@ pub(super) fn run_on(
     drives(options, &toml)?;
     results::directory(options.out.path())?;
     let mut parts = options.parts.clone();
-    // The longest first.
-    parts.sort_by_key(|part| std::cmp::Reverse(*part));
-    let pieces: Vec<Piece> = (0..options.repeat())
-        .flat_map(|repetition| {
-            let all = parts.iter().flat_map(|part| setups(*part).into_iter().map(|setup| (*part, setup)));
-            all.map(move |(part, (of, filled))| Piece { part, of, repetition, filled })
-        })
-        .collect();
-    let progress = Steps::new(control, pieces.len() as u64);
-    let cache = Cache::new(usual_cache());
-    let done = parallel::map(control, &pieces, |piece| {
-        let runs = piece.run(options, &toml, &chips, &cache, control);
-        if let Ok(runs) = &runs {
-            progress.done(&format!("{}: {:?}", piece.of.name, piece.part).to_lowercase(), &summary(runs));
-        }
-        runs
-    });
-    drop(progress);
-    let mut done: Vec<_> = pieces.iter().zip(done).collect();
-    done.sort_by_key(|(piece, _)| piece.part);
-    let variant = |piece: &Piece| (piece.of.name.to_owned(), piece.of.about.to_owned());
-    let place = |piece: &Piece| format!("variant {}", piece.of.name);
-    let Gathered { variants, interrupted } = gather(done, variant, place)?;
+    parts.sort_unstable();
+    let repeated = |part| (0..options.repeat()).flat_map(move |repetition| pieces(part, repetition));
+    let pieces: Vec<Piece> = parts.into_iter().flat_map(repeated).collect();
+    let study = Shared { options, toml, chips, cache: Cache::new(usual_cache()) };
+    let Gathered { variants, interrupted } = run_pieces(&study, &pieces, control)?;
+    let chips = &study.chips.conventional;
     let mut results = Results {
-        study: "zoned".into(),
-        engine: "sim",
-        seed: options.seed,
         drive: serde_json::json!({
             "profile": options.drive(),
-            "toml": chips.conventional.toml(Layout::Zones(0))?,
+            "toml": chips.toml(Layout::Zones(0))?,
         }),
-        host: Host::this(Vec::new()),
         comparisons: comparisons(&variants),
         variants,
-        notes: Vec::new(),
+        ..Results::empty("zoned", "sim", options.seed, Vec::new())
     };
-    results.note(report::notes(&results, options, chips.conventional.media()), options.quick);
+    results.note(report::notes(&results, options, chips.media()), options.quick);
     publish(results, options.out.path(), interrupted, report::report)
 }
 
@@ -285,29 +267,68 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
     rows
 }
 
-impl Piece {
-    fn run(
-        self,
-        options: &Options,
-        toml: &toml::Table,
-        chips: &AllChips,
-        cache: &Cache,
-        control: &Control,
-    ) -> Result<Vec<Run>> {
+/// What the pieces share.
+struct Shared<'a> {
+    options: &'a Options,
+    toml: toml::Table,
+    chips: AllChips,
+    /// Drives that are prepared once.
+    cache: Cache,
+}
+
+impl pieces::Piece<Shared<'_>> for Piece {
+    fn variant(&self) -> (String, String) {
+        (self.of.name.to_owned(), self.of.about.to_owned())
+    }
+
+    fn name(&self) -> String {
+        format!("{}: {:?}", self.of.name, self.part).to_lowercase()
+    }
+
+    /// Later parts take longer.
+    fn work(&self) -> u32 {
+        self.part as u32
+    }
+
+    fn run(&self, study: &Shared<'_>, control: &Control) -> Result<Vec<Run>> {
         control.check()?;
-        let chips = chips.of(self.of.layout);
+        let (options, chips) = (study.options, study.chips.of(self.of.layout));
         match self.of.load {
-            Load::Raw => self.raw(options, chips, cache, control),
+            Load::Raw => self.raw(options, chips, &study.cache, control),
             Load::Database(files) => self.database(files, options, chips, control),
             Load::Log(case) => {
                 let (seed, cuts) =
                     (seed_of(options.seed, self.repetition), if options.quick { 5 } else { 50 });
-                let run = durability::run(toml, options.drive(), case, cuts, seed, self.repetition, control)?;
+                let run = durability::run(
+                    &study.toml,
+                    options.drive(),
+                    case,
+                    cuts,
+                    seed,
+                    self.repetition,
+                    control,
+                )?;
                 Ok(vec![run])
             }
         }
     }
 
+    fn summary(&self, runs: &[Run]) -> String {
+        let one = |run: &Run| {
+            let metric = |name: &str| run.metrics.get(name).copied();
+            let write = metric("steady_write_MiBps").map(|mib| format!("{} MiB/s", show(mib)));
+            let ops = metric("ops_per_second").map(|ops| {
+                let factor = metric("drive_write_amplification").unwrap_or(0.0);
+                format!("{} writes/s (drive's write amplification {})", show(ops), show(factor))
+            });
+            let lost = metric("lost_records").map(|lost| format!("{} records lost", show(lost)));
+            write.or(ops).or(lost).or_else(|| metric("read_mean_us").map(|us| format!("{} us", show(us))))
+        };
+        runs.iter().filter_map(one).collect::<Vec<_>>().join(", ")
+    }
+}
+
+impl Piece {
     fn raw(self, options: &Options, chips: &Chips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
         let mut raw =
             Raw::new(chips, self.of.layout, cache, seed_of(options.seed, self.repetition), control)?;
@@ -354,18 +375,4 @@ impl Piece {
         }
         Ok(runs)
     }
-}
-
-fn summary(runs: &[Run]) -> String {
-    let one = |run: &Run| {
-        let metric = |name: &str| run.metrics.get(name).copied();
-        let write = metric("steady_write_MiBps").map(|mib| format!("{} MiB/s", show(mib)));
-        let ops = metric("ops_per_second").map(|ops| {
-            let factor = metric("drive_write_amplification").unwrap_or(0.0);
-            format!("{} writes/s (drive's write amplification {})", show(ops), show(factor))
-        });
-        let lost = metric("lost_records").map(|lost| format!("{} records lost", show(lost)));
-        write.or(ops).or(lost).or_else(|| metric("read_mean_us").map(|us| format!("{} us", show(us))))
-    };
-    runs.iter().filter_map(one).collect::<Vec<_>>().join(", ")
 }
