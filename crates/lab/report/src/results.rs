@@ -184,6 +184,11 @@ pub struct Comparison {
 }
 
 impl Comparison {
+    /// Whether it is of runs in which nothing was varied.
+    pub fn is_at_origin(&self) -> bool {
+        self.at.as_ref().is_some_and(Point::is_empty)
+    }
+
     /// Whether the ratio means something: bytes per piece of work do not depend on what set the pace, rates do.
     pub fn is_meaningful(&self) -> bool {
         !self.host_bound || self.metric.contains("bytes") || self.metric.starts_with("write_amplification")
@@ -363,6 +368,24 @@ pub fn compare(
         .map(|logs| (logs.iter().sum::<f64>() / logs.len() as f64).exp())
         .collect();
     rows.extend(row(None, &means));
+    rows
+}
+
+/// Compares pairs of variants, each with the second, in each metric and at each point. `published` gives the figure for a row. A pair of which
+/// one did not run is left out.
+pub fn compare_pairs<N: AsRef<str>, M: AsRef<str>>(
+    variants: &[Variant],
+    pairs: &[(N, N)],
+    metrics: &[M],
+    published: impl Fn(&Comparison) -> Option<Published>,
+) -> Vec<Comparison> {
+    let find = |name: &N| variants.iter().find(|variant| variant.name == name.as_ref());
+    let mut rows = Vec::new();
+    for (of, over) in pairs.iter().filter_map(|(of, over)| find(of).zip(find(over))) {
+        rows.extend(metrics.iter().flat_map(|metric| compare(metric.as_ref(), of, over, |_| None)));
+    }
+    rows.retain(|row| row.at.is_some());
+    rows.iter_mut().for_each(|row| row.published = published(row));
     rows
 }
 

@@ -15,11 +15,7 @@ use anyhow::Result;
 use serde_json::Value;
 
 pub use self::options::{Options, Part};
-use self::{
-    piece::pieces,
-    setup::{Load, LoadKind},
-    testbed::DriveTables,
-};
+use self::{piece::pieces, setup::Load, testbed::DriveTables};
 use lab_engines::{
     machine::CacheSizes,
     sweep::{self, Profiles},
@@ -30,7 +26,7 @@ use lab_report::{
     pieces::{Gathered, run_pieces},
     profile,
     report::publish,
-    results::{self, Point, Published, Results, Variant, compare},
+    results::{self, Comparison, Published, Results, Variant, compare_pairs},
 };
 
 /// Runs the study and writes its results.
@@ -71,23 +67,15 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
 }
 
 /// Each cache over the disk alone, warm.
-fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
-    let Some(disk) = variants.iter().find(|variant| variant.name == "hdd") else { return Vec::new() };
-    let mut rows = Vec::new();
-    for of in variants.iter().filter(|variant| variant.name.contains("write")) {
-        for load in Load::all() {
-            let published = |at: Option<&Point>| {
-                let there = at.is_some_and(Point::is_empty) && load.block == 4 << 10 && load.depth == 1;
-                let of_nvme = of.name == "nvme-writeback";
-                match load.kind {
-                    LoadKind::Read if there && of_nvme => Some(Published::ratio(published::READ.0)),
-                    LoadKind::Mixed if there && of_nvme => Some(Published::ratio(published::READ_WRITE.0)),
-                    _ => None,
-                }
-            };
-            let compared = compare(&load.metric("iops"), of, disk, published);
-            rows.extend(compared.into_iter().filter(|row| row.at.as_ref().is_some_and(Point::is_empty)));
-        }
-    }
+fn comparisons(variants: &[Variant]) -> Vec<Comparison> {
+    let caches = variants.iter().map(|variant| variant.name.as_str()).filter(|name| name.contains("write"));
+    let pairs: Vec<_> = caches.map(|name| (name, "hdd")).collect();
+    let metrics: Vec<_> = Load::all().iter().map(|load| load.metric("iops")).collect();
+    let mut rows = compare_pairs(variants, &pairs, &metrics, |row| match row.metric.as_str() {
+        "read_4k_qd1_iops" if row.of == "nvme-writeback" => Some(Published::ratio(published::READ.0)),
+        "mixed_4k_qd1_iops" if row.of == "nvme-writeback" => Some(Published::ratio(published::READ_WRITE.0)),
+        _ => None,
+    });
+    rows.retain(Comparison::is_at_origin);
     rows
 }

@@ -32,7 +32,7 @@ use lab_report::{
     pieces::{Gathered, run_pieces},
     profile,
     report::publish,
-    results::{self, Point, Published, Results, Run, Variant, compare},
+    results::{self, Comparison, Point, Published, Results, Run, Variant, compare_pairs},
 };
 
 /// All that is run: the cells, and those in which the host's times are swept.
@@ -115,23 +115,13 @@ fn joined(runs: Vec<Run>) -> Vec<Run> {
     joined
 }
 
-fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
-    let find = |name: &str| variants.iter().find(|variant| variant.name == name);
-    let mut rows = Vec::new();
-    for (of, over) in [("nvme", "sas-ssd"), ("nvme", "sas-ssd-h330"), ("nvme", "hdd"), ("sas-ssd", "hdd")] {
-        let (Some(of), Some(over)) = (find(of), find(over)) else { continue };
-        for job in Job::ALL {
-            for figure in ["iops", "mean_us"] {
-                let metric = job.metric(figure);
-                let published = |at: Option<&Point>| {
-                    let there = at.is_some_and(Point::is_empty) && job == Job::RandomRead && figure == "iops";
-                    (there && of.name == "nvme" && over.name == "sas-ssd")
-                        .then(|| Published::ratio(published::NVME_OVER_SAS.1))
-                };
-                let compared = compare(&metric, of, over, published);
-                rows.extend(compared.into_iter().filter(|row| row.at.as_ref().is_some_and(Point::is_empty)));
-            }
-        }
-    }
+fn comparisons(variants: &[Variant]) -> Vec<Comparison> {
+    let pairs = [("nvme", "sas-ssd"), ("nvme", "sas-ssd-h330"), ("nvme", "hdd"), ("sas-ssd", "hdd")];
+    let metrics: Vec<String> =
+        Job::ALL.iter().flat_map(|job| ["iops", "mean_us"].map(|figure| job.metric(figure))).collect();
+    let mut rows = compare_pairs(variants, &pairs, &metrics, |row| {
+        published::ratio(&row.metric, &row.of, &row.over).map(Published::ratio)
+    });
+    rows.retain(Comparison::is_at_origin);
     rows
 }

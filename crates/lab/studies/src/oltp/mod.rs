@@ -22,7 +22,7 @@ use lab_report::{
     pieces::{Gathered, run_pieces},
     profile,
     report::publish,
-    results::{self, Point, Published, Results, Variant, compare},
+    results::{self, Comparison, Published, Results, Variant, compare_pairs},
 };
 
 /// Runs the study and writes its results.
@@ -62,10 +62,8 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     publish(results, options.out.path(), interrupted, |results| report::report(results, options))
 }
 
-fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
-    let find = |name: &str| variants.iter().find(|variant| variant.name == name);
-    let mut rows = Vec::new();
-    for (of, over) in [
+fn comparisons(variants: &[Variant]) -> Vec<Comparison> {
+    let pairs = [
         ("nvme", "hdd"),
         ("cache-writethrough", "hdd"),
         ("cache-writeback", "hdd"),
@@ -79,22 +77,8 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
         ("cache-smq-second", "hdd"),
         ("cache-full", "hdd"),
         ("cache-full-cold", "hdd-cold"),
-    ] {
-        let (Some(of), Some(over)) = (find(of), find(over)) else { continue };
-        let published = |at: Option<&Point>| {
-            let there = at.is_some_and(Point::is_empty);
-            match of.name.as_str() {
-                "nvme" | "nvme-cold" if there => Some(Published::ratio(published::NVME)),
-                "cache-writethrough" | "cache-writeback" | "cache-cold" | "cache-second" | "cache-full"
-                | "cache-full-cold"
-                    if there =>
-                {
-                    Some(Published::ratio(published::CACHE))
-                }
-                _ => None,
-            }
-        };
-        rows.extend(compare("tps", of, over, published).into_iter().filter(|row| row.at.is_some()));
-    }
-    rows
+    ];
+    compare_pairs(variants, &pairs, &["tps"], |row| {
+        published::over_disk(&row.of).filter(|_| row.is_at_origin()).map(Published::ratio)
+    })
 }

@@ -21,14 +21,8 @@ fn over_disk(results: &Results, variant: &str, at: &Point) -> Option<f64> {
 }
 
 fn theirs(variant: &str) -> String {
-    match variant {
-        "nvme" | "nvme-cold" => format!("{}x", published::NVME),
-        "cache-writethrough" | "cache-writeback" | "cache-cold" | "cache-second" | "cache-full"
-        | "cache-full-cold" => {
-            format!("{}x (mode not said)", published::CACHE)
-        }
-        _ => "-".into(),
-    }
+    let mode = if variant.starts_with("cache") { " (mode not said)" } else { "" };
+    published::over_disk(variant).map_or("-".into(), |ratio| format!("{ratio}x{mode}"))
 }
 
 fn variants(results: &Results) -> Table {

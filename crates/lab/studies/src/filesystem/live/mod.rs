@@ -36,7 +36,7 @@ use lab_report::{
     pieces::Piece,
     profile,
     report::publish,
-    results::{self, Comparison, Point, Published, Results, Run, Variant, compare, seed_of},
+    results::{self, Comparison, Point, Published, Results, Run, Variant, compare_pairs, seed_of},
 };
 
 /// Order of the buffered runs: the file is written before it is read, as IOzone does it.
@@ -326,29 +326,19 @@ fn seconds(millis: u64) -> f64 {
 }
 
 fn comparisons(variants: &[Variant], live: &Live) -> Vec<Comparison> {
-    let find = |name: &str| variants.iter().find(|variant| variant.name == name);
-    let filesystems = live.filesystems.iter().map(|filesystem| format!("-{}", filesystem.name()));
-    let names: Vec<(String, String)> =
-        filesystems.map(|end| (String::new(), end)).chain([("virtual-".to_owned(), String::new())]).collect();
-    let mut rows = Vec::new();
-    for (begin, end) in &names {
-        for (of, over) in [("nvme", "sas-ssd"), ("nvme", "hdd"), ("sas-ssd", "hdd")] {
-            let of_name = format!("{begin}{of}{end}");
-            let (Some(found), Some(base)) = (find(&of_name), find(&format!("{begin}{over}{end}"))) else {
-                continue;
-            };
-            for job in Job::ALL {
-                for figure in ["iops", "mean_us", "p99_us"] {
-                    let is_published =
-                        (of, over, job, figure) == ("nvme", "sas-ssd", Job::RandomRead, "iops");
-                    let published = |_: Option<&Point>| {
-                        is_published.then(|| Published::ratio(published::NVME_OVER_SAS.1))
-                    };
-                    let rows_of_it = compare(&job.metric(figure), found, base, published);
-                    rows.extend(rows_of_it.into_iter().filter(|row| row.at.is_some()));
-                }
-            }
-        }
-    }
-    rows
+    let filesystems = live.filesystems.iter().map(|filesystem| ("", format!("-{}", filesystem.name())));
+    let pairs: Vec<(String, String)> = filesystems
+        .chain([("virtual-", String::new())])
+        .flat_map(|(begin, end)| {
+            let name = move |drive| format!("{begin}{drive}{end}");
+            [("nvme", "sas-ssd"), ("nvme", "hdd"), ("sas-ssd", "hdd")]
+                .map(|(of, over)| (name(of), name(over)))
+        })
+        .collect();
+    let figures = ["iops", "mean_us", "p99_us"];
+    let metrics: Vec<String> =
+        Job::ALL.iter().flat_map(|job| figures.map(|figure| job.metric(figure))).collect();
+    compare_pairs(variants, &pairs, &metrics, |row| {
+        published::ratio(&row.metric, &row.of, &row.over).map(Published::ratio)
+    })
 }

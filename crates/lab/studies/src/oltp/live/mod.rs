@@ -40,7 +40,7 @@ use lab_report::{
     figure::show,
     parallel, profile,
     report::publish,
-    results::{self, Comparison, Point, Published, Results, Run, Variant, compare, seed_of},
+    results::{self, Comparison, Published, Results, Run, Variant, compare_pairs, seed_of},
 };
 
 /// Directory of the database on a file system.
@@ -137,19 +137,16 @@ impl Study<'_> {
             }
         }
         drop(progress);
-        let mut comparisons = comparisons(&variants);
         if !options.quick {
             self.control.note("the same as published, in virtual time");
-            let beside = self.in_virtual_time()?;
-            comparisons.extend(comparisons_in_virtual_time(&beside));
-            variants.extend(beside);
+            variants.extend(self.in_virtual_time()?);
         }
         let mut results = Results {
             drive: serde_json::json!({
                 "disk": options.disk, "nvme": options.nvme, "scale": live.scale, "slow_motion": live.slow_motion,
                 "rows": self.sizes.rows, "pool_bytes": self.sizes.pool_mib << 20, "threads": options.threads, "toml": drive,
             }),
-            comparisons,
+            comparisons: comparisons(&variants),
             variants,
             ..Results::empty("oltp", "live", options.seed, vec![self.server.title.clone(), "sysbench".into()])
         };
@@ -387,42 +384,21 @@ fn metrics(measured: &Measured, slow_motion: u32) -> BTreeMap<&'static str, f64>
     ])
 }
 
-/// Of one variant over another, with what was published.
-fn compared(variants: &[Variant], pairs: &[(&str, &str, Option<f64>)]) -> Vec<Comparison> {
-    let find = |name: &str| variants.iter().find(|variant| variant.name == name);
-    let mut rows = Vec::new();
-    for (of, over, known) in pairs {
-        let (Some(of), Some(over)) = (find(of), find(over)) else { continue };
-        let all = compare("tps", of, over, |_: Option<&Point>| known.map(Published::ratio));
-        rows.extend(all.into_iter().filter(|row| row.at.is_some()));
-    }
-    rows
-}
-
 fn comparisons(variants: &[Variant]) -> Vec<Comparison> {
-    compared(
-        variants,
-        &[
-            ("nvme", "hdd", Some(published::NVME)),
-            ("cache-writethrough", "hdd", Some(published::CACHE)),
-            ("cache-writeback", "hdd", Some(published::CACHE)),
-            ("cache-smq", "hdd", None),
-            ("hdd-doublewrite", "hdd", None),
-        ],
-    )
-}
-
-fn comparisons_in_virtual_time(variants: &[Variant]) -> Vec<Comparison> {
-    compared(
-        variants,
-        &[
-            ("virtual-nvme-cold", "virtual-hdd-cold", Some(published::NVME)),
-            ("virtual-cache-writethrough", "virtual-hdd", Some(published::CACHE)),
-            ("virtual-cache-cold", "virtual-hdd-cold", Some(published::CACHE)),
-            ("virtual-cache-smq-cold", "virtual-hdd-cold", None),
-            ("virtual-hdd-doublewrite", "virtual-hdd", None),
-        ],
-    )
+    let pairs = [
+        ("nvme", "hdd"),
+        ("cache-writethrough", "hdd"),
+        ("cache-writeback", "hdd"),
+        ("cache-smq", "hdd"),
+        ("hdd-doublewrite", "hdd"),
+        ("virtual-nvme-cold", "virtual-hdd-cold"),
+        ("virtual-cache-writethrough", "virtual-hdd"),
+        ("virtual-cache-cold", "virtual-hdd-cold"),
+        ("virtual-cache-smq-cold", "virtual-hdd-cold"),
+        ("virtual-hdd-doublewrite", "virtual-hdd"),
+    ];
+    let published = |row: &Comparison| published::over_disk(&row.of).map(Published::ratio);
+    compare_pairs(variants, &pairs, &["tps"], published)
 }
 
 #[cfg(test)]

@@ -32,15 +32,6 @@ fn over_disk_in_virtual_time(results: &Results, setup: &Setup) -> Option<f64> {
     Some(of / median(results, disk, "tps")?)
 }
 
-/// What was published of it.
-fn of_published(setup: &Setup) -> Option<f64> {
-    match setup.name {
-        "nvme" => Some(published::NVME),
-        "cache-writethrough" | "cache-writeback" => Some(published::CACHE),
-        _ => None,
-    }
-}
-
 fn ratio(value: Option<f64>) -> String {
     value.map_or("-".into(), |ratio| format!("{ratio:.2}x"))
 }
@@ -65,7 +56,7 @@ fn transactions(results: &Results) -> Table {
             of("wall_tps"),
             of("tps"),
             ratio(over_disk(results, setup.name)),
-            of_published(setup).map_or("-".into(), |published| format!("{published}x")),
+            published::over_disk(setup.name).map_or("-".into(), |published| format!("{published}x")),
             show_some(median(results, &format!("virtual-{}", setup.in_virtual_time), "tps")),
             ratio(over_disk_in_virtual_time(results, setup)),
             of("mean_ms"),
@@ -109,7 +100,7 @@ fn chart(results: &Results) -> String {
             name: "published".to_owned(),
             colour: "#7a7a7a",
             dashed: false,
-            values: SETUPS.iter().map(|setup| bar(of_published(setup))).collect(),
+            values: SETUPS.iter().map(|setup| bar(published::over_disk(setup.name))).collect(),
         },
     ];
     let labels = Labels {
