@@ -1,7 +1,7 @@
-//! The studies: each repeats a published experiment, and has the published result beside ours.
+//! The studies. Each repeats a published experiment, and compares its results with the published ones.
 //!
-//! A study is a directory with `Options`, which are those of the command line, and `run`, which takes a [`Control`] and returns
-//! [`Findings`]. No study imports another: what several use is in [`layouts`], or in the rooms below. [`StudyCommand`] has all studies.
+//! A study is a directory. Its `Options` are the options of the command line. Its function `run` takes a [`Control`] and returns [`Findings`].
+//! No study imports another. Studies share [`layouts`] and the crates below. [`StudyCommand`] lists all studies.
 
 #![allow(
     rustdoc::broken_intra_doc_links,
@@ -40,9 +40,9 @@ pub enum StudyCommand {
     Zoned(Box<zoned::Options>),
     /// How many small requests a host gets from an NVMe drive, a SAS SSD and a hard disk
     Filesystem(Box<filesystem::Options>),
-    /// What an SSD as a cache in front of a hard disk gives, by mode, policy and chunk
+    /// The gain of an SSD as the cache of a hard disk, by mode, policy and chunk size
     Cache(Box<cache::Options>),
-    /// What a database does on a hard disk, on an NVMe drive, and on the disk with the drive as its cache
+    /// The throughput of a database on a hard disk, on an NVMe drive, and on the disk with the drive as its cache
     Oltp(Box<oltp::Options>),
 }
 

@@ -50,13 +50,13 @@ pub struct Options {
 /// A part of the study of caches.
 #[derive(ValueEnum, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
 pub enum Part {
-    /// The disk alone, and both caches in three modes, cold and warm, under reads, writes and a mix
+    /// The disk alone, and both caches in three modes, cold and warm
     Modes,
-    /// Chunks from 32 KiB to 1 GiB, with three policies, under reads of more than the cache holds
+    /// Chunks from 32 KiB to 1 GiB with three policies, and reads of more data than the cache holds
     Chunks,
-    /// How a cache warms up, step by step, with three policies
+    /// Hits of a cold cache over time, with three policies
     Warming,
-    /// dm-cache's policies mq and smq, cold, warming and warm, and what each writes to its SSD
+    /// Speed of dm-cache's policies mq and smq, and their writes to the SSD
     Designs,
 }
 

@@ -82,17 +82,17 @@ pub struct Options {
 pub enum Part {
     /// Steady writes to the whole drive
     Writes,
-    /// Latency of reads beside writes
+    /// Latency of reads during writes
     Reads,
-    /// RocksDB's fills and overwrites, and reads beside writes
+    /// RocksDB: fills, overwrites, and reads during writes
     Rocksdb,
-    /// The same on f2fs, on conventional namespaces and on zones
+    /// RocksDB on f2fs, on conventional namespaces and on zones
     F2fs,
-    /// Which files share zones: any, those of one lifetime, or those whose keys meet
+    /// Files that share a zone: any, of one lifetime, or with overlapping keys
     Placement,
     /// Zones on all dies, and on a few
     Dies,
-    /// What a power cut takes from a log, with and without Flush and power-loss protection
+    /// Log records that a power cut loses, with and without Flush and power-loss protection
     Durability,
 }
 
