@@ -39,6 +39,11 @@ pub fn show_some(value: Option<f64>) -> String {
     value.map_or("-".into(), show)
 }
 
+/// A ratio that may be missing, "1.25x".
+pub fn show_ratio(ratio: Option<f64>) -> String {
+    ratio.map_or("-".into(), |ratio| format!("{ratio:.2}x"))
+}
+
 /// Digits, perhaps behind a sign, with commas between thousands.
 pub(crate) fn thousands(number: &str) -> String {
     let (sign, digits) = number.strip_prefix('-').map_or(("", number), |digits| ("-", digits));

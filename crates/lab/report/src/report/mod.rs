@@ -1,6 +1,7 @@
 //! `report.html`: one file without scripts or links, to be mailed and kept.
 
 pub mod charts;
+mod metric_table;
 mod table;
 
 use std::{fs, path::Path};
@@ -8,7 +9,10 @@ use std::{fs, path::Path};
 use anyhow::{Context, Result};
 use askama::Template;
 
-pub use self::table::Table;
+pub use self::{
+    metric_table::{MetricRow, MetricTable},
+    table::Table,
+};
 use crate::{
     Findings,
     control::PARTIAL,

@@ -10,9 +10,9 @@ use super::{
     setup::{Design, Load, LoadKind, SKEWED_LOAD, Ssd},
 };
 use lab_report::{
-    figure::{show, show_size, show_some},
+    figure::{show, show_ratio, show_size, show_some},
     report::{
-        Headline, Report, Section, Table,
+        Headline, MetricRow, MetricTable, Report, Section, Table,
         charts::{self, Data, Labels},
     },
     results::{Point, Results, points},
@@ -34,51 +34,37 @@ fn over_disk(results: &Results, variant: &str, load: &Load) -> Option<f64> {
 
 /// Each load on the disk and on each cache, warm.
 fn modes(results: &Results) -> Option<Table> {
-    results.variant("hdd")?;
-    let mut table = Table::new(["load", "on", "IOPS", "mean us", "hits %", "over the disk"]);
-    for load in Load::all() {
+    let of_load = |load: &Load| {
         let name = format!("{} {}k, depth {}", load.kind.name(), load.block >> 10, load.depth);
-        for on in std::iter::once("hdd".to_owned()).chain(caches()) {
-            let of = |figure: &str| results.median(&on, &load.metric(figure), &Point::new());
-            if of("iops").is_none() {
-                continue;
-            }
-            let over = match over_disk(results, &on, &load) {
-                Some(ratio) if on != "hdd" => format!("{ratio:.2}x"),
-                _ => "-".into(),
-            };
-            table.rows.push(vec![
-                name.clone(),
-                on.clone(),
-                show_some(of("iops")),
-                show_some(of("mean_us")),
-                show_some(of("hit_percent")),
-                over,
-            ]);
-        }
-    }
-    Some(table)
+        let metric = load.metric("");
+        std::iter::once("hdd".to_owned()).chain(caches()).map(move |on| MetricRow {
+            labels: vec![name.clone(), on.clone()],
+            metric: metric.clone(),
+            ..MetricRow::of(on)
+        })
+    };
+    let over = |row: &MetricRow| {
+        let of = |name: &str| results.median(name, &format!("{}iops", row.metric), &row.at);
+        show_ratio(
+            of(&row.variant).zip(of("hdd")).filter(|_| row.variant != "hdd").map(|(of, disk)| of / disk),
+        )
+    };
+    let table = MetricTable::new(results, ["load", "on"])
+        .metrics([("IOPS", "iops"), ("mean us", "mean_us"), ("hits %", "hit_percent")])
+        .column("over the disk", over);
+    results.variant("hdd").map(|_| table.rows(Load::all().iter().flat_map(of_load)))
 }
 
 /// How cold caches begin, and how long they take to be warm.
 fn cold(results: &Results) -> Option<Table> {
-    results.variant("hdd")?;
-    let mut table =
-        Table::new(["on", "cold: reads/s", "seconds until warm", "of the file in the cache then"]);
-    for on in std::iter::once("hdd".to_owned()).chain(caches()) {
-        let of = |metric: &str| results.median(&on, metric, &Point::new());
-        if of("cold_read_4k_qd1_iops").is_none() {
-            continue;
-        }
-        let percent = of("warm_percent").map_or("-".into(), |percent| format!("{percent:.1} %"));
-        table.rows.push(vec![
-            on.clone(),
-            show_some(of("cold_read_4k_qd1_iops")),
-            show_some(of("warming_seconds")),
-            percent,
-        ]);
-    }
-    Some(table)
+    let warm = |row: &MetricRow| results.median(&row.variant, "warm_percent", &row.at);
+    let table = MetricTable::new(results, ["on"])
+        .metrics([("cold: reads/s", "cold_read_4k_qd1_iops"), ("seconds until warm", "warming_seconds")])
+        .column("of the file in the cache then", |row| {
+            warm(row).map_or("-".into(), |percent| format!("{percent:.1} %"))
+        });
+    let all = std::iter::once("hdd".to_owned()).chain(caches());
+    results.variant("hdd").map(|_| table.rows(all.map(MetricRow::of)))
 }
 
 /// Cells whose gain over the disk is near a published one.
@@ -118,27 +104,23 @@ fn chunk_variants() -> Vec<String> {
 
 /// Chunks of each size with each policy.
 fn chunks(results: &Results) -> Option<Table> {
-    let mut table = Table::new([
-        "chunk",
-        "policy",
-        "reads/s",
-        "hits %",
-        "promotions",
-        "promoted MB",
-        "of the cache in use %",
-    ]);
-    for chunk in CHUNKS {
-        for variant in chunk_variants() {
-            let of = |metric: &str| results.median(&variant, metric, &chunk_point(chunk));
-            if of("iops").is_none() {
-                continue;
-            }
-            let row = ["iops", "hit_percent", "promotions", "promoted_MB", "cache_percent"]
-                .map(|m| show_some(of(m)));
-            let name = variant.trim_start_matches("chunks-").to_owned();
-            table.rows.push([show_size(chunk), name].into_iter().chain(row).collect());
-        }
-    }
+    let row = |chunk: u64, variant: String| MetricRow {
+        labels: vec![show_size(chunk), variant.trim_start_matches("chunks-").to_owned()],
+        at: chunk_point(chunk),
+        ..MetricRow::of(variant)
+    };
+    let rows = CHUNKS
+        .into_iter()
+        .flat_map(|chunk| chunk_variants().into_iter().map(move |variant| row(chunk, variant)));
+    let table = MetricTable::new(results, ["chunk", "policy"])
+        .metrics([
+            ("reads/s", "iops"),
+            ("hits %", "hit_percent"),
+            ("promotions", "promotions"),
+            ("promoted MB", "promoted_MB"),
+            ("of the cache in use %", "cache_percent"),
+        ])
+        .rows(rows);
     (!table.rows.is_empty()).then_some(table)
 }
 
@@ -222,76 +204,60 @@ fn warming(results: &Results) -> Option<Table> {
     (!table.rows.is_empty()).then_some(table)
 }
 
-/// The name of a load's metric, by that of the figure.
-type MetricName = Box<dyn Fn(&str) -> String>;
-
 /// What each design does under each load, and what it writes to its SSD.
 fn designs(results: &Results) -> Option<Table> {
-    let names: Vec<String> = Design::ALL.iter().map(|design| design.variant()).collect();
-    let mut table =
-        Table::new(["load", "design", "IOPS", "mean us", "hits %", "bytes written to the SSD for each byte"]);
-    let of = |variant: &str, metric: &str| results.median(variant, metric, &Point::new());
-    let mut loads: Vec<(String, MetricName)> = Vec::new();
-    let cold = Load::all()[0];
-    loads
-        .push(("cold, in the cache".into(), Box::new(move |figure| format!("cold_{}", cold.metric(figure)))));
+    // What stands before the names of a load's metrics.
+    let cold = |load: &str| format!("cold_{load}");
+    let mut loads = vec![("cold, in the cache".to_owned(), cold(&Load::all()[0].metric("")))];
     for load in Load::all() {
         let name = format!("{} {}k, depth {}, in the cache", load.kind.name(), load.block >> 10, load.depth);
-        loads.push((name, Box::new(move |figure| load.metric(figure))));
+        loads.push((name, load.metric("")));
     }
-    loads.push((
-        "cold, Zipf on 150 GB".into(),
-        Box::new(|figure| format!("cold_{}", designs::skewed_metric(&SKEWED_LOAD, figure))),
-    ));
+    loads.push(("cold, Zipf on 150 GB".into(), cold(&designs::skewed_metric(&SKEWED_LOAD, ""))));
     for load in designs::skewed() {
         let name = format!("{} {}k, Zipf on 150 GB", load.kind.name(), load.block >> 10);
-        loads.push((name, Box::new(move |figure| designs::skewed_metric(&load, figure))));
+        loads.push((name, designs::skewed_metric(&load, "")));
     }
-    loads.push((
-        "write 4k, Zipf, the cache fills its SSD".into(),
-        Box::new(|figure| format!("full_{}", designs::FULL_CACHE_WRITES.metric(figure))),
-    ));
-    for (load, metric) in &loads {
-        for variant in names.iter().filter(|variant| of(variant, &metric("iops")).is_some()) {
-            let figures = ["iops", "mean_us", "hit_percent", "ssd_bytes_per_byte"]
-                .map(|f| show_some(of(variant, &metric(f))));
-            let name = variant.trim_start_matches("designs-").to_owned();
-            table.rows.push([load.clone(), name].into_iter().chain(figures).collect());
-        }
-    }
+    let full = format!("full_{}", designs::FULL_CACHE_WRITES.metric(""));
+    loads.push(("write 4k, Zipf, the cache fills its SSD".into(), full));
+    let of_load = |(load, metric): (String, String)| {
+        Design::ALL.map(|design| MetricRow {
+            labels: vec![load.clone(), design.short_name()],
+            metric: metric.clone(),
+            ..MetricRow::of(design.variant())
+        })
+    };
+    let table = MetricTable::new(results, ["load", "design"])
+        .metrics([
+            ("IOPS", "iops"),
+            ("mean us", "mean_us"),
+            ("hits %", "hit_percent"),
+            ("bytes written to the SSD for each byte", "ssd_bytes_per_byte"),
+        ])
+        .rows(loads.into_iter().flat_map(of_load));
     (!table.rows.is_empty()).then_some(table)
 }
 
 /// What each design wrote in all, and what it takes.
 fn wear(results: &Results) -> Table {
-    let mut table = Table::new([
-        "design",
-        "loads",
-        "GB written to the SSD",
-        "write amplification of the SSD",
-        "of the cache in use %",
-        "dirty %",
-        "bytes of memory for each MiB",
-    ]);
-    for design in Design::ALL.iter().filter(|design| **design != Design::Disk) {
-        for (part, name) in
-            [("fits", "in the cache"), ("zipf", "Zipf on 150 GB"), ("full", "the cache fills its SSD")]
-        {
-            let of = |metric: &str| {
-                show_some(results.median(&design.variant(), &format!("{part}_{metric}"), &Point::new()))
-            };
-            let figures = [
-                "ssd_written_GB",
-                "ssd_write_amplification",
-                "cached_percent",
-                "dirty_percent",
-                "memory_bytes_per_MiB",
-            ];
-            let design = design.variant().trim_start_matches("designs-").to_owned();
-            table.rows.push([design, name.into()].into_iter().chain(figures.map(of)).collect());
-        }
-    }
-    table
+    let loads =
+        [("fits_", "in the cache"), ("zipf_", "Zipf on 150 GB"), ("full_", "the cache fills its SSD")];
+    let of_design = |design: Design| {
+        loads.map(|(part, name)| MetricRow {
+            labels: vec![design.short_name(), name.into()],
+            metric: part.into(),
+            ..MetricRow::of(design.variant())
+        })
+    };
+    MetricTable::new(results, ["design", "loads"])
+        .metrics([
+            ("GB written to the SSD", "ssd_written_GB"),
+            ("write amplification of the SSD", "ssd_write_amplification"),
+            ("of the cache in use %", "cached_percent"),
+            ("dirty %", "dirty_percent"),
+            ("bytes of memory for each MiB", "memory_bytes_per_MiB"),
+        ])
+        .rows(Design::ALL.into_iter().filter(|design| *design != Design::Disk).flat_map(of_design))
 }
 
 fn sections(results: &Results, options: &Options) -> Vec<Section> {

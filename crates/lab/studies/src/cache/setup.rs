@@ -64,6 +64,11 @@ impl Design {
         }
     }
 
+    /// Its name in tables of designs.
+    pub(super) fn short_name(self) -> String {
+        self.variant().trim_start_matches("designs-").to_owned()
+    }
+
     /// What it is, in a sentence.
     pub(super) fn about(self) -> String {
         match self {

@@ -6,9 +6,9 @@ use super::{
     setup::{SETUPS, STATEMENTS},
 };
 use lab_report::{
-    figure::{show, show_size, show_some},
+    figure::{show, show_ratio, show_size},
     report::{
-        Headline, Report, Section, Table,
+        Headline, MetricRow, MetricTable, Report, Section, Table,
         charts::{self, Bar, Data, Labels},
     },
     results::{Point, Results},
@@ -26,82 +26,47 @@ fn theirs(variant: &str) -> String {
 }
 
 fn variants(results: &Results) -> Table {
-    let mut table = Table::new([
-        "on",
-        "transactions/s",
-        "over the disk",
-        "published",
-        "mean ms",
-        "p95 ms",
-        "of it reading ms",
-        "pages read/s",
-        "written/s",
-        "dirty %",
-    ]);
-    for setup in SETUPS {
-        let of = |metric: &str| results.median(setup.name, metric, &Point::new());
-        if of("tps").is_none() {
-            continue;
-        }
-        let over =
-            over_disk(results, setup.name, &Point::new()).map_or("-".into(), |ratio| format!("{ratio:.2}x"));
-        let mut row = vec![setup.name.to_owned(), show_some(of("tps")), over, theirs(setup.name)];
-        let rest = [
-            "mean_ms",
-            "p95_ms",
-            "read_wait_ms",
-            "page_reads_per_second",
-            "page_writes_per_second",
-            "dirty_percent",
-        ];
-        row.extend(rest.map(|metric| show_some(of(metric))));
-        table.rows.push(row);
-    }
-    table
+    MetricTable::new(results, ["on"])
+        .metrics([("transactions/s", "tps")])
+        .column("over the disk", |row| show_ratio(over_disk(results, &row.variant, &row.at)))
+        .column("published", |row| theirs(&row.variant))
+        .metrics([
+            ("mean ms", "mean_ms"),
+            ("p95 ms", "p95_ms"),
+            ("of it reading ms", "read_wait_ms"),
+            ("pages read/s", "page_reads_per_second"),
+            ("written/s", "page_writes_per_second"),
+            ("dirty %", "dirty_percent"),
+        ])
+        .rows(SETUPS.map(|setup| MetricRow::of(setup.name)))
 }
 
 fn caches(results: &Results) -> Table {
-    let mut table = Table::new(["cache", "hits of reads %", "of all %", "promoted GB", "written back GB"]);
-    for setup in SETUPS {
-        let of = |metric: &str| results.median(setup.name, metric, &Point::new());
-        if of("hit_percent").is_none() {
-            continue;
-        }
-        let figures = ["read_hit_percent", "hit_percent", "promoted_GB", "written_back_GB"]
-            .map(|metric| show_some(of(metric)));
-        table.rows.push(std::iter::once(setup.name.to_owned()).chain(figures).collect());
-    }
-    table
+    let metrics = [
+        ("hits of reads %", "read_hit_percent"),
+        ("of all %", "hit_percent"),
+        ("promoted GB", "promoted_GB"),
+        ("written back GB", "written_back_GB"),
+    ];
+    let rows = SETUPS.map(|setup| MetricRow::of(setup.name));
+    MetricTable::new(results, ["cache"]).metrics(metrics).rows(rows)
 }
 
 fn statements(results: &Results, options: &Options) -> Table {
-    let mut table = Table::new([
-        "us of a statement",
-        "hdd",
-        "nvme",
-        "cache-writeback",
-        "nvme over hdd",
-        "cache over hdd",
-    ]);
-    for nanos in STATEMENTS {
-        let at = match nanos == options.statement_ns {
+    let row = |nanos: u64| MetricRow {
+        labels: vec![(nanos / 1000).to_string()],
+        metric: "tps".into(),
+        at: match nanos == options.statement_ns {
             true => Point::new(),
             false => Point::from([("statement_us".to_owned(), nanos / 1000)]),
-        };
-        let mut row = vec![(nanos / 1000).to_string()];
-        if results.median("hdd", "tps", &at).is_none() {
-            continue;
-        }
-        row.extend(
-            ["hdd", "nvme", "cache-writeback"].map(|name| show_some(results.median(name, "tps", &at))),
-        );
-        row.extend(
-            ["nvme", "cache-writeback"]
-                .map(|name| over_disk(results, name, &at).map_or("-".into(), |ratio| format!("{ratio:.2}x"))),
-        );
-        table.rows.push(row);
-    }
-    table
+        },
+        ..MetricRow::default()
+    };
+    MetricTable::new(results, ["us of a statement"])
+        .variants(["hdd", "nvme", "cache-writeback"])
+        .column("nvme over hdd", |row| show_ratio(over_disk(results, "nvme", &row.at)))
+        .column("cache over hdd", |row| show_ratio(over_disk(results, "cache-writeback", &row.at)))
+        .rows(STATEMENTS.map(row))
 }
 
 /// Transactions of each minute, as categories of a line.

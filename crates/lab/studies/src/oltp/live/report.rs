@@ -8,9 +8,9 @@ use super::{
     setup::{SETUPS, Setup, Sizes},
 };
 use lab_report::{
-    figure::show_some,
+    figure::{show_ratio, show_some},
     report::{
-        Headline, Report, Section, Table,
+        Headline, MetricRow, MetricTable, Report, Section, Table,
         charts::{self, Bar, Data, Labels},
     },
     results::{Point, Results},
@@ -32,52 +32,36 @@ fn over_disk_in_virtual_time(results: &Results, setup: &Setup) -> Option<f64> {
     Some(of / median(results, disk, "tps")?)
 }
 
-fn ratio(value: Option<f64>) -> String {
-    value.map_or("-".into(), |ratio| format!("{ratio:.2}x"))
-}
-
 fn transactions(results: &Results) -> Table {
-    let mut table = Table::new([
-        "on",
-        "transactions/s measured",
-        "transactions/s",
-        "over the disk",
-        "published",
-        "virtual time transactions/s",
-        "virtual time over the disk",
-        "mean ms",
-        "p95 ms",
-        "rows checked",
-    ]);
-    for setup in SETUPS.iter().filter(|setup| results.variant(setup.name).is_some()) {
-        let of = |metric: &str| show_some(median(results, setup.name, metric));
-        table.rows.push(vec![
-            setup.name.into(),
-            of("wall_tps"),
-            of("tps"),
-            ratio(over_disk(results, setup.name)),
-            published::over_disk(setup.name).map_or("-".into(), |published| format!("{published}x")),
-            show_some(median(results, &format!("virtual-{}", setup.in_virtual_time), "tps")),
-            ratio(over_disk_in_virtual_time(results, setup)),
-            of("mean_ms"),
-            of("p95_ms"),
-            of("checked_rows"),
-        ]);
-    }
-    table
+    let setup = |row: &MetricRow| SETUPS.into_iter().find(|setup| setup.name == row.variant);
+    let in_virtual_time = move |row: &MetricRow| setup(row).map_or("", |setup| setup.in_virtual_time);
+    MetricTable::new(results, ["on"])
+        .metrics([("transactions/s measured", "wall_tps"), ("transactions/s", "tps")])
+        .column("over the disk", |row| show_ratio(over_disk(results, &row.variant)))
+        .column("published", |row| {
+            published::over_disk(&row.variant).map_or("-".into(), |ratio| format!("{ratio}x"))
+        })
+        .column("virtual time transactions/s", move |row| {
+            show_some(median(results, &format!("virtual-{}", in_virtual_time(row)), "tps"))
+        })
+        .column("virtual time over the disk", move |row| {
+            show_ratio(setup(row).and_then(|setup| over_disk_in_virtual_time(results, &setup)))
+        })
+        .metrics([("mean ms", "mean_ms"), ("p95 ms", "p95_ms"), ("rows checked", "checked_rows")])
+        .rows(SETUPS.map(|setup| MetricRow::of(setup.name)))
 }
 
 fn caches(results: &Results) -> Table {
-    let mut table =
-        Table::new(["tier", "hits", "misses", "hits of reads %", "hits %", "promoted MB", "written back MB"]);
-    for setup in SETUPS.iter().filter(|setup| setup.tier().is_some() && results.variant(setup.name).is_some())
-    {
-        let of = |metric: &str| show_some(median(results, setup.name, metric));
-        let cells =
-            ["hits", "misses", "read_hit_percent", "hit_percent", "promoted_MB", "written_back_MB"].map(of);
-        table.rows.push(std::iter::once(setup.name.to_owned()).chain(cells).collect());
-    }
-    table
+    let metrics = [
+        ("hits", "hits"),
+        ("misses", "misses"),
+        ("hits of reads %", "read_hit_percent"),
+        ("hits %", "hit_percent"),
+        ("promoted MB", "promoted_MB"),
+        ("written back MB", "written_back_MB"),
+    ];
+    let rows = SETUPS.map(|setup| MetricRow::of(setup.name));
+    MetricTable::new(results, ["tier"]).metrics(metrics).rows(rows)
 }
 
 fn chart(results: &Results) -> String {
