@@ -9,43 +9,35 @@ use super::{
 use lab_report::{
     figure::{show, show_some},
     report::{
-        Headline, Report, Section, Table,
+        Headline, MetricRow, MetricTable, Report, Section, Table,
         charts::{self, Bar, Data, Labels},
     },
-    results::{Point, Results},
+    results::{Point, Results, Variant},
 };
 
 /// Each job on each drive.
 fn jobs(results: &Results) -> Table {
-    let mut table = Table::new([
-        "drive",
-        "job",
-        "IOPS",
-        "mean us",
-        "p99 us",
-        "p99.9 us",
-        "mean of the job us",
-        "NVMe over it",
-    ]);
-    for variant in &results.variants {
-        for job in Job::ALL {
-            let of = |figure: &str| variant.median(&job.metric(figure), &Point::new());
-            let nvme = results.median("nvme", &job.metric("iops"), &Point::new());
-            let over =
-                nvme.zip(of("iops")).map_or("-".into(), |(nvme, own)| format!("{}x", show(nvme / own)));
-            table.rows.push(vec![
-                variant.name.clone(),
-                job.name().into(),
-                show_some(of("iops")),
-                show_some(of("mean_us")),
-                show_some(of("p99_us")),
-                show_some(of("p999_us")),
-                show_some(of("job_us")),
-                over,
-            ]);
-        }
-    }
-    table
+    let over = |row: &MetricRow| {
+        let of = |name: &str| results.median(name, &format!("{}iops", row.metric), &row.at);
+        of("nvme").zip(of(&row.variant)).map_or("-".into(), |(nvme, own)| format!("{}x", show(nvme / own)))
+    };
+    let of_drive = |variant: &Variant| {
+        Job::ALL.map(|job| MetricRow {
+            labels: vec![variant.name.clone(), job.name().into()],
+            metric: job.metric(""),
+            ..MetricRow::of(&variant.name)
+        })
+    };
+    MetricTable::new(results, ["drive", "job"])
+        .metrics([
+            ("IOPS", "iops"),
+            ("mean us", "mean_us"),
+            ("p99 us", "p99_us"),
+            ("p99.9 us", "p999_us"),
+            ("mean of the job us", "job_us"),
+        ])
+        .column("NVMe over it", over)
+        .rows(results.variants.iter().flat_map(of_drive))
 }
 
 /// Random reads with other times of the host.

@@ -11,7 +11,7 @@ use super::{
 use lab_report::{
     figure::{show, show_size, show_some},
     report::{
-        Headline, Report, Section, Table,
+        Headline, MetricRow, MetricTable, Report, Section, Table,
         charts::{self, Bar, Data, Labels},
     },
     results::{Point, Results},
@@ -36,44 +36,34 @@ fn ratio(of: Option<f64>, over: Option<f64>) -> String {
 
 /// Each job on each file system of each drive, beside virtual time.
 fn direct(results: &Results, live: &Live) -> Table {
-    let mut table = Table::new([
-        "drive",
-        "file system",
-        "job",
-        "IOPS measured",
-        "IOPS",
-        "mean us",
-        "p99 us",
-        "mean of the job us",
-        "NVMe over it",
-        "virtual time IOPS",
-        "virtual time NVMe over it",
-    ]);
-    for kind in drives::KINDS {
+    let rows = drives::KINDS.into_iter().flat_map(|kind| {
         let drive = drives::name(kind);
-        for filesystem in filesystems(live) {
-            for job in Job::ALL {
-                let of = |figure: &str| median(results, &variant(drive, filesystem), &job.metric(figure));
-                let nvme = median(results, &variant("nvme", filesystem), &job.metric("iops"));
-                let in_virtual_time =
-                    |drive: &str| median(results, &format!("virtual-{drive}"), &job.metric("iops"));
-                table.rows.push(vec![
-                    drive.into(),
-                    filesystem.into(),
-                    job.name().into(),
-                    show_some(of("wall_iops")),
-                    show_some(of("iops")),
-                    show_some(of("mean_us")),
-                    show_some(of("p99_us")),
-                    show_some(of("job_us")),
-                    ratio(nvme, of("iops")),
-                    show_some(in_virtual_time(drive)),
-                    ratio(in_virtual_time("nvme"), in_virtual_time(drive)),
-                ]);
-            }
-        }
-    }
-    table
+        filesystems(live).into_iter().flat_map(move |filesystem| {
+            Job::ALL.map(|job| MetricRow {
+                labels: vec![drive.into(), filesystem.into(), job.name().into()],
+                metric: job.metric(""),
+                ..MetricRow::of(variant(drive, filesystem))
+            })
+        })
+    });
+    let iops = |row: &MetricRow, variant: &str| median(results, variant, &format!("{}iops", row.metric));
+    let in_virtual_time = |row: &MetricRow, drive: &str| iops(row, &format!("virtual-{drive}"));
+    MetricTable::new(results, ["drive", "file system", "job"])
+        .metrics([
+            ("IOPS measured", "wall_iops"),
+            ("IOPS", "iops"),
+            ("mean us", "mean_us"),
+            ("p99 us", "p99_us"),
+            ("mean of the job us", "job_us"),
+        ])
+        .column("NVMe over it", |row| {
+            ratio(iops(row, &variant("nvme", &row.labels[1])), iops(row, &row.variant))
+        })
+        .column("virtual time IOPS", |row| show_some(in_virtual_time(row, &row.labels[0])))
+        .column("virtual time NVMe over it", |row| {
+            ratio(in_virtual_time(row, "nvme"), in_virtual_time(row, &row.labels[0]))
+        })
+        .rows(rows)
 }
 
 /// The same requests without direct I/O.
