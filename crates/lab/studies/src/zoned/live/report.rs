@@ -5,50 +5,43 @@ use clap::ValueEnum;
 use super::{Load, Options, Variant, published};
 use lab_report::{
     figure::show,
-    report::{Headline, Report, Section, Table},
-    results::{Point, Results, points},
+    report::{Headline, MetricRow, MetricTable, Report, Section, Table},
+    results::{self, Point, Results, points},
 };
 
 fn value(results: &Results, variant: &str, load: Load, metric: &str, at: &Point) -> Option<f64> {
     results.variant(variant)?.median(&format!("{}_{metric}", load.prefix()), at)
 }
 
-/// The columns of a load: metrics and what they are called.
+/// The columns of a load: titles and metrics.
 fn columns(load: Load) -> Vec<(&'static str, &'static str)> {
     let of = |sysbench, db_bench| if load.is_db_bench() { db_bench } else { sysbench };
     let rate = if load.reads_beside_writes() { "reads/s" } else { of("transactions/s", "writes/s") };
-    let mut columns = vec![(load.rate(), rate)];
+    let mut columns = vec![(rate, load.rate())];
     if load.reads_beside_writes() {
-        columns.push(("writes_per_second", "writes/s"));
+        columns.push(("writes/s", "writes_per_second"));
     }
     columns.extend([
-        ("p50_ms", "p50 ms"),
-        ("p99_ms", "p99 ms"),
-        ("p999_ms", "p99.9 ms"),
-        ("p9999_ms", "p99.99 ms"),
-        (load.flash(), of("flash bytes/transaction", "flash bytes/write")),
-        ("engine_write_amplification", "engine WA"),
-        ("drive_write_amplification", "drive WA"),
-        ("lifetime_years", "years of life"),
+        ("p50 ms", "p50_ms"),
+        ("p99 ms", "p99_ms"),
+        ("p99.9 ms", "p999_ms"),
+        ("p99.99 ms", "p9999_ms"),
+        (of("flash bytes/transaction", "flash bytes/write"), load.flash()),
+        ("engine WA", "engine_write_amplification"),
+        ("drive WA", "drive_write_amplification"),
+        ("years of life", "lifetime_years"),
     ]);
     columns
 }
 
 /// A load at one number of connections: every variant's figures.
 fn table(results: &Results, load: Load, at: &Point) -> Table {
-    let columns = columns(load);
-    let titles = columns.iter().map(|(_, title)| (*title).to_owned());
-    let mut table =
-        Table { columns: std::iter::once(String::new()).chain(titles).collect(), rows: Vec::new() };
-    for variant in &results.variants {
-        let figures: Vec<Option<f64>> =
-            columns.iter().map(|(metric, _)| value(results, &variant.name, load, metric, at)).collect();
-        if figures[0].is_some() {
-            let cells = figures.into_iter().map(|figure| figure.map_or("-".into(), show));
-            table.rows.push(std::iter::once(variant.name.clone()).chain(cells).collect());
-        }
-    }
-    table
+    let row = |variant: &results::Variant| MetricRow {
+        metric: format!("{}_", load.prefix()),
+        at: at.clone(),
+        ..MetricRow::of(&variant.name)
+    };
+    MetricTable::new(results, [""]).metrics(columns(load)).rows(results.variants.iter().map(row))
 }
 
 /// What each file system has for files.
