@@ -13,9 +13,9 @@ use super::{
 };
 use lab_engines::stage::INTERVAL;
 use lab_report::{
-    figure::show,
+    figure::{show, show_some},
     report::{
-        Headline, Report, Section, Table,
+        Headline, MetricRow, MetricTable, Report, Section, Table,
         charts::{Data, Labels, lines},
     },
     results::{Point, Results, Run, points},
@@ -90,71 +90,50 @@ fn part1_table(results: &Results) -> Table {
 }
 
 fn part2_table(results: &Results) -> Table {
-    let mut table = Table::new([
-        "neighbour NS2",
-        "help",
-        "NS1 p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "NS1 IOPS",
-        "NS2 MB/s",
-        "NS2 p99 ms",
-    ]);
-    for at in sorted_points(results) {
-        for (kind, variant) in variants(results) {
-            let value = |metric: &str| variant.median(metric, &at).map_or("-".into(), show);
-            let neighbour = variant
-                .runs
-                .iter()
-                .rfind(|run| run.at == at)
-                .and_then(|run| run.latency_ms.get("ns2"))
-                .map_or("-".into(), |p| show(p.p99));
-            table.rows.push(vec![
-                title(&at),
-                kind.name().into(),
-                value("ns1_p50_ms"),
-                value("ns1_p99_ms"),
-                value("ns1_p999_ms"),
-                value("ns1_iops"),
-                value("ns2_MBps"),
-                neighbour,
-            ]);
-        }
-    }
-    table
+    let of_ns2 = |row: &MetricRow| {
+        let runs = results.variant(&row.variant).map_or(&[][..], |variant| &variant.runs);
+        let latency = runs.iter().rfind(|run| run.at == row.at).and_then(|run| run.latency_ms.get("ns2"));
+        latency.map_or("-".into(), |latency| show(latency.p99))
+    };
+    let at_point = |at: Point| {
+        let row = move |(kind, _): (Variant, _)| MetricRow {
+            labels: vec![title(&at), kind.name().into()],
+            at: at.clone(),
+            ..MetricRow::of(kind.name())
+        };
+        variants(results).into_iter().map(row)
+    };
+    MetricTable::new(results, ["neighbour NS2", "help"])
+        .metrics([
+            ("NS1 p50 ms", "ns1_p50_ms"),
+            ("p99 ms", "ns1_p99_ms"),
+            ("p99.9 ms", "ns1_p999_ms"),
+            ("NS1 IOPS", "ns1_iops"),
+            ("NS2 MB/s", "ns2_MBps"),
+        ])
+        .column("NS2 p99 ms", of_ns2)
+        .rows(sorted_points(results).into_iter().flat_map(at_point))
 }
 
 /// NS1 inside and outside of deterministic windows; no rows if there were none.
 fn windows_table(results: &Results) -> Table {
-    let mut table = Table::new([
-        "neighbour NS2",
-        "without help p99 ms",
-        "in DTWIN p50 ms",
-        "p99 ms",
-        "p99.9 ms",
-        "else p99 ms",
-        "all p99 ms",
-        "reads in DTWIN",
-        "ended by the drive",
-    ]);
-    let Some(windows) = results.variant(Variant::Windows.name()) else { return table };
-    for at in sorted_points(results) {
-        let value = |metric: &str| windows.median(metric, &at).map_or("-".into(), show);
-        let Some(share) = windows.median("ns1_dtwin_share", &at) else { continue };
-        let none = results.variant(Variant::None.name()).and_then(|none| none.median("ns1_p99_ms", &at));
-        table.rows.push(vec![
-            title(&at),
-            none.map_or("-".into(), show),
-            value("ns1_dtwin_p50_ms"),
-            value("ns1_dtwin_p99_ms"),
-            value("ns1_dtwin_p999_ms"),
-            value("ns1_ndwin_p99_ms"),
-            value("ns1_p99_ms"),
-            format!("{:.0}%", share * 100.0),
-            value("dtwin_cut_short"),
-        ]);
-    }
-    table
+    let (windows, none) = (Variant::Windows.name(), Variant::None.name());
+    let share = |at: &Point| results.median(windows, "ns1_dtwin_share", at);
+    let rows = sorted_points(results).into_iter().filter(|at| share(at).is_some());
+    MetricTable::new(results, ["neighbour NS2"])
+        .column("without help p99 ms", |row| show_some(results.median(none, "ns1_p99_ms", &row.at)))
+        .metrics([
+            ("in DTWIN p50 ms", "ns1_dtwin_p50_ms"),
+            ("p99 ms", "ns1_dtwin_p99_ms"),
+            ("p99.9 ms", "ns1_dtwin_p999_ms"),
+            ("else p99 ms", "ns1_ndwin_p99_ms"),
+            ("all p99 ms", "ns1_p99_ms"),
+        ])
+        .column("reads in DTWIN", |row| {
+            share(&row.at).map_or("-".into(), |share| format!("{:.0}%", share * 100.0))
+        })
+        .metrics([("ended by the drive", "dtwin_cut_short")])
+        .rows(rows.map(|at| MetricRow { labels: vec![title(&at)], at, ..MetricRow::of(windows) }))
 }
 
 /// The worst 99th percentile of a variant, and where.
