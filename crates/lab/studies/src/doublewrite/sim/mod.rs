@@ -57,30 +57,7 @@ pub(super) fn run_on(
     let cache = Cache::new(usual_cache());
     let load = options.load();
     let begin = Instant::now();
-    // Drives that do not fit in memory together come one after the other.
-    let each = options
-        .variants
-        .iter()
-        .map(|&v| drive::config(&toml, v, &options.drive).map(|c| Sim::memory(&c, sim::Contents::None)));
-    let each = each.collect::<Result<Vec<_>>>()?.into_iter().max().unwrap_or(0) + SERVER;
-    let together = parallel::width(pieces.len());
-    let room = memory::available().map(memory::spendable);
-    if let Some(room) = room.filter(|room| *room < each) {
-        progress.note(&format!(
-            "a drive takes about {} of memory, and {} are free with a margin: it may not fit",
-            show_size(each),
-            show_size(room)
-        ));
-    }
-    let alone = room.is_some_and(|room| room / together < each) && together > 1;
-    if alone {
-        progress.note(&format!(
-            "drives of about {} of memory run one after the other: {} are free with a margin",
-            show_size(each),
-            show_size(room.unwrap_or(0))
-        ));
-    }
-    let alone = alone.then(Mutex::default);
+    let alone = alone(options, &toml, pieces.len(), &progress)?;
     let done = parallel::map(control, &pieces, |&(variant, repetition)| {
         let _turn =
             alone.as_ref().map(|turn: &Mutex<()>| turn.lock().unwrap_or_else(PoisonError::into_inner));
@@ -133,6 +110,36 @@ pub(super) fn run_on(
     let text = report::text(&results, options, &page);
     let failure = interrupted.then(|| control::PARTIAL.to_owned());
     Ok(Findings { results, written: Some(options.out.clone()), text, failure })
+}
+
+/// A lock for drives that run one after the other; none if they fit in memory together.
+fn alone(
+    options: &Settings,
+    toml: &toml::Table,
+    pieces: usize,
+    progress: &Steps,
+) -> Result<Option<Mutex<()>>> {
+    let bytes = |&variant: &Variant| {
+        let config = drive::config(toml, variant, &options.drive)?;
+        anyhow::Ok(Sim::memory(&config, sim::Contents::None))
+    };
+    let drives: Vec<u64> = options.variants.iter().map(bytes).collect::<Result<_>>()?;
+    let each = drives.into_iter().max().unwrap_or(0) + SERVER;
+    let together = parallel::width(pieces);
+    let Some(room) = memory::available().map(memory::spendable) else { return Ok(None) };
+    let (needs, has) = (show_size(each), show_size(room));
+    if room < each {
+        progress.note(&format!(
+            "a drive takes about {needs} of memory, and {has} are free with a margin: it may not fit"
+        ));
+    }
+    if room / together >= each || together == 1 {
+        return Ok(None);
+    }
+    progress.note(&format!(
+        "drives of about {needs} of memory run one after the other: {has} are free with a margin"
+    ));
+    Ok(Some(Mutex::default()))
 }
 
 /// What the study took of this machine.
