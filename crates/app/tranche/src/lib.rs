@@ -189,6 +189,17 @@ struct Written<R> {
     results: String,
 }
 
+// Likewise.
+#[derive(Serialize, JsonSchema)]
+struct PerhapsWritten<R> {
+    #[serde(flatten)]
+    own: R,
+    /// Directory of the results.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "without --out"))]
+    results: Option<String>,
+}
+
 /// Prints what a command has written that prints nothing else for people: where it is, and in JSON what there is to say of it.
 fn print_written(about: &impl Serialize, place: &Path, output: Output) -> Result<()> {
     match output {
@@ -217,10 +228,15 @@ fn say_results(place: &Path) {
 
 /// Prints what a study has found; fails if it says so.
 fn print_outcome(output: Output, outcome: &lab_report::Findings<impl Serialize>) -> Result<()> {
-    match (output, &outcome.written) {
-        (Output::Json, None) => print_json(&outcome.results)?,
-        (Output::Text, None) => print_text(&outcome.text)?,
-        (_, Some(place)) => print_found(&outcome.results, &outcome.text, place, output)?,
+    match output {
+        Output::Json => {
+            let results = outcome.written.as_ref().map(|place| place.display().to_string());
+            print_json(&PerhapsWritten { own: &outcome.results, results })?;
+        }
+        Output::Text => {
+            print_text(&outcome.text)?;
+            outcome.written.iter().for_each(|place| say_results(place));
+        }
     }
     match &outcome.failure {
         Some(failure) => Err(exit::FailedCheck(failure.clone()).into()),

@@ -4,15 +4,15 @@
 //! when a field is not there, or is null. Doc comments of types and fields are the descriptions.
 
 use crate::{
-    ManPages, Written, cache_tier, demo, doctor, exit, fault, firmware, image, key, live_view, ns, power,
-    profiles, quota, sanitize, serve, store, top, zone, zone_change, zone_read,
+    ManPages, PerhapsWritten, Written, cache_tier, demo, doctor, exit, fault, firmware, image, key,
+    live_view, ns, power, profiles, quota, sanitize, serve, store, top, zone, zone_change, zone_read,
 };
 use host::view;
-use lab_engines::{bench, disksim, fit};
+use lab_engines::{bench, disksim, fit, sim};
 use lab_studies::powercut;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::transform::{Transform, transform_subschemas};
-use schemars::{JsonSchema, Schema};
+use schemars::{JsonSchema, Schema, json_schema};
 use serde_json::{Map, Value, json};
 use std::collections::BTreeMap;
 use std::sync::LazyLock;
@@ -32,6 +32,8 @@ struct Document {
 enum Source {
     /// The type that is printed.
     Type(fn(&mut SchemaGenerator) -> Schema),
+    /// A description, and the types of which the printed document has one.
+    OneOf(&'static str, &'static [fn(&mut SchemaGenerator) -> Schema]),
     /// A file that people write, for results without a type.
     Text(&'static str),
 }
@@ -131,8 +133,19 @@ const DOCUMENTS: [Document; 64] = [
     document::<image::documents::Renewed>("image-renew", &["tranche image renew"]),
     document::<Written<image::documents::Saved>>("image-salvage", &["tranche image salvage"]),
     document::<bench::FioDocument>("bench", &["tranche bench"]),
-    written!("sim"),
-    written!("sim-set"),
+    Document {
+        name: "sim",
+        commands: &["tranche sim"],
+        source: Source::OneOf(
+            "One run in virtual time: the document of the load, and `simulation`.",
+            &[
+                PerhapsWritten::<sim::Run<bench::FioDocument>>::json_schema,
+                PerhapsWritten::<sim::Run<sim::ActDocument>>::json_schema,
+                PerhapsWritten::<sim::Run<sim::TraceDocument>>::json_schema,
+            ],
+        ),
+    },
+    document::<Written<sim::SweepDocument<'static>>>("sim-set", &["tranche sim --set"]),
     document::<profiles::Profiles>("profile-list", &["tranche profile list"]),
     document::<profiles::Shown>("profile-show", &["tranche profile show"]),
     document::<profiles::Checked>("profile-check", &["tranche profile check"]),
@@ -188,17 +201,21 @@ impl Catalogue {
     fn derive() -> Self {
         let settings = SchemaSettings::draft2020_12().for_serialize().with_transform(Closed);
         let mut generator = settings.into_generator();
-        let schemas = DOCUMENTS.map(|document| match document.source {
-            Source::Type(derive) => {
-                let mut schema = derive(&mut generator);
-                Closed.transform(&mut schema);
-                let mut schema = schema.to_value();
-                schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
-                schema["title"] = document.commands[0].into();
-                schema["commands"] = document.commands.into();
-                (document.name, schema)
-            }
-            Source::Text(text) => (document.name, read(text)),
+        let schemas = DOCUMENTS.map(|document| {
+            let mut schema = match document.source {
+                Source::Type(derive) => derive(&mut generator),
+                Source::OneOf(about, types) => {
+                    let types: Vec<Schema> = types.iter().map(|derive| derive(&mut generator)).collect();
+                    json_schema!({ "description": about, "anyOf": types })
+                }
+                Source::Text(text) => return (document.name, read(text)),
+            };
+            Closed.transform(&mut schema);
+            let mut schema = schema.to_value();
+            schema["$schema"] = json!("https://json-schema.org/draft/2020-12/schema");
+            schema["title"] = document.commands[0].into();
+            schema["commands"] = document.commands.into();
+            (document.name, schema)
         });
         let mut documents = BTreeMap::from(schemas);
         let mut all = generator.take_definitions(true);

@@ -5,7 +5,8 @@ use nvme::{
     Nsid,
     log::{LatencyHistogram, LatencySum, NamespaceStatistics, latency_bucket_low},
 };
-use serde::{Serialize, Serializer, ser::SerializeStruct};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use crate::percentiles::Percentiles;
 
@@ -226,8 +227,10 @@ pub fn flash_bytes_written<T: Transport>(host: &mut Host<T>) -> Result<u64, host
     Ok(u64::try_from(written).unwrap_or(u64::MAX))
 }
 
-/// What a drive counted for a namespace during a run, with what results call the namespace.
-#[derive(Clone, Debug, Default)]
+/// What a drive counted for a namespace during a run (log D8h, end minus start), with what results call the namespace.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
+#[serde(into = "CountsDocument")]
+#[schemars(with = "CountsDocument")]
 pub struct NamespaceCounts {
     /// Its name in the layout.
     pub name: String,
@@ -260,34 +263,75 @@ pub fn total_on_flash(namespaces: &[NamespaceCounts]) -> Counters {
     total(namespaces.iter().filter(|namespace| namespace.is_on_flash()))
 }
 
-impl Serialize for NamespaceCounts {
-    /// As `results.json` has it.
-    fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
-        let Self { name, nsid, set, medium, counted } = self;
-        let mut out = serializer.serialize_struct("NamespaceCounts", 18)?;
-        out.serialize_field("name", name)?;
-        out.serialize_field("nsid", nsid)?;
-        out.serialize_field("set", set)?;
-        out.serialize_field("medium", medium)?;
-        for (key, value) in [
-            ("host_bytes_read", counted.host_bytes_read),
-            ("host_bytes_written", counted.host_bytes_written),
-            ("reads", counted.reads),
-            ("writes", counted.writes),
-            ("flushes", counted.flushes),
-            ("media_bytes_written", counted.media_bytes_written),
-            ("media_bytes_written_gc", counted.media_bytes_written_gc),
-            ("whole_writes", counted.whole_writes),
-            ("split_writes", counted.split_writes),
-        ] {
-            out.serialize_field(key, &value)?;
+/// [`NamespaceCounts`] as `results.json` has them.
+#[derive(Serialize, JsonSchema)]
+struct CountsDocument {
+    /// Its name in the layout.
+    name: String,
+    /// Namespace identifier.
+    nsid: Nsid,
+    /// NVM Set of its medium.
+    set: u16,
+    /// Its medium: nand, dram, pmem.
+    medium: String,
+    /// What the host read.
+    #[schemars(extend("unit" = "bytes"))]
+    host_bytes_read: u64,
+    /// What the host wrote.
+    #[schemars(extend("unit" = "bytes"))]
+    host_bytes_written: u64,
+    /// Read commands.
+    reads: u64,
+    /// Write commands.
+    writes: u64,
+    /// Flush commands.
+    flushes: u64,
+    /// What was written to the medium for this namespace: host data, garbage collection and metadata.
+    #[schemars(extend("unit" = "bytes"))]
+    media_bytes_written: u64,
+    /// Of these, by garbage collection and wear levelling.
+    #[schemars(extend("unit" = "bytes"))]
+    media_bytes_written_gc: u64,
+    /// Write commands within the drive's atomic unit.
+    whole_writes: u64,
+    /// Write commands that a power cut may tear.
+    split_writes: u64,
+    /// How long writes waited for room in the write buffer, summed over commands.
+    #[schemars(extend("unit" = "s"))]
+    write_stall_seconds: f64,
+    /// Latency of reads as the drive saw them.
+    read_latency_ms: Percentiles,
+    /// Latency of writes as the drive saw them.
+    write_latency_ms: Percentiles,
+    /// Points of the cumulative distribution of write latency: milliseconds, and the share of commands (0 to 1) that took no longer.
+    write_latency_cdf: Vec<(f64, f64)>,
+    /// Points of the cumulative distribution of read latency, likewise.
+    read_latency_cdf: Vec<(f64, f64)>,
+}
+
+impl From<NamespaceCounts> for CountsDocument {
+    fn from(of: NamespaceCounts) -> Self {
+        let NamespaceCounts { name, nsid, set, medium, counted } = of;
+        Self {
+            name,
+            nsid,
+            set,
+            medium,
+            host_bytes_read: counted.host_bytes_read,
+            host_bytes_written: counted.host_bytes_written,
+            reads: counted.reads,
+            writes: counted.writes,
+            flushes: counted.flushes,
+            media_bytes_written: counted.media_bytes_written,
+            media_bytes_written_gc: counted.media_bytes_written_gc,
+            whole_writes: counted.whole_writes,
+            split_writes: counted.split_writes,
+            write_stall_seconds: seconds(counted.write_stall_ns),
+            read_latency_ms: counted.read_latency.percentiles(),
+            write_latency_ms: counted.write_latency.percentiles(),
+            write_latency_cdf: counted.write_latency.cumulative(),
+            read_latency_cdf: counted.read_latency.cumulative(),
         }
-        out.serialize_field("write_stall_seconds", &seconds(counted.write_stall_ns))?;
-        out.serialize_field("read_latency_ms", &counted.read_latency.percentiles())?;
-        out.serialize_field("write_latency_ms", &counted.write_latency.percentiles())?;
-        out.serialize_field("write_latency_cdf", &counted.write_latency.cumulative())?;
-        out.serialize_field("read_latency_cdf", &counted.read_latency.cumulative())?;
-        out.end()
     }
 }
 

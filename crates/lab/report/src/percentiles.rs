@@ -1,22 +1,28 @@
 //! A latency in a few numbers.
 
 use hdrhistogram::Histogram;
+use schemars::JsonSchema;
 use serde::Serialize;
 
-/// Percentiles of a latency.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize)]
+/// Percentiles of a latency. In results they are milliseconds.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Serialize, JsonSchema)]
 pub struct Percentiles {
     /// How many were measured.
     pub count: u64,
     /// The mean.
+    #[schemars(extend("unit" = "ms"))]
     pub mean: f64,
     /// The median.
+    #[schemars(extend("unit" = "ms"))]
     pub p50: f64,
     /// 95 in 100 are no longer than this.
+    #[schemars(extend("unit" = "ms"))]
     pub p95: f64,
     /// 99 in 100 are no longer than this.
+    #[schemars(extend("unit" = "ms"))]
     pub p99: f64,
     /// The longest.
+    #[schemars(extend("unit" = "ms"))]
     pub max: f64,
 }
 

@@ -216,14 +216,15 @@ pub struct Results {
     pub notes: Vec<String>,
 }
 
-/// The machine and the software that a study ran on.
-#[derive(Clone, Debug, Default, Serialize)]
+/// The machine and the software that results were found on.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Host {
     /// Processor model.
     pub cpu: String,
     /// Processors.
     pub processors: usize,
-    /// Memory in bytes.
+    /// Memory.
+    #[schemars(extend("unit" = "bytes"))]
     pub memory: u64,
     /// Kernel release.
     pub kernel: String,

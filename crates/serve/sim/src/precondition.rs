@@ -39,7 +39,7 @@ impl Precondition {
     pub const ALL: [Precondition; 3] = [Precondition::None, Precondition::Fill, Precondition::Steady];
 
     /// As it is written: `none`, `fill`, `steady`.
-    pub fn name(self) -> &'static str {
+    pub const fn name(self) -> &'static str {
         match self {
             Precondition::None => "none",
             Precondition::Fill => "fill",

@@ -6,7 +6,6 @@ use std::time::{SystemTime, UNIX_EPOCH};
 use load_formats::fio::{CLASSES, Jobs, Latency, NamedOption, Options, Series, Traffic};
 use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::Value;
 
 use super::{
     figures::Figures,
@@ -17,8 +16,8 @@ use super::{
 /// Numbers by name: of classes, percentiles or options.
 type Named<T> = BTreeMap<String, T>;
 
-/// fio's document (`fio --output-format=json`).
-#[derive(Serialize, JsonSchema)]
+/// A fio job file: fio's document (`fio --output-format=json`).
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct FioDocument {
     /// tranche- and the version of this program.
     #[serde(rename = "fio version")]
@@ -41,13 +40,14 @@ pub struct FioDocument {
 }
 
 /// A job, or a group of jobs.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct FioJob {
     /// Its name.
     jobname: String,
     /// Number of its group, from 0.
     groupid: u32,
     /// 0, or the error number of the first failure.
+    #[schemars(range(min = 0))]
     error: i32,
     /// Always 0.
     eta: u64,
@@ -114,7 +114,7 @@ struct FioJob {
 }
 
 /// Flushes.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct FioFlushes {
     /// How many.
     total_ios: u64,
@@ -123,7 +123,7 @@ struct FioFlushes {
 }
 
 /// I/Os of one direction, with the keys of fio.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct FioTraffic {
     /// What was moved.
     #[schemars(extend("unit" = "bytes"))]
@@ -189,7 +189,7 @@ struct FioTraffic {
 }
 
 /// Times of I/Os.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct FioSeries {
     /// The shortest.
     #[schemars(extend("unit" = "ns"))]
@@ -209,7 +209,7 @@ struct FioSeries {
 }
 
 /// Times of I/Os with percentiles.
-#[derive(Serialize, JsonSchema)]
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 struct FioLatency {
     #[serde(flatten)]
     series: FioSeries,
@@ -219,20 +219,9 @@ struct FioLatency {
     percentile: Option<Named<u64>>,
 }
 
-/// The results of jobs that began at this time, with keys in order.
-///
-/// # Errors
-/// None: all keys are words.
-pub(crate) fn document(
-    jobs: &Jobs,
-    reported: &[Reported<'_>],
-    began: SystemTime,
-) -> serde_json::Result<Value> {
-    serde_json::to_value(FioDocument::new(jobs, reported, began))
-}
-
 impl FioDocument {
-    fn new(jobs: &Jobs, reported: &[Reported<'_>], began: SystemTime) -> Self {
+    /// The results of jobs that began at this time.
+    pub(crate) fn new(jobs: &Jobs, reported: &[Reported<'_>], began: SystemTime) -> Self {
         let since = began.duration_since(UNIX_EPOCH).unwrap_or_default();
         Self {
             version: concat!("tranche-", env!("CARGO_PKG_VERSION")),

@@ -5,7 +5,7 @@
 
 mod device;
 mod figures;
-pub(crate) mod json;
+mod json;
 pub(crate) mod memory;
 pub(crate) mod progress;
 mod reported;
@@ -177,7 +177,7 @@ fn measure(
         (true, false) => None,
     };
     Ok(Findings {
-        results: json::document(jobs, &reported, began)?,
+        results: serde_json::to_value(FioDocument::new(jobs, &reported, began))?,
         written: None,
         text: text::summary(&reported, began),
         failure,

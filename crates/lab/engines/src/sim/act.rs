@@ -4,11 +4,11 @@ use anyhow::{Result, anyhow, bail};
 use host::Host;
 use load_formats::act::{Act, Config, Space};
 use nvme::Nsid;
-use serde_json::json;
 use sim::{Nanos, Sim, SimTransport};
 
 use super::{
     jobs::LoadResult,
+    load_document::{ActDocument, ActVerdict, ActWindow, LoadDocument},
     tally::{self, Tally},
     watch::Watch,
 };
@@ -85,21 +85,18 @@ pub(super) fn play(
         problems.push(format!("{} requests failed", outcome.failed));
     }
     let traffic = tally.moved(sim.now());
-    let windows: Vec<_> =
-        act.windows().iter().map(|w| json!({ "reads": w.reads, "over_1_8_64_ms": w.over })).collect();
-    let rest = act.rest();
     let passes = act.passes();
-    let document = json!({
-        "act": {
-            "passes": passes,
-            "stopped": act.stopped().map(|stop| format!("{stop:?}")),
-            "windows": windows,
-            "rest": { "reads": rest.reads, "over_1_8_64_ms": rest.over },
-            "large_blocks_read_and_written": act.large_blocks(),
+    let document = ActDocument {
+        act: ActVerdict {
+            passes,
+            stopped: act.stopped().map(|stop| format!("{stop:?}")),
+            windows: act.windows().iter().copied().map(ActWindow::from).collect(),
+            rest: ActWindow::from(act.rest()),
+            large_blocks_read_and_written: act.large_blocks(),
         },
-        "requests": tally::json(&traffic),
-        "log": text,
-    });
+        requests: tally::document(&traffic),
+        log: text.clone(),
+    };
     let verdict = match (passes, act.windows().is_empty()) {
         (true, false) => {
             "passes: in every hour reads keep within 5 % over 1 ms, 1 % over 8 ms, 0.1 % over 64 ms"
@@ -111,7 +108,7 @@ pub(super) fn play(
     };
     let text = format!("{text}\n{verdict}\n\n{}", tally::text(&traffic));
     Ok(LoadResult {
-        document,
+        document: Some(LoadDocument::Act(document)),
         text,
         traffic,
         requests: outcome.requests,

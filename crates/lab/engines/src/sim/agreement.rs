@@ -5,9 +5,9 @@ use host::Host;
 use live::latencies_between;
 use load_formats::trace::recording::{CommandClass, Latencies};
 use nvme::{Nsid, log::NamespaceStatistics};
-use serde_json::{Value, json};
 use sim::{Nanos, SimTransport};
 
+use super::load_document::{LatencyPair, LatencySummary};
 use lab_report::terminal::{self, Look};
 
 /// Replay over recording, at most so far from 1, are the same.
@@ -44,7 +44,11 @@ impl Agreement {
     ///
     /// # Errors
     /// The drive does not answer.
-    pub fn end(self, host: &mut Host<SimTransport>, told: &[Latencies]) -> Result<(String, Value)> {
+    pub fn end(
+        self,
+        host: &mut Host<SimTransport>,
+        told: &[Latencies],
+    ) -> Result<(String, Vec<LatencyPair>)> {
         let mut rows = Vec::new();
         for before in &self.0 {
             let nsid = before.nsid.get();
@@ -56,14 +60,13 @@ impl Agreement {
                 rows.push(Row { recorded, replayed, host: find(true) });
             }
         }
-        let document = rows.iter().map(Row::json).collect();
-        Ok((table(&rows), document))
+        Ok((table(&rows), rows.iter().map(Row::document).collect()))
     }
 }
 
-fn document(latencies: &Latencies) -> Value {
+fn summary(latencies: &Latencies) -> LatencySummary {
     let Latencies { count, p50, p99, max, .. } = *latencies;
-    json!({ "commands": count, "mean_ns": mean(latencies), "p50_ns": p50, "p99_ns": p99, "max_ns": max })
+    LatencySummary { commands: count, mean_ns: mean(latencies), p50_ns: p50, p99_ns: p99, max_ns: max }
 }
 
 fn mean(latencies: &Latencies) -> u64 {
@@ -101,17 +104,17 @@ impl Row {
         self.timed().then(|| self.recorded.count == self.replayed.count && near())
     }
 
-    fn json(&self) -> Value {
-        json!({
-            "nsid": self.recorded.nsid,
-            "commands": self.recorded.of.name(),
-            "recorded": document(&self.recorded),
-            "replayed": document(&self.replayed),
-            "recorded_at_host": self.host.as_ref().map(document),
-            "mean_ratio": self.mean(),
-            "p99_ratio": self.p99(),
-            "within_5_percent": self.agrees(),
-        })
+    fn document(&self) -> LatencyPair {
+        LatencyPair {
+            nsid: self.recorded.nsid,
+            commands: self.recorded.of.name(),
+            recorded: summary(&self.recorded),
+            replayed: summary(&self.replayed),
+            recorded_at_host: self.host.as_ref().map(summary),
+            mean_ratio: self.mean(),
+            p99_ratio: self.p99(),
+            within_5_percent: self.agrees(),
+        }
     }
 }
 
@@ -195,7 +198,7 @@ mod tests {
             RECORDED_LATENCIES,
             Latencies { sum: 1_040_000, p99: 191_000, p50: 1, max: 1, ..RECORDED_LATENCIES },
         );
-        assert!(near.agrees() == Some(true) && near.json()["within_5_percent"] == true);
+        assert!(near.agrees() == Some(true) && near.document().within_5_percent == Some(true));
         let far = [
             Latencies { sum: 1_060_000, ..RECORDED_LATENCIES },
             Latencies { p99: 189_000, ..RECORDED_LATENCIES },
@@ -203,7 +206,7 @@ mod tests {
         ];
         let far = far.map(|replayed| row(RECORDED_LATENCIES, replayed));
         for row in &far {
-            assert!(row.agrees() == Some(false) && row.json()["within_5_percent"] == false);
+            assert!(row.agrees() == Some(false) && row.document().within_5_percent == Some(false));
         }
         assert!(table(&[]).is_empty());
         let text = table(&[near]);
@@ -219,7 +222,7 @@ mod tests {
         let none = Latencies { sum: 0, max: 0, p50: 0, p99: 0, ..RECORDED_LATENCIES };
         let host = Some(Latencies { host: true, ..RECORDED_LATENCIES });
         let untimed = || Row { host, ..row(none, RECORDED_LATENCIES) };
-        assert!(untimed().agrees().is_none() && untimed().json()["within_5_percent"].is_null());
+        assert!(untimed().agrees().is_none() && untimed().document().within_5_percent.is_none());
         let text = table(&[untimed()]);
         assert!(text.contains("ran without timing") && text.contains("--timing on"), "{text}");
         assert!(!text.contains("another drive") && !text.contains("the same drive"), "{text}");

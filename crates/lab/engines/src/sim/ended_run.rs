@@ -7,7 +7,9 @@ use serde_json::{Value, json};
 
 use super::{
     case::{Case, RunResult, State},
-    document, figures, series,
+    document::RunDocument,
+    figures::{self, Figures},
+    series,
 };
 use lab_report::sheet::NamedCell as Column;
 
@@ -18,7 +20,7 @@ pub(super) struct EndedRun {
     /// All columns of its row.
     pub figures: Vec<Column>,
     /// The run for programs.
-    pub document: Value,
+    pub document: RunDocument,
     /// A row for each interval.
     pub series: Vec<Vec<Column>>,
     /// What makes the figures mean less than they seem to.
@@ -36,7 +38,7 @@ impl EndedRun {
                 let (figures, warnings) = (figures::columns(case, ran), case.doubts(ran));
                 Self {
                     state: State::of(ran),
-                    document: document::document(case, ran, &figures, &warnings),
+                    document: RunDocument::new(case, ran, Figures(figures.clone()), warnings.clone()),
                     figures,
                     series: ran.series.clone(),
                     warnings,
@@ -49,7 +51,7 @@ impl EndedRun {
                 let figures = figures::failed(case, state, &problem);
                 Self {
                     state,
-                    document: document::failed(case, &figures),
+                    document: RunDocument::failed(case, Figures(figures.clone())),
                     figures,
                     series: Vec::new(),
                     warnings: Vec::new(),
@@ -86,7 +88,7 @@ impl EndedRun {
         Ok(Some(Self {
             state: State::Done,
             figures: figures::read(case, simulation, &warnings),
-            document: document.clone(),
+            document: RunDocument::Kept(document.clone()),
             series: written["series"].as_array().into_iter().flatten().map(row).collect(),
             warnings,
             problems: Vec::new(),

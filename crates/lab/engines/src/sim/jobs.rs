@@ -7,18 +7,17 @@ use anyhow::{Context, Result, anyhow, bail};
 use host::Host;
 use load_formats::fio::{JobFile, Jobs, Plan, Prompt, Stats};
 use nvme::Nsid;
-use serde_json::Value;
 use sim::{Nanos, Sim, SimTransport};
 
-use super::watch::Watch;
-use crate::bench::{self, EndedJob, Place, json, memory, progress::Goal, text, worker};
+use super::{load_document::LoadDocument, watch::Watch};
+use crate::bench::{self, EndedJob, FioDocument, Place, memory, progress::Goal, text, worker};
 use lab_report::control::Cancel;
 
 /// What a load has done.
 #[derive(Clone, Debug, Default)]
 pub(crate) struct LoadResult {
     /// Results in the layout of the load's own tool.
-    pub document: Value,
+    pub document: Option<LoadDocument>,
     /// The same for people.
     pub text: String,
     /// Reads, writes and trims.
@@ -246,7 +245,7 @@ pub(crate) fn play(
     }
     played.traffic = moved(&phases);
     let reported = bench::report(jobs, ended);
-    played.document = json::document(jobs, &reported, began)?;
+    played.document = Some(LoadDocument::Fio(FioDocument::new(jobs, &reported, began)));
     played.text = text::summary(&reported, began);
     Ok(played)
 }

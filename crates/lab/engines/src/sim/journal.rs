@@ -87,7 +87,7 @@ impl Kept {
     /// # Errors
     /// What was kept is no run.
     pub fn of(&self, case: &Case) -> Result<Option<EndedRun>> {
-        let Some(run) = self.0.get(&key(&parameters(case))) else { return Ok(None) };
+        let Some(run) = self.0.get(&key(&json!(parameters(case)))) else { return Ok(None) };
         EndedRun::read(case, &inexact(run)).with_context(|| format!("{FILE}: {}", case.settings()))
     }
 }

@@ -15,6 +15,7 @@ mod jobs;
 mod journal;
 mod keys;
 mod load;
+mod load_document;
 mod onlooker;
 mod planned_runs;
 mod pool;
@@ -35,13 +36,15 @@ use std::{
 };
 
 use anyhow::{Context, Result, anyhow, bail};
-use serde_json::{Value, json};
+use serde_json::{Value, to_value};
 
 pub(crate) use self::jobs::moved;
 pub use self::{
     cache::{Cache, usual_cache},
+    document::{Run, SweepDocument},
     jobs::{Moved, play_text},
     load::{Format, LoadFile},
+    load_document::{ActDocument, TraceDocument},
     onlooker::{Onlooker, Pace},
     planned_runs::{Planned, planned, prepare},
     replay::TraceOptions,
@@ -149,13 +152,13 @@ fn simulate_before(
     let mut place = None;
     let runs = [(case, ended)];
     if let Some(out) = out {
-        match write(out, options, &runs, &document(options, &runs, began.elapsed(), 1)) {
+        match write(out, options, &runs, &to_value(document(options, &runs, began.elapsed(), 1))?) {
             Ok(()) => place = Some(out.to_owned()),
             Err(error) => problems.push(format!("{error:#}")),
         }
     }
     let results = Simulated {
-        document: runs[0].1.document.clone(),
+        document: to_value(&runs[0].1.document)?,
         runs: Sheet::new(&rows(&runs)),
         series: Sheet::new(&series(&runs)),
     };
@@ -269,7 +272,7 @@ impl<'a> Sweep<'a> {
         let interrupted = control.is_cancelled() && ended < cases.len();
         let mut text = report::table(&runs);
         let mut written = None;
-        let results = document(options, &runs, elapsed, threads);
+        let results = to_value(document(options, &runs, elapsed, threads))?;
         if let Some(out) = &options.out {
             text.push_str(&format!("\n{}", efficiency(&runs, cases.len(), elapsed, threads)));
             // The table is told all the same.
@@ -336,21 +339,26 @@ fn busy(runs: &[(&Case, EndedRun)]) -> f64 {
 }
 
 /// All runs for programs.
-fn document(options: &Settings, runs: &[(&Case, EndedRun)], elapsed: Duration, threads: usize) -> Value {
-    json!({
-        "engine": "sim",
-        "load": options.load.source,
-        "drive": options.drive,
-        "seed": options.seed,
-        "set": options.set,
-        "host": Host::this(Vec::new()),
-        "threads": threads,
-        "wall_seconds": elapsed.as_secs_f64(),
-        "busy_seconds": busy(runs),
-        "peak_memory_bytes": memory::peak(),
-        "kept_runs": kept(runs),
-        "runs": runs.iter().map(|(_, ended)| &ended.document).collect::<Vec<_>>(),
-    })
+fn document<'a>(
+    options: &'a Settings,
+    runs: &'a [(&Case, EndedRun)],
+    elapsed: Duration,
+    threads: usize,
+) -> SweepDocument<'a> {
+    SweepDocument {
+        engine: "sim",
+        load: &options.load.source,
+        drive: &options.drive,
+        seed: options.seed,
+        set: &options.set,
+        host: Host::this(Vec::new()),
+        threads,
+        wall_seconds: elapsed.as_secs_f64(),
+        busy_seconds: busy(runs),
+        peak_memory_bytes: memory::peak(),
+        kept_runs: kept(runs),
+        runs: runs.iter().map(|(_, ended)| &ended.document).collect(),
+    }
 }
 
 /// Writes the files of the results; `results` is what is in the JSON file.

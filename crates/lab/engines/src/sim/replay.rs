@@ -6,12 +6,12 @@ use anyhow::{Result, anyhow};
 use host::Host;
 use load_formats::trace::{Fold, Options, Pace, Reader, Replay, Space, Speed};
 use nvme::Nsid;
-use serde_json::json;
 use sim::{Nanos, Sim, SimTransport};
 
 use super::{
     agreement::Agreement,
     jobs::LoadResult,
+    load_document::{LoadDocument, Replayed, TraceDocument},
     tally::{self, Tally},
     trace_file::{self, TraceForm},
     watch::Watch,
@@ -183,23 +183,23 @@ impl Trace {
             }
         }
         let traffic = tally.moved(sim.now());
-        let document = json!({
-            "trace": {
-                "format": format!("{:?}", reader.format()),
-                "devices": reader.devices(),
-                "lines": reader.lines(),
-                "requests": replay.events(),
-                "cut_at_line": reader.cut(),
-                "late_ns": replay.late(),
-                "reordered": reader.reordered(),
-                "ignored": reader.ignored(),
-                "unknown": reader.unknown().0,
-                "left_out": replay.left_out(),
-                "folded": replay.folded(),
-                "latencies": latencies,
+        let document = TraceDocument {
+            trace: Replayed {
+                format: format!("{:?}", reader.format()),
+                devices: reader.devices().to_vec(),
+                lines: reader.lines(),
+                requests: replay.events(),
+                cut_at_line: reader.cut(),
+                late_ns: replay.late(),
+                reordered: reader.reordered(),
+                ignored: reader.ignored(),
+                unknown: reader.unknown().0,
+                left_out: replay.left_out(),
+                folded: replay.folded(),
+                latencies,
             },
-            "requests": tally::json(&traffic),
-        });
+            requests: tally::document(&traffic),
+        };
         let notes: String = notes.iter().map(|note| format!("  {note}\n")).collect();
         let text = format!(
             "{}: requests: {}, devices: {}\n{}{}{agreement}{notes}",
@@ -210,7 +210,7 @@ impl Trace {
             tally.flushes()
         );
         Ok(LoadResult {
-            document,
+            document: Some(LoadDocument::Trace(document)),
             text,
             traffic,
             requests: outcome.requests,

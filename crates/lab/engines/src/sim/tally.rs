@@ -2,12 +2,14 @@
 
 use anyhow::Result;
 use hdrhistogram::Histogram;
-use serde_json::{Value, json};
 use sim::{Nanos, Step};
 use std::fmt::Write as _;
 use workload::Verb;
 
-use super::jobs::Moved;
+use super::{
+    jobs::Moved,
+    load_document::{RequestLatency, Requested, Requests},
+};
 use lab_report::figure;
 
 /// Names of what is counted.
@@ -122,13 +124,19 @@ fn us(nanos: u64) -> String {
 }
 
 /// For programs.
-pub(super) fn json(moved: &[Moved; 3]) -> Value {
-    let one = |m: &Moved| {
-        json!({
-            "ios": m.ios, "bytes": m.bytes, "iops": per_second(m.ios, m.nanos), "bw_bytes": per_second(m.bytes, m.nanos),
-            "lat_ns": { "mean": m.mean, "p50": m.p50, "p99": m.p99, "p99.9": m.p999, "max": m.max },
-        })
-    };
-    let all = NAMES.iter().zip(moved).map(|(name, m)| ((*name).to_owned(), one(m)));
-    all.collect::<serde_json::Map<_, _>>().into()
+pub(super) fn document(moved: &[Moved; 3]) -> Requests {
+    let [read, write, trim] = moved.each_ref().map(|moved| Requested {
+        ios: moved.ios,
+        bytes: moved.bytes,
+        iops: per_second(moved.ios, moved.nanos),
+        bw_bytes: per_second(moved.bytes, moved.nanos),
+        lat_ns: RequestLatency {
+            mean: moved.mean,
+            p50: moved.p50,
+            p99: moved.p99,
+            p999: moved.p999,
+            max: moved.max,
+        },
+    });
+    Requests { read, write, trim }
 }
