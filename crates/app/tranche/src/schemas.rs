@@ -8,7 +8,9 @@ use crate::{
     live_view, ns, power, profiles, quota, sanitize, serve, store, top, zone, zone_change, zone_read,
 };
 use host::view;
+use lab_databases::compare::ComparedDrives;
 use lab_engines::{bench, disksim, fit, sim};
+use lab_report::results::Results;
 use lab_studies::powercut;
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::transform::{Transform, transform_subschemas};
@@ -153,7 +155,7 @@ const DOCUMENTS: [Document; 64] = [
     document::<Written<fit::Fitted>>("profile-fit", &["tranche profile fit"]),
     written!("study"),
     document::<Written<powercut::Campaign>>("study-powercut", &["tranche study powercut"]),
-    written!("compare"),
+    document::<Written<Results<ComparedDrives<'static>>>>("compare", &["tranche compare"]),
     document::<lab_advise::Advice>("advise", &["tranche advise"]),
     document::<doctor::Examined>("doctor", &["tranche doctor"]),
     document::<demo::ServedDemo>("demo", &["tranche demo"]),

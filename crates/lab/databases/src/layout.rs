@@ -32,6 +32,7 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 pub use self::{
@@ -43,8 +44,8 @@ use lab_report::{
     profile::{self, Profile},
 };
 
-/// A layout.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+/// A layout, as in its TOML.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Layout {
     /// Its name: that of its file without extension.
@@ -55,18 +56,21 @@ pub struct Layout {
     pub description: String,
     /// Profile or TOML file of the drive.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "the layout names none"))]
     pub drive: Option<String>,
     /// What the namespaces hold before they are used.
     #[serde(default)]
     pub precondition: Precondition,
-    /// Keys of the drive's TOML that differ.
+    /// Keys of the drive's TOML that differ ([drive-toml.md](drive-toml.md)).
     #[serde(default, rename = "override", skip_serializing_if = "toml::Table::is_empty")]
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>", extend("absent" = "there are none"))]
     pub overrides: toml::Table,
     /// The namespaces, in the order in which they are created.
     #[serde(rename = "namespace")]
     pub namespaces: Vec<Namespace>,
     /// A private database server for the command.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "there is none"))]
     pub database: Option<Database>,
     /// Where relative paths start.
     #[serde(skip)]
@@ -74,7 +78,7 @@ pub struct Layout {
 }
 
 /// What the flash holds before it is used: a fresh drive has no garbage to collect and flatters itself.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Precondition {
     /// Nothing.
@@ -88,7 +92,7 @@ pub enum Precondition {
 }
 
 /// A namespace of a layout.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Namespace {
     /// Name: lower case letters, digits and underscores.
@@ -96,24 +100,28 @@ pub struct Namespace {
     /// NVM Set, from 1.
     #[serde(default = "first_set")]
     pub set: u16,
-    /// Size in bytes, or the rest of the set.
+    /// Size with its unit, or rest: all that the set has left.
+    #[schemars(with = "String")]
     pub size: Size,
-    /// Logical block size in bytes.
+    /// Logical block size.
     #[serde(default = "default_lba")]
+    #[schemars(extend("unit" = "bytes"))]
     pub lba: u32,
     /// What is made on it.
     #[serde(default)]
     pub filesystem: Filesystem,
     /// Further arguments of mkfs.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("absent" = "there are none"))]
     pub mkfs: Vec<String>,
     /// Mount options.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("absent" = "there are none"))]
     pub mount: Vec<String>,
 }
 
 /// A file system.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Filesystem {
     /// None: the block device is used as it is.

@@ -90,13 +90,14 @@ fn numbered(usual: &str) -> impl Iterator<Item = PathBuf> {
 pub type Point = BTreeMap<String, u64>;
 
 /// A published figure to hold ours against.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Published {
     /// The figure.
     pub value: f64,
-    /// Its unit; "x" for a ratio.
+    /// Its unit; x for a ratio.
     pub unit: String,
-    /// `"ratio"` or `"absolute"`.
+    /// Whether it is a ratio or absolute.
+    #[schemars(extend("enum" = ["ratio", "absolute"]))]
     pub kind: &'static str,
 }
 
@@ -107,8 +108,8 @@ impl Published {
     }
 }
 
-/// One layout or setting that was tried.
-#[derive(Clone, Debug, Serialize)]
+/// A layout or setting that was tried.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
 pub struct Variant {
     /// Short name.
     pub name: String,
@@ -118,40 +119,46 @@ pub struct Variant {
     pub runs: Vec<Run>,
 }
 
-/// One run of one variant.
-#[derive(Clone, Debug, Default, Serialize)]
+/// One run of a variant.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Run {
-    /// Where in the parameter space.
+    /// Where in the parameter space: names of parameters, such as threads, and their values.
     pub at: Point,
     /// Which repetition, from 0.
     pub repetition: u32,
-    /// Seconds that were measured.
+    /// What was measured.
+    #[schemars(extend("unit" = "s"))]
     pub seconds: f64,
-    /// The figures that are compared, by name.
+    /// The figures that are compared, by name. The name tells the unit; the study's page says what each is.
     pub metrics: BTreeMap<String, f64>,
-    /// Percentiles of latencies in milliseconds, by name.
+    /// Percentiles of latencies, by the name of what took that long.
     pub latency_ms: BTreeMap<String, Percentiles>,
     /// What the drive counted, by namespace.
     pub namespaces: Vec<NamespaceCounts>,
-    /// Use of the host's processors.
+    /// Use of the host's processors, of all together.
     pub cpu: Cpu,
-    /// Events in each second (new orders, say), warm-up included; empty when nothing was counted by the second.
+    /// Events in each second (new orders, say), warm-up included; empty where nothing is counted by the second.
     pub per_second: Vec<u64>,
-    /// Seconds of `per_second` before the measured window.
+    /// Seconds of `per_second` before the measurement.
+    #[schemars(extend("unit" = "s"))]
     pub warmup_seconds: f64,
 }
 
-/// Use of the host's processors during a run, in percent of all processors together.
-#[derive(Clone, Debug, Default, Serialize)]
+/// Use of the host's processors during a run, of all processors together.
+#[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 pub struct Cpu {
-    /// Not idle, I/O wait counted as idle.
+    /// Not idle; I/O wait counts as idle.
+    #[schemars(extend("unit" = "%"))]
     pub busy: f64,
     /// Of that, taken away by the hypervisor.
+    #[schemars(extend("unit" = "%"))]
     pub steal: f64,
-    /// Time that threads of the measured processes waited for a processor, in percent of the connections' time: by so much
-    /// at most the host slowed the load down.
+    /// Time that threads of the measured processes waited for a processor, of the connections' time: the host slowed the load
+    /// down by this at most.
+    #[schemars(extend("unit" = "%"))]
     pub waiting: f64,
     /// Part of the busy time by process: the database, the drive, the load.
+    #[schemars(extend("unit" = "%"))]
     pub by_process: BTreeMap<String, f64>,
 }
 
@@ -161,7 +168,7 @@ pub const CPU_SATURATED: f64 = 90.0;
 pub const CPU_WAITED: f64 = 25.0;
 
 /// A comparison of two variants.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 pub struct Comparison {
     /// Name of the figure.
     pub metric: String,
@@ -169,7 +176,8 @@ pub struct Comparison {
     pub of: String,
     /// The variant it is compared with.
     pub over: String,
-    /// The point, or none for the one row over all points (geometric mean).
+    /// The point in the parameter space.
+    #[schemars(extend("null" = "the row over all points: a geometric mean"))]
     pub at: Option<Point>,
     /// Median ratio of the interleaved pairs.
     pub ratio: f64,
@@ -177,7 +185,8 @@ pub struct Comparison {
     pub low: f64,
     /// Largest ratio of a pair.
     pub high: f64,
-    /// The published figure, when there is one for this row.
+    /// The published figure.
+    #[schemars(extend("null" = "nothing is published for this row"))]
     pub published: Option<Published>,
     /// The host's processors were busy and the load waited for them, in most runs of one of the two: a ratio of rates says little.
     pub host_bound: bool,
@@ -195,18 +204,24 @@ impl Comparison {
     }
 }
 
-/// Everything that a study found.
-#[derive(Clone, Debug, Serialize)]
-pub struct Results {
-    /// The study's name.
+/// What a study or a comparison found: also the content of results.json, without `results`. `D` is the type of what the drive was:
+/// each study has its own.
+#[derive(Clone, Debug, Serialize, JsonSchema)]
+#[schemars(
+    rename = "StudyResults",
+    description = "What was found: also the content of results.json, without `results`."
+)]
+pub struct Results<D = serde_json::Value> {
+    /// Name of the study.
     pub study: String,
-    /// `"live"` or `"sim"`.
+    /// live: on a drive under wall-clock time. sim: in virtual time.
+    #[schemars(extend("enum" = ["live", "sim"]))]
     pub engine: &'static str,
-    /// The seed of everything random.
+    /// Seed of everything random.
     pub seed: u64,
     /// What the drive was.
-    pub drive: serde_json::Value,
-    /// What the host was.
+    pub drive: D,
+    /// The machine.
     pub host: Host,
     /// The variants with their runs.
     pub variants: Vec<Variant>,

@@ -28,6 +28,8 @@ use std::{
 };
 
 use anyhow::{Context, Result, bail};
+use schemars::JsonSchema;
+use serde::Serialize;
 
 use database::Running;
 use metrics::{Metric, Metrics, Ran, medians};
@@ -329,12 +331,13 @@ fn results(
             }
         }
     }
-    let layouts: Vec<_> = bases
-        .iter()
-        .map(|base| serde_json::json!({"name": base.layout().name, "layout": base.layout(), "toml": base.drive_toml()}))
-        .collect();
+    let layouts = bases.iter().map(|base| ComparedLayout {
+        name: &base.layout().name,
+        layout: base.layout(),
+        toml: base.drive_toml(),
+    });
     Results {
-        drive: serde_json::json!({ "layouts": layouts }),
+        drive: serde_json::json!(ComparedDrives { layouts: layouts.collect() }),
         variants,
         comparisons,
         notes: std::iter::once(load(options))
@@ -342,6 +345,25 @@ fn results(
             .collect(),
         ..Results::empty("compare", "live", 0, Vec::new())
     }
+}
+
+/// The drives of a comparison.
+#[derive(Serialize, JsonSchema)]
+pub struct ComparedDrives<'a> {
+    /// The layouts that were compared.
+    layouts: Vec<ComparedLayout<'a>>,
+}
+
+/// A layout that was compared.
+#[derive(Serialize, JsonSchema)]
+struct ComparedLayout<'a> {
+    /// Its name.
+    name: &'a str,
+    /// The layout.
+    layout: &'a Layout,
+    /// The drive's TOML as JSON ([drive-toml.md](drive-toml.md) has its keys).
+    #[schemars(with = "serde_json::Map<String, serde_json::Value>")]
+    toml: &'a toml::Table,
 }
 
 /// What was run, in words.

@@ -3,13 +3,14 @@
 use std::collections::BTreeMap;
 
 use anyhow::{Result, bail};
+use schemars::JsonSchema;
 use serde::{Deserialize, Serialize};
 
 use super::size::Size;
 use crate::postgresql::{Tuning, WalSync};
 
 /// A private database server on a layout's namespaces.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize, JsonSchema)]
 #[serde(deny_unknown_fields)]
 pub struct Database {
     /// Which server.
@@ -17,22 +18,25 @@ pub struct Database {
     /// Namespace with the data directory.
     #[serde(default = "data")]
     pub data: String,
-    /// Namespace with the write-ahead log; that of the data if there is none.
+    /// Namespace with the write-ahead log.
     #[serde(default, skip_serializing_if = "Option::is_none")]
+    #[schemars(extend("absent" = "it is with the data"))]
     pub wal: Option<String>,
-    /// `shared_buffers`, a whole number of MiB.
+    /// `shared_buffers` with its unit: a whole number of MiB.
     #[serde(default = "shared_buffers")]
+    #[schemars(with = "String")]
     pub shared_buffers: Size,
-    /// `max_wal_size`, a whole number of MiB, 32 MiB or more.
+    /// `max_wal_size` with its unit, the log that makes a checkpoint start: a whole number of MiB, 32 MiB or more.
     #[serde(default = "max_wal_size")]
+    #[schemars(with = "String")]
     pub max_wal_size: Size,
-    /// `full_page_writes`.
+    /// Whether the log has whole pages after each checkpoint.
     #[serde(default = "on")]
     pub full_page_writes: bool,
     /// Whether pages have checksums.
     #[serde(default = "on")]
     pub checksums: bool,
-    /// `wal_sync_method`.
+    /// How the log gets to the drive at a commit.
     #[serde(default)]
     pub wal_sync_method: WalSync,
     /// Scale of pgbench's tables, which are filled when the layout is prepared; 0 makes none.
@@ -43,11 +47,12 @@ pub struct Database {
     pub tpcc_warehouses: u32,
     /// Further settings of the server.
     #[serde(default, skip_serializing_if = "BTreeMap::is_empty")]
+    #[schemars(extend("absent" = "there are none"))]
     pub settings: BTreeMap<String, String>,
 }
 
 /// A database server.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Clone, Copy, Debug, PartialEq, Eq, Serialize, Deserialize, JsonSchema)]
 #[serde(rename_all = "lowercase")]
 pub enum Engine {
     /// PostgreSQL.

@@ -53,7 +53,9 @@ impl Files {
 }
 
 /// `wal_sync_method`: how the log gets to the drive at a commit.
-#[derive(Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
+#[derive(
+    Clone, Copy, Debug, Default, PartialEq, Eq, serde::Serialize, serde::Deserialize, schemars::JsonSchema,
+)]
 #[serde(rename_all = "snake_case")]
 pub enum WalSync {
     /// `fdatasync()`, as by default on Linux.
