@@ -9,9 +9,10 @@ use crate::{
 };
 use host::view;
 use lab_databases::compare::ComparedDrives;
+use lab_engines::sweep::Repetitions;
 use lab_engines::{bench, disksim, fit, sim};
 use lab_report::results::Results;
-use lab_studies::powercut;
+use lab_studies::{StudyDrive, doublewrite::Servers, powercut};
 use schemars::generate::{SchemaGenerator, SchemaSettings};
 use schemars::transform::{Transform, transform_subschemas};
 use schemars::{JsonSchema, Schema, json_schema};
@@ -36,29 +37,10 @@ enum Source {
     Type(fn(&mut SchemaGenerator) -> Schema),
     /// A description, and the types of which the printed document has one.
     OneOf(&'static str, &'static [fn(&mut SchemaGenerator) -> Schema]),
-    /// A file that people write, for results without a type.
-    Text(&'static str),
 }
 
 const fn document<T: JsonSchema>(name: &'static str, commands: &'static [&'static str]) -> Document {
     Document { name, commands, source: Source::Type(T::json_schema) }
-}
-
-/// A document whose schema people write.
-macro_rules! written {
-    ($name:literal) => {
-        Document {
-            name: $name,
-            commands: &[],
-            source: Source::Text(include_str!(concat!("schemas/", $name, ".json"))),
-        }
-    };
-}
-
-/// A schema that people write.
-fn read(text: &str) -> Value {
-    serde_json::from_str(&text.replace("common.json#", "#"))
-        .unwrap_or_else(|error| panic!("a schema: {error}"))
 }
 
 /// All documents, in the order of the page.
@@ -153,7 +135,26 @@ const DOCUMENTS: [Document; 64] = [
     document::<profiles::Checked>("profile-check", &["tranche profile check"]),
     document::<disksim::check::Checked>("profile-check-disksim", &["tranche profile check --disksim"]),
     document::<Written<fit::Fitted>>("profile-fit", &["tranche profile fit"]),
-    written!("study"),
+    Document {
+        name: "study",
+        commands: &[
+            "tranche study doublewrite",
+            "tranche study quota",
+            "tranche study namespaces",
+            "tranche study zoned",
+            "tranche study filesystem",
+            "tranche study cache",
+            "tranche study oltp",
+        ],
+        source: Source::OneOf(
+            "What a study found.",
+            &[
+                Written::<Results<StudyDrive<'static>>>::json_schema,
+                Written::<Repetitions<'static, StudyDrive<'static>>>::json_schema,
+                Written::<Servers<'static, StudyDrive<'static>>>::json_schema,
+            ],
+        ),
+    },
     document::<Written<powercut::Campaign>>("study-powercut", &["tranche study powercut"]),
     document::<Written<Results<ComparedDrives<'static>>>>("compare", &["tranche compare"]),
     document::<lab_advise::Advice>("advise", &["tranche advise"]),
@@ -210,7 +211,6 @@ impl Catalogue {
                     let types: Vec<Schema> = types.iter().map(|derive| derive(&mut generator)).collect();
                     json_schema!({ "description": about, "anyOf": types })
                 }
-                Source::Text(text) => return (document.name, read(text)),
             };
             Closed.transform(&mut schema);
             let mut schema = schema.to_value();
@@ -220,10 +220,7 @@ impl Catalogue {
             (document.name, schema)
         });
         let mut documents = BTreeMap::from(schemas);
-        let mut all = generator.take_definitions(true);
-        if let Value::Object(more) = read(include_str!("schemas/common.json"))["$defs"].take() {
-            all.extend(more);
-        }
+        let all = generator.take_definitions(true);
         let mut uses = BTreeMap::new();
         documents.values().chain(all.values()).for_each(|schema| count(schema, &mut uses));
         let shared = |name: &&String| uses.get(*name).is_some_and(|uses| *uses > 1);
@@ -237,7 +234,7 @@ impl Catalogue {
     }
 }
 
-/// Objects have no other fields than those of their types. A field that is absent when it would be null is never null. Descriptions have
+/// Objects have no other fields than those of their types, and say which are required. A field that is absent when it would be null is never null. Descriptions have
 /// no line ends.
 #[derive(Clone)]
 struct Closed;
@@ -245,7 +242,9 @@ struct Closed;
 impl Transform for Closed {
     fn transform(&mut self, schema: &mut Schema) {
         if schema.get("properties").is_some() {
-            schema.ensure_object().entry("additionalProperties").or_insert(false.into());
+            let fields = schema.ensure_object();
+            fields.entry("additionalProperties").or_insert(false.into());
+            fields.entry("required").or_insert(json!([]));
         }
         if let Some(Value::String(text)) = schema.get_mut("description") {
             *text = text.split_whitespace().collect::<Vec<_>>().join(" ");

@@ -10,6 +10,7 @@
 
 pub mod cache;
 pub mod doublewrite;
+mod drive;
 pub mod filesystem;
 mod layouts;
 pub mod namespaces;
@@ -18,6 +19,8 @@ pub mod powercut;
 pub mod quota;
 pub mod sim_option;
 pub mod zoned;
+
+pub use drive::StudyDrive;
 
 use anyhow::Result;
 use clap::Subcommand;

@@ -8,6 +8,7 @@ pub(crate) mod keys;
 mod table;
 
 use std::{
+    collections::BTreeMap,
     path::{Path, PathBuf},
     time::{Duration, Instant},
 };
@@ -15,7 +16,9 @@ use std::{
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
 use live::Config;
-use serde_json::{Value, json};
+use schemars::JsonSchema;
+use serde::Serialize;
+use serde_json::{Value, to_value};
 use toml::Table;
 
 use crate::bench;
@@ -72,6 +75,45 @@ struct RepetitionResult<'a> {
     results: Option<Results>,
     /// What went wrong; there may be results beside it.
     problem: Option<String>,
+}
+
+/// The study with --set: one for each combination. `D` is the type of what the study's drive was.
+#[derive(Serialize, JsonSchema)]
+#[schemars(description = "The study with --set: one for each combination.")]
+pub struct Repetitions<'a, D = Value> {
+    /// Name of the study.
+    study: &'a str,
+    /// Always sim.
+    #[schemars(extend("enum" = ["sim"]))]
+    engine: &'static str,
+    /// Profile of the drive.
+    profile: &'a str,
+    /// The seed that was given.
+    seed: u64,
+    /// The settings.
+    set: &'a [String],
+    /// The machine.
+    host: Host,
+    /// Time of this machine.
+    #[schemars(extend("unit" = "s"))]
+    wall_seconds: f64,
+    /// The studies.
+    runs: Vec<Repeated<'a, D>>,
+}
+
+/// A study of several.
+#[derive(Serialize, JsonSchema)]
+struct Repeated<'a, D> {
+    /// Its settings: keys of --set, with their values.
+    parameters: BTreeMap<String, String>,
+    /// Directory of its results.
+    directory: PathBuf,
+    /// What went wrong.
+    #[schemars(extend("null" = "nothing went wrong"))]
+    problem: Option<&'a str>,
+    /// What it found.
+    #[schemars(extend("null" = "it failed"))]
+    results: Option<&'a Results<D>>,
 }
 
 /// A seed, as `--set` has it.
@@ -193,11 +235,11 @@ impl Study<'_> {
     }
 
     /// Writes the files of all repetitions.
-    fn report(
-        &self,
-        set: &[String],
+    fn report<'a>(
+        &'a self,
+        set: &'a [String],
         count: usize,
-        done: &[RepetitionResult<'_>],
+        done: &'a [RepetitionResult<'_>],
         took: Duration,
     ) -> Result<Findings<Value>> {
         let sheet = table::sheet(done);
@@ -208,26 +250,23 @@ impl Study<'_> {
             ("tranche.set", set.join(" ")),
         ];
         sheet.write_parquet(&parquet, about)?;
-        let run = |done: &RepetitionResult<'_>| {
-            let parameters =
-                done.combination.parameters.iter().map(|(key, value)| (key.clone(), json!(value)));
-            json!({
-                "parameters": parameters.collect::<serde_json::Map<_, _>>(),
-                "directory": self.directory(done.combination),
-                "problem": done.problem,
-                "results": done.results,
-            })
+        let run = |done: &'a RepetitionResult<'_>| Repeated {
+            parameters: done.combination.parameters.iter().cloned().collect(),
+            directory: self.directory(done.combination),
+            problem: done.problem.as_deref(),
+            results: done.results.as_ref(),
         };
-        let results = json!({
-            "study": self.name,
-            "engine": "sim",
-            "profile": self.profile,
-            "seed": self.seed,
-            "set": set,
-            "host": Host::this(Vec::new()),
-            "wall_seconds": took.as_secs_f64(),
-            "runs": done.iter().map(run).collect::<Vec<_>>(),
-        });
+        let results = to_value(Repetitions {
+            study: self.name,
+            engine: "sim",
+            profile: self.profile,
+            seed: self.seed,
+            set,
+            host: Host::this(Vec::new()),
+            wall_seconds: took.as_secs_f64(),
+            runs: done.iter().map(run).collect(),
+        })
+        .context("making results.json")?;
         let json = serde_json::to_string_pretty(&results).context("making results.json")? + "\n";
         for (name, content) in [("results.json", json), ("results.csv", sheet.csv())] {
             let path = self.out.join(name);
@@ -273,6 +312,6 @@ pub fn study(
 
 /// Results for the command line, whether of one study or of many.
 pub fn value(outcome: Findings<Results>) -> Result<Findings<Value>> {
-    let results = serde_json::to_value(outcome.results).context("making JSON of the results")?;
+    let results = to_value(outcome.results).context("making JSON of the results")?;
     Ok(Findings { results, written: outcome.written, text: outcome.text, failure: outcome.failure })
 }

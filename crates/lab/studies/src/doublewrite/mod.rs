@@ -15,6 +15,7 @@ use serde_json::Value;
 use self::{engine::Engine, settings::Settings};
 pub use self::{
     live::run_on,
+    servers::Servers,
     settings::{METRICS, Options},
 };
 pub use crate::layouts::doublewrite::DEFAULT_PROFILE;

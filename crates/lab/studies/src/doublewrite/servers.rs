@@ -6,8 +6,9 @@
 use std::{fmt::Write as _, fs, path::Path};
 
 use anyhow::{Context, Result};
+use schemars::JsonSchema;
 use serde::Serialize;
-use serde_json::{Value, json};
+use serde_json::{Value, to_value};
 
 use super::{
     live::run_on,
@@ -35,14 +36,46 @@ struct Part {
     results: Results,
 }
 
-/// A figure of all servers.
-#[derive(Clone, Debug, PartialEq, Serialize)]
+/// The study with several servers. `D` is the type of what the drive was.
+#[derive(Serialize, JsonSchema)]
+#[schemars(description = "doublewrite with several --mysqld.")]
+pub struct Servers<'a, D = Value> {
+    /// Always doublewrite.
+    #[schemars(extend("enum" = ["doublewrite"]))]
+    study: &'static str,
+    /// Always live.
+    #[schemars(extend("enum" = ["live"]))]
+    engine: &'static str,
+    /// The servers.
+    servers: Vec<ServerPart<'a, D>>,
+    /// Figures of all servers.
+    side_by_side: &'a [Row],
+}
+
+/// A server.
+#[derive(Serialize, JsonSchema)]
+struct ServerPart<'a, D> {
+    /// Name and version.
+    server: &'a str,
+    /// Its directory in the directory of the results.
+    directory: &'a str,
+    /// What it gave.
+    results: &'a Results<D>,
+}
+
+/// A figure of all servers; unit says its unit.
+#[derive(Clone, Debug, PartialEq, Serialize, JsonSchema)]
 struct Row {
+    /// What it is.
     figure: String,
+    /// At which point.
     at: String,
+    /// Its unit.
     unit: &'static str,
+    /// The published figure.
+    #[schemars(extend("null" = "nothing is published"))]
     published: Option<f64>,
-    /// By server; none where it has none, or the host set the pace.
+    /// By server; null where the server has none, or the host set the pace.
     values: Vec<Option<Spread>>,
 }
 
@@ -75,12 +108,14 @@ pub(super) fn run(
 fn write(out: &Path, parts: &[Part]) -> Result<Findings<Value>> {
     let rows = rows(parts);
     let titles: Vec<&str> = parts.iter().map(|part| part.title.as_str()).collect();
-    let servers: Vec<Value> = parts
-        .iter()
-        .map(|part| json!({ "server": part.title, "directory": part.directory, "results": part.results }))
-        .collect();
+    let servers = parts.iter().map(|part| ServerPart {
+        server: &part.title,
+        directory: &part.directory,
+        results: &part.results,
+    });
     let results =
-        json!({ "study": "doublewrite", "engine": "live", "servers": servers, "side_by_side": rows });
+        Servers { study: "doublewrite", engine: "live", servers: servers.collect(), side_by_side: &rows };
+    let results = to_value(results).context("making results.json")?;
     let json = serde_json::to_string_pretty(&results).context("making results.json")? + "\n";
     for (name, content) in [("results.json", json), ("results.csv", csv(&rows, &titles))] {
         let path = out.join(name);
