@@ -16,6 +16,7 @@ use serde_json::Value;
 
 pub use self::options::{Options, Part};
 use self::{piece::pieces, setup::Load, testbed::DriveTables};
+use crate::StudyDrive;
 use lab_engines::{
     machine::CacheSizes,
     sweep::{self, Profiles},
@@ -53,10 +54,16 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     results::directory(options.out.path())?;
     let Gathered { variants, interrupted } = run_pieces(&(options, tables), &pieces(options), control)?;
     let mut results = Results {
-        drive: serde_json::json!({
-            "disk": options.disk, "nvme": options.nvme, "sas": options.sas, "controller": options.controller.name(),
-            "origin_bytes": CacheSizes::PUBLISHED.origin, "cache_bytes": CacheSizes::PUBLISHED.cache, "metadata_bytes": CacheSizes::PUBLISHED.metadata,
-            "file_bytes": options.file,
+        drive: serde_json::json!(StudyDrive {
+            disk: Some(&options.disk),
+            nvme: Some(&options.nvme),
+            sas: Some(&options.sas),
+            controller: Some(options.controller.name()),
+            origin_bytes: Some(CacheSizes::PUBLISHED.origin),
+            cache_bytes: Some(CacheSizes::PUBLISHED.cache),
+            metadata_bytes: Some(CacheSizes::PUBLISHED.metadata),
+            file_bytes: Some(options.file),
+            ..StudyDrive::default()
         }),
         comparisons: comparisons(&variants),
         variants,

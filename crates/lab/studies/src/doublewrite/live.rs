@@ -13,6 +13,7 @@ use super::{
     report,
     settings::{Options, Settings},
 };
+use crate::StudyDrive;
 use crate::layouts::doublewrite::{layout, system_tablespace};
 use lab_databases::{
     database::Instance,
@@ -261,10 +262,11 @@ impl<'a> Study<'a> {
 
     fn results(&self, base: &BaseImage, variants: Vec<lab_report::results::Variant>) -> Result<Results> {
         let comparisons = self.options.comparisons(&variants)?;
-        let drive = serde_json::json!({
-            "profile": self.options.drive,
-            "toml": base.drive_toml(),
-            "layout": base.layout(),
+        let drive = serde_json::json!(StudyDrive {
+            profile: Some(&self.options.drive),
+            toml: Some(base.drive_toml()),
+            layout: Some(base.layout()),
+            ..StudyDrive::default()
         });
         let mut results = Results {
             drive,

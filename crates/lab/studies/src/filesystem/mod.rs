@@ -21,6 +21,7 @@ use self::{
     cell::{Cell, Job},
     setup::{Kind, LOCKS, PROCESSOR, SETUPS},
 };
+use crate::StudyDrive;
 use lab_engines::{
     machine::HostPath,
     sim::{Cache, usual_cache},
@@ -94,7 +95,13 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     let Gathered { mut variants, interrupted } = run_pieces(&study, &cells(options), control)?;
     variants.iter_mut().for_each(|variant| variant.runs = joined(std::mem::take(&mut variant.runs)));
     let mut results = Results {
-        drive: serde_json::json!({ "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "full": options.full }),
+        drive: serde_json::json!(StudyDrive {
+            nvme: Some(&options.nvme),
+            sas: Some(&options.sas),
+            disk: Some(&options.disk),
+            full: Some(options.full),
+            ..StudyDrive::default()
+        }),
         comparisons: comparisons(&variants),
         variants,
         ..Results::empty("filesystem", "sim", options.seed, Vec::new())

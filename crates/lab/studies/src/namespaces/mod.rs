@@ -24,6 +24,7 @@ use self::{
     agreement::Pair,
     search::HighestLoad,
 };
+use crate::StudyDrive;
 use lab_engines::sweep::{self, Profiles, Study};
 use lab_report::{
     Findings,
@@ -228,7 +229,11 @@ fn assemble(options: &Options, toml: &toml::Table, done: &Trials) -> Results {
         }
     }
     let mut results = Results {
-        drive: serde_json::json!({ "profile": options.drive, "toml": toml }),
+        drive: serde_json::json!(StudyDrive {
+            profile: Some(&options.drive),
+            toml: Some(toml),
+            ..StudyDrive::default()
+        }),
         variants,
         comparisons,
         ..Results::empty("namespaces", if options.live { "live" } else { "sim" }, options.seed, Vec::new())

@@ -15,6 +15,7 @@ use serde_json::Value;
 
 pub use self::options::{Live, Options};
 use self::{setup::pieces, testbed::DriveTables};
+use crate::StudyDrive;
 use lab_engines::sweep::{self, Profiles};
 use lab_report::{
     Findings,
@@ -50,9 +51,14 @@ pub fn run_on(options: &Options, profiles: &Profiles<'_>, control: &Control) -> 
     results::directory(options.out.path())?;
     let Gathered { variants, interrupted } = run_pieces(&(options, tables), &pieces(options), control)?;
     let mut results = Results {
-        drive: serde_json::json!({
-            "disk": options.disk, "nvme": options.nvme, "controller": options.controller.name(), "rows": options.rows,
-            "pool_bytes": options.pool, "threads": options.threads,
+        drive: serde_json::json!(StudyDrive {
+            disk: Some(&options.disk),
+            nvme: Some(&options.nvme),
+            controller: Some(options.controller.name()),
+            rows: Some(options.rows),
+            pool_bytes: Some(options.pool),
+            threads: Some(options.threads),
+            ..StudyDrive::default()
         }),
         comparisons: comparisons(&variants),
         variants,

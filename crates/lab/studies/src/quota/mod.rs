@@ -23,6 +23,7 @@ use self::{
     scale::Scale,
     tenants::Tenants,
 };
+use crate::StudyDrive;
 use lab_engines::{
     stage::{SimStage, Stage},
     sweep::{self, Profiles, SetOptions, Study},
@@ -422,7 +423,11 @@ fn assemble<S: Stage>(
             }
         }
     }
-    let drive = serde_json::json!({ "profile": scale.profile, "toml": toml });
+    let drive = serde_json::json!(StudyDrive {
+        profile: Some(&scale.profile),
+        toml: Some(toml),
+        ..StudyDrive::default()
+    });
     let mut results = Results {
         drive,
         variants,

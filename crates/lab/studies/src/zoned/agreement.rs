@@ -14,6 +14,7 @@ use database_models::lsm::{Config, Conventional, ConventionalConfig, Engine};
 use serde_json::Value;
 
 use super::{Options, sim, tickers};
+use crate::StudyDrive;
 use lab_engines::sweep;
 use lab_report::{
     Findings,
@@ -85,7 +86,7 @@ pub(super) fn run(options: &Options, db_bench: &Path, control: &Control) -> Resu
     let comparisons =
         METRICS.iter().flat_map(|(metric, _)| of(metric)).filter(|row| row.at.is_some()).collect();
     let mut results = Results {
-        drive: serde_json::json!({ "profile": options.drive() }),
+        drive: serde_json::json!(StudyDrive { profile: Some(options.drive()), ..StudyDrive::default() }),
         comparisons,
         variants,
         notes: vec![

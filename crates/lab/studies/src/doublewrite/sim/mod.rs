@@ -16,6 +16,7 @@ use anyhow::{Context, Result};
 use sim::Sim;
 
 use super::{report as common, settings::Settings};
+use crate::StudyDrive;
 use lab_engines::{
     sim::{Cache, usual_cache},
     sweep::{Profiles, Study},
@@ -93,9 +94,10 @@ pub(super) fn run_on(
         variant.runs.sort_by_key(|run| (run.repetition, run.at.get("threads").copied()));
     }
     let mut results = Results {
-        drive: serde_json::json!({
-            "profile": options.drive,
-            "toml": drive::toml(&toml, Variant::Nand, &options.drive)?,
+        drive: serde_json::json!(StudyDrive {
+            profile: Some(&options.drive),
+            toml: Some(&drive::toml(&toml, Variant::Nand, &options.drive)?),
+            ..StudyDrive::default()
         }),
         comparisons: options.comparisons(&variants)?,
         variants,

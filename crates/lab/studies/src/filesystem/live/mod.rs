@@ -21,6 +21,7 @@ use super::{
     published,
     setup::{Kind, SETUPS},
 };
+use crate::StudyDrive;
 use lab_databases::{
     drive::Program,
     mounted_drive::{self, BaseImage, MountedDrive, discard},
@@ -122,9 +123,14 @@ impl Study<'_> {
         }
         let named: BTreeMap<_, _> = drives::KINDS.map(drives::name).into_iter().zip(&tables).collect();
         let mut results = Results {
-            drive: serde_json::json!({
-                "nvme": options.nvme, "sas": options.sas, "disk": options.disk, "scale": live.scale,
-                "slow_motion": live.slow_motion, "tomls": named,
+            drive: serde_json::json!(StudyDrive {
+                nvme: Some(&options.nvme),
+                sas: Some(&options.sas),
+                disk: Some(&options.disk),
+                scale: Some(live.scale),
+                slow_motion: Some(live.slow_motion),
+                tomls: Some(named),
+                ..StudyDrive::default()
             }),
             comparisons: comparisons(&variants, live),
             variants,

@@ -24,6 +24,7 @@ use super::{
     setup::pieces,
     testbed::{self, DriveTables},
 };
+use crate::StudyDrive;
 use lab_databases::{
     database::Instance,
     drive::Program,
@@ -142,9 +143,16 @@ impl Study<'_> {
             variants.extend(self.in_virtual_time()?);
         }
         let mut results = Results {
-            drive: serde_json::json!({
-                "disk": options.disk, "nvme": options.nvme, "scale": live.scale, "slow_motion": live.slow_motion,
-                "rows": self.sizes.rows, "pool_bytes": self.sizes.pool_mib << 20, "threads": options.threads, "toml": drive,
+            drive: serde_json::json!(StudyDrive {
+                disk: Some(&options.disk),
+                nvme: Some(&options.nvme),
+                scale: Some(live.scale),
+                slow_motion: Some(live.slow_motion),
+                rows: Some(self.sizes.rows),
+                pool_bytes: Some(self.sizes.pool_mib << 20),
+                threads: Some(options.threads),
+                toml: Some(&drive),
+                ..StudyDrive::default()
             }),
             comparisons: comparisons(&variants),
             variants,

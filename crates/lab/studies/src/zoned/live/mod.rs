@@ -16,6 +16,7 @@ use clap::Args;
 
 pub use self::loads::Load;
 use super::{Options, published};
+use crate::StudyDrive;
 pub use crate::layouts::zoned::{DEFAULT_PROFILE, Variant};
 use lab_databases::{
     database::Instance,
@@ -396,7 +397,11 @@ impl Study<'_> {
 
     fn results(&self, drive: toml::Table, variants: Vec<results::Variant>) -> Result<Results> {
         let mut results = Results {
-            drive: serde_json::json!({ "profile": self.options.drive(), "toml": drive }),
+            drive: serde_json::json!(StudyDrive {
+                profile: Some(self.options.drive()),
+                toml: Some(&drive),
+                ..StudyDrive::default()
+            }),
             comparisons: self.comparisons(&variants),
             variants,
             ..Results::empty("zoned", "live", self.options.seed, self.software())

@@ -9,6 +9,7 @@ use live::Config;
 
 use self::raw::Raw;
 use super::{Options, Part, published, report};
+use crate::StudyDrive;
 use lab_engines::{
     sim::{Cache, usual_cache},
     sweep::Profiles,
@@ -211,9 +212,10 @@ pub(super) fn run_on(
     let Gathered { variants, interrupted } = run_pieces(&study, &pieces, control)?;
     let chips = &study.chips.conventional;
     let mut results = Results {
-        drive: serde_json::json!({
-            "profile": options.drive(),
-            "toml": chips.toml(Layout::Zones(0))?,
+        drive: serde_json::json!(StudyDrive {
+            profile: Some(options.drive()),
+            toml: Some(&chips.toml(Layout::Zones(0))?),
+            ..StudyDrive::default()
         }),
         comparisons: comparisons(&variants),
         variants,
