@@ -27,9 +27,12 @@ impl MetricRow {
     }
 }
 
+/// The value of a column in a row.
+type Cell<'a, T> = Box<dyn Fn(&MetricRow) -> T + 'a>;
+
 enum Column<'a> {
-    Figure(Box<dyn Fn(&MetricRow) -> Option<f64> + 'a>),
-    Text(Box<dyn Fn(&MetricRow) -> String + 'a>),
+    Figure(Cell<'a, Option<f64>>),
+    Text(Cell<'a, String>),
 }
 
 /// The columns of a table of metrics, each with its title.
