@@ -244,14 +244,14 @@ fn comparisons(variants: &[Variant]) -> Vec<results::Comparison> {
     let mut rows = Vec::new();
     let pairs = [("zns", "cns-7"), ("zns", "cns-28"), ("cns-28", "cns-7")].map(|pair| (pair, &METRICS[..]));
     let engines = [
-        ("zenfs", "xfs-7"),
         ("zenfs", "xfs-28"),
+        ("zenfs", "xfs-7"),
         ("xfs-28", "xfs-7"),
-        ("f2fs-7", "xfs-7"),
+        ("f2fs-28", "xfs-28"),
         ("f2fs-28", "f2fs-7"),
-        ("f2fs-zns", "xfs-7"),
-        ("f2fs-zns", "f2fs-7"),
-        ("zenfs", "f2fs-7"),
+        ("f2fs-zns", "xfs-28"),
+        ("f2fs-zns", "f2fs-28"),
+        ("zenfs", "f2fs-28"),
         ("zenfs", "f2fs-zns"),
         ("zones-none", "zones-lifetime"),
         ("zones-overlap", "zones-lifetime"),
