@@ -1,6 +1,9 @@
 //! The page `docs/fidelity.md`.
 
-use std::{collections::BTreeSet, fmt::Write as _};
+use std::{
+    collections::{BTreeMap, BTreeSet, btree_map::Entry},
+    fmt::Write as _,
+};
 
 use crate::{
     Ledger,
@@ -67,14 +70,14 @@ pub fn page(ledger: &Ledger) -> String {
     }
     text += &predictions(ledger);
     text += &without_ours(ledger);
-    text += &commands(ledger);
     text
 }
 
 const INTRODUCTION: &str = "# How far to trust Tranche
 
 Every published figure that Tranche knows stands here beside ours, the worst first. Read it before you believe a study: it shows which kinds of figures agree,
-which do not, and why. `make fidelity` writes this page from [`ledger`](../ledger/README.md). CI fails when it is out of date, never for a bad score.
+which do not, and why. `make fidelity` writes this page from the [ledger](../ledger/README.md). The ledger has the quote, the first comparison, the command and
+the commit of each figure. CI fails when the page is out of date, never for a bad score.
 
 | role of a figure | meaning |
 |---|---|
@@ -181,13 +184,15 @@ fn fitted(ledger: &Ledger) -> String {
     text + "\n"
 }
 
-/// The rows of one role.
+/// The rows of one role. A cause that several rows of a data set have is told at the first of them.
 fn rows(role: Role, pairs: &[&Pair<'_>]) -> String {
     let mut text = format!("## {} rows, the worst first\n\n", capital(role.name()));
     if pairs.is_empty() {
         return text + "None has been compared.\n\n";
     }
-    text += "| data set | row | published | ours | off by | distance | first compared | cause |\n|---|---|---|---|---|---|---|---|\n";
+    text +=
+        "| data set | row | published | ours | off by | distance | cause |\n|---|---|---|---|---|---|---|\n";
+    let mut told = BTreeMap::new();
     for pair in pairs {
         let Pair { set, row, published, ours, .. } = pair;
         let bound = match row.bound {
@@ -198,19 +203,24 @@ fn rows(role: Role, pairs: &[&Pair<'_>]) -> String {
         let derived = if row.formula.is_some() { " (derived)" } else { "" };
         let exact = if (ours - published).abs() <= row.precision { ", within its precision" } else { "" };
         let cause = match &row.cause {
-            Some(cause) => cause.as_str(),
-            None if pair.distance() > CLOSE_LN_RATIO => "not known",
-            None => "",
+            Some(cause) => match told.entry((set, cause)) {
+                Entry::Vacant(first) => {
+                    first.insert(&row.id);
+                    cause.clone()
+                }
+                Entry::Occupied(first) => format!("As for *{}*.", first.get()),
+            },
+            None if pair.distance() > CLOSE_LN_RATIO => "not known".to_owned(),
+            None => String::new(),
         };
         let _ = writeln!(
             text,
-            "| {set} | {} | {bound}{}{derived} | {} | {}{exact} | {:.3} | {} | {cause} |",
+            "| {set} | {} | {bound}{}{derived} | {} | {}{exact} | {:.3} | {cause} |",
             row.id,
             figure(*published, &row.unit),
             figure(*ours, &row.unit),
             off_by(*ours, *published),
-            pair.distance(),
-            row.first.as_deref().unwrap_or("")
+            pair.distance()
         );
     }
     text + "\n"
@@ -253,17 +263,6 @@ fn without_ours(ledger: &Ledger) -> String {
         if rows + none > 0 {
             let _ = writeln!(text, "| {set} | {rows} | {} | {none} |", shortened(&commands));
         }
-    }
-    text
-}
-
-/// The runs that have results.
-fn commands(ledger: &Ledger) -> String {
-    let mut text = "\n## Commands\n\nWhat gave our figures: `tranche` with these arguments.\n\n| run | command | date | commit |\n|---|---|---|---|\n".to_owned();
-    for (name, entry) in &ledger.results.runs {
-        let run = name.split_once('.').and_then(|(set, run)| ledger.sets.get(set)?.runs.get(run));
-        let command = run.map_or("", |run| &run.command);
-        let _ = writeln!(text, "| {name} | `{command}` | {} | {} |", entry.date, entry.commit);
     }
     text
 }
@@ -342,14 +341,24 @@ mod tests {
         let page = page(&example());
         for line in [
             "| drive: A drive | 1 | 0.10 | 0.10 | 100 % | 0 |",
-            "| drive | a | 10 | 11 | +10.0 % | 0.095 | unknown | A cause. |",
-            "| drive | b | 5 | 5 | +0.0 %, within its precision | 0.000 | unknown |  |",
+            "| drive | a | 10 | 11 | +10.0 % | 0.095 | A cause. |",
+            "| drive | b | 5 | 5 | +0.0 %, within its precision | 0.000 |  |",
             "| **sum** | 15 | not run | - | - |",
             "| a | 10 | 11 | +1 | +10.0 % |",
             "| held | 1 of: Table 2 | not predicted yet | |",
         ] {
             assert!(page.lines().any(|of| of == line), "{line:?} is not in {page}");
         }
+    }
+
+    #[test]
+    fn a_cause_of_several_rows_is_told_once() {
+        let ledger = example();
+        let row = ledger.sets["drive"].row("a").unwrap();
+        let pair = |set| Pair { set, row, role: Role::Seen, published: 10.0, ours: 11.0 };
+        let page = rows(Role::Seen, &[&pair("drive"), &pair("drive"), &pair("disk")]);
+        let causes: Vec<_> = page.lines().filter_map(|line| line.split("| 0.095 |").nth(1)).collect();
+        assert_eq!(causes, [" A cause. |", " As for *a*. |", " A cause. |"]);
     }
 
     #[test]
