@@ -374,7 +374,8 @@ impl World {
         let (told, answer) = mpsc::channel();
         let then = move |found: Result<Vec<Extent>, Errno>| told.send(found.is_ok()).unwrap();
         self.backend.drive().extents(ExtentQuery::new(&of, 0, 8, 8), Box::new(then));
-        assert!(is_current || !answer.recv().unwrap(), "extents of another namespace");
+        let is_told = answer.recv().unwrap();
+        assert!(is_current || !is_told, "extents of another namespace");
     }
 
     /// No namespace has stamps of another.
