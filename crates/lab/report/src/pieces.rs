@@ -95,7 +95,7 @@ mod tests {
     /// A variant, its work, and its repetition or error.
     struct Test(&'static str, u32, Result<u32, &'static str>);
 
-    const INTERRUPTED: &str = "interrupted";
+    const INTERRUPTION: &str = "interrupted";
 
     impl Piece<()> for Test {
         fn variant(&self) -> (String, String) {
@@ -113,7 +113,7 @@ mod tests {
         fn run(&self, (): &(), _: &Control) -> Result<Vec<Run>> {
             match self.2 {
                 Ok(repetition) => Ok(vec![Run { repetition, ..Run::default() }]),
-                Err(INTERRUPTED) => Err(Interrupted.into()),
+                Err(INTERRUPTION) => Err(Interrupted.into()),
                 Err(error) => Err(anyhow!(error)),
             }
         }
@@ -130,7 +130,7 @@ mod tests {
     #[test]
     fn runs_go_to_their_variants_in_order() {
         let pieces =
-            [Test("b", 1, Ok(0)), Test("a", 2, Ok(0)), Test("b", 3, Ok(1)), Test("c", 0, Err(INTERRUPTED))];
+            [Test("b", 1, Ok(0)), Test("a", 2, Ok(0)), Test("b", 3, Ok(1)), Test("c", 0, Err(INTERRUPTION))];
         let Gathered { variants, interrupted } = gathered(&pieces).unwrap();
         let repetitions = |of: &Variant| of.runs.iter().map(|run| run.repetition).collect::<Vec<_>>();
         let found: Vec<_> = variants.iter().map(|of| (of.name.as_str(), repetitions(of))).collect();
@@ -149,6 +149,6 @@ mod tests {
     fn errors_name_their_piece_and_nothing_is_an_interruption() {
         let error = format!("{:#}", gathered(&[Test("x", 0, Err("no room"))]).unwrap_err());
         assert_eq!(error, "in piece x: no room");
-        assert!(gathered(&[Test("x", 0, Err(INTERRUPTED))]).unwrap_err().is::<Interrupted>());
+        assert!(gathered(&[Test("x", 0, Err(INTERRUPTION))]).unwrap_err().is::<Interrupted>());
     }
 }
