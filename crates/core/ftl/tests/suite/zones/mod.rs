@@ -175,6 +175,14 @@ impl Run {
     }
 
     fn write(&mut self) {
+        // A zone that wears out at this moment leaves its place among the open and active ones to the zone of the write.
+        let count =
+            |is: fn(ZoneState) -> bool| self.states().into_iter().filter(|state| is(*state)).count() as u32;
+        let is_full = count(ZoneState::is_active) == self.layout.max_active
+            || count(ZoneState::is_open) == self.layout.max_open;
+        if is_full && self.ftl.next_event().is_some_and(|at| at <= self.now) {
+            self.poll();
+        }
         let zone = self.rng.below(self.zones.len() as u64) as usize;
         let append = self.rng.below(3) == 0;
         let mut sectors = 8 * (1 + self.rng.below(16));
