@@ -39,11 +39,12 @@ impl Zones {
         cx: &mut SetContext<'_, S>,
     ) -> Result<bool, Fault> {
         let layout = self.table(id.volume).ok_or(Fault::OutOfRange)?.layout;
-        self.commit(id, index, pointer, cx);
         let group = u64::from(self.atomic_pages) * u64::from(PAGE);
         while write.start < write.end {
             let pages = ((write.end_of_group(group) - write.start) / u64::from(PAGE)) as u32;
             let first = (layout.locate(write.start).1 / u64::from(PAGE)) as u32;
+            // Pages of this write that wait for room are not passed yet: as holes they would go to flash.
+            self.commit(id, index, pointer.min(first), cx);
             // What is written again takes the room of what was there.
             let window = &self.windows[usize::from(index)];
             let held = |page| window.page(page, self.striping.unit_pages).is_some_and(|held| !held.is_hole);
@@ -60,6 +61,7 @@ impl Zones {
             write.start += u64::from(pages) * u64::from(PAGE);
             write.host += pages * PAGE;
         }
+        self.commit(id, index, pointer, cx);
         Ok(true)
     }
 
