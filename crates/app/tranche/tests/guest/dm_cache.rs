@@ -110,34 +110,42 @@ fn agrees(said: &str) -> Result<(), String> {
     Ok(())
 }
 
+/// Whether dm-cache's counts are the tier's.
+fn counts_agree(loads: &[Load], logs: &BTreeMap<String, String>) -> Result<(), String> {
+    let mut differ = Vec::new();
+    for load in loads {
+        for line in compare(load, &Log::parse(&logs[&load.name])) {
+            println!("{line}");
+            differ.extend(line.differ.iter().map(|what| format!("{}, {}: {what}", line.load, line.phase)));
+        }
+    }
+    if differ.is_empty() { Ok(()) } else { Err(differ.join("\n")) }
+}
+
 /// Every answer of the kernel's smq is the tier's, and dm-cache's counts are the tier's as far as both do not depend on how long migrations take.
 /// `TRANCHE_DM_CACHE_SEED` is the seed of the loads, and `TRANCHE_DM_CACHE_TIMES` makes them longer.
 ///
-/// A processor that stalls between a call and its probe can leave a trace that no correction explains. Two in a row are a difference.
+/// A processor that stalls between a call and its probe can leave a trace that no correction explains. On a busy machine a cache that is idle may stop
+/// writing back. Two in a row are a difference.
 #[test]
 fn the_tier_does_what_dm_cache_does() {
     let (seed, times) =
         (number("TRANCHE_DM_CACHE_SEED").unwrap_or(1), number("TRANCHE_DM_CACHE_TIMES").unwrap_or(1));
     println!("seed {seed}");
     let loads = loads(seed, times);
-    let mut caches = Caches::new(&loads, times);
-    let Some(mut said) = caches.guest("run") else { return };
-    if let Err(why) = agrees(&said) {
-        println!("once more, as a trace does not fit: {why}");
-        caches = Caches::new(&loads, times);
-        let Some(again) = caches.guest("run") else { return };
-        agrees(&again).unwrap_or_else(|why| panic!("seed {seed}, twice: {why}"));
-        said = again;
+    let run = || {
+        let caches = Caches::new(&loads, times);
+        let said = caches.guest("run")?;
+        let logs = texts(&said, "LOG ");
+        Some((caches, agrees(&said).and_then(|()| counts_agree(&loads, &logs)).map(|()| logs)))
+    };
+    let Some((mut caches, mut ran)) = run() else { return };
+    if let Err(why) = &ran {
+        println!("once more: {why}");
+        let Some(again) = run() else { return };
+        (caches, ran) = again;
     }
-    let logs = texts(&said, "LOG ");
-    let mut differ = Vec::new();
-    for load in &loads {
-        for line in compare(load, &Log::parse(&logs[&load.name])) {
-            println!("{line}");
-            differ.extend(line.differ.iter().map(|what| format!("{}, {}: {what}", line.load, line.phase)));
-        }
-    }
-    assert!(differ.is_empty(), "seed {seed}: {}", differ.join("\n"));
+    let logs = ran.unwrap_or_else(|why| panic!("seed {seed}, twice: {why}"));
     // That guest is gone without a word to its caches.
     let Some(said) = caches.guest("after") else { return };
     for load in &loads {
