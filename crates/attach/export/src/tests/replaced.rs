@@ -25,6 +25,7 @@ use std::os::unix::fs::{FileExt, MetadataExt};
 use std::path::PathBuf;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Condvar, Mutex, mpsc};
+use std::time::Duration;
 use testkit::{possible, wait_for};
 
 /// Conventional namespaces are on set 2, zoned ones on set 1.
@@ -142,6 +143,9 @@ fn connect(running: &Running, name: &str) -> Host<LocalTransport> {
     let identity = Identity::new(format!("nqn.2026-11.test:{name}").parse().unwrap());
     Host::connect(LocalTransport::new(running.handle()), &identity).unwrap()
 }
+
+/// How long a drive in memory may take to answer on a busy machine.
+const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 impl World {
     fn new(seed: u64, mounts: &[FuseTransport]) -> Self {
@@ -374,7 +378,7 @@ impl World {
         let (told, answer) = mpsc::channel();
         let then = move |found: Result<Vec<Extent>, Errno>| told.send(found.is_ok()).unwrap();
         self.backend.drive().extents(ExtentQuery::new(&of, 0, 8, 8), Box::new(then));
-        let is_told = answer.recv().unwrap();
+        let is_told = answer.recv_timeout(ANSWER_TIMEOUT).expect("an answer about allocated blocks");
         assert!(is_current || !is_told, "extents of another namespace");
     }
 
