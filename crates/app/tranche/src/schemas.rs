@@ -234,8 +234,8 @@ impl Catalogue {
     }
 }
 
-/// Objects have no other fields than those of their types, and say which are required. A field that is absent when it would be null is never null. Descriptions have
-/// no line ends.
+/// Closes objects: only the fields of their types are allowed, and each object lists the required ones. A field that is absent when it would be null is never null.
+/// Descriptions have no line ends.
 #[derive(Clone)]
 struct Closed;
 

@@ -184,7 +184,7 @@ fn fitted(ledger: &Ledger) -> String {
     text + "\n"
 }
 
-/// The rows of one role. A cause that several rows of a data set have is told at the first of them.
+/// The rows of one role. The first row of a data set with a cause tells it. Later rows refer to that row.
 fn rows(role: Role, pairs: &[&Pair<'_>]) -> String {
     let mut text = format!("## {} rows, the worst first\n\n", capital(role.name()));
     if pairs.is_empty() {

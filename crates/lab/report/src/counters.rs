@@ -227,7 +227,7 @@ pub fn flash_bytes_written<T: Transport>(host: &mut Host<T>) -> Result<u64, host
     Ok(u64::try_from(written).unwrap_or(u64::MAX))
 }
 
-/// What a drive counted for a namespace during a run (log D8h, end minus start), with what results call the namespace.
+/// Counts of a namespace during a run (log D8h, end minus start), with its name in results.
 #[derive(Clone, Debug, Default, Serialize, JsonSchema)]
 #[serde(into = "CountsDocument")]
 #[schemars(with = "CountsDocument")]

@@ -232,7 +232,7 @@ impl Zones {
         self.drop_strays(zone.id, zone.unit, cx);
     }
 
-    /// The next unit is not in its place. If something is there all the same, nobody takes it for a part of the zone later.
+    /// The next unit is not in its place. Spoils pages that are there all the same, so that no later recovery takes them for the zone's.
     fn spoil_unit<S: Storage>(&self, zone: &Rebuild<'_>, cx: &mut ZoneContext<'_, '_, S>) {
         let Some(plot) = zone.plot else { return };
         let unit = self.striping.unit(plot, zone.unit).0;

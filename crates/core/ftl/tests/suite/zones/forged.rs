@@ -1,5 +1,5 @@
-//! State that a stranger made: what a drive with zones has saved, and its journal, both changed at random. Such a drive opens, or is
-//! refused. One that opens takes commands and losses of power without a panic, and what it saves opens again.
+//! State that a stranger made. The saved state of a drive with zones and its journal are changed at random. Such a drive opens, or is
+//! refused. An open one takes commands and losses of power without a panic. Its saved state opens again.
 //!
 //!     TRANCHE_MODEL_ROUNDS=10000 cargo test -p ftl --release --test suite forged::     (a campaign)
 
