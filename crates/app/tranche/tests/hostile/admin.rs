@@ -6,7 +6,7 @@ use crate::drive::{
     VICTIM_NSID, World, ZONED_NSID, nqn,
 };
 use crate::victim::Victim;
-use crate::wire::{Association, Stop, Tally, call, flood, give_way, persist, succeeds};
+use crate::wire::{Association, Stop, Tally, call, flood, persist, succeeds};
 use host::{Data, Identity};
 use nvme::admin::{
     AdminCommand, CommitAction, DeviceSelfTest, FaultInjection, FaultKind, FirmwareCommit,
@@ -62,7 +62,6 @@ pub fn flood_admin(
         let threads: Vec<_> = (0..CONNECTIONS)
             .map(|_| {
                 scope.spawn(move || {
-                    give_way();
                     persist(world, stop, |tenant| {
                         Ok(flood(&mut tenant.admin, depth, (0..).map(command), stop))
                     })
@@ -101,7 +100,6 @@ fn variant(nsid: Nsid, number: u64) -> FormatNvm {
 
 /// Formats namespaces in every way, one command after the other.
 fn format_own(world: &World, stop: &Stop, nsids: &[Nsid]) -> Tally {
-    give_way();
     persist(world, stop, |tenant| {
         let commands = (0..).map(|n| (variant(nsids[n as usize % nsids.len()], n).into(), Data::None));
         Ok(flood(&mut tenant.admin, 8, commands, stop))
@@ -110,7 +108,6 @@ fn format_own(world: &World, stop: &Stop, nsids: &[Nsid]) -> Tally {
 
 /// Writes what its quota allows, and formats it away.
 fn format_written(world: &World, stop: &Stop) -> Tally {
-    give_way();
     persist(world, stop, |tenant| {
         let plain = FormatNvm { ses: SecureErase::USER_DATA, ..variant(FORMATTED_NSID, 0) };
         let mut tally = Tally::default();
@@ -254,7 +251,6 @@ fn unstage_firmware(world: &World, _: &mut Victim) {
 
 /// Resets of its own controllers.
 fn resets(world: &World, stop: &Stop) -> Tally {
-    give_way();
     persist(world, stop, |tenant| {
         let mut tally = Tally::default();
         while !stop.is_set() {
@@ -267,7 +263,6 @@ fn resets(world: &World, stop: &Stop) -> Tally {
 
 /// Shutdowns of its own controllers, in order and abrupt.
 fn shutdowns(world: &World, stop: &Stop) -> Tally {
-    give_way();
     let mut number = 0;
     persist(world, stop, |tenant| {
         let cap = nvme::property::Cap::from_bits(nvme::U64::new(tenant.property(PropertyOffset::CAP, true)?));
@@ -282,7 +277,6 @@ fn shutdowns(world: &World, stop: &Stop) -> Tally {
 
 /// Resets and shutdowns of the whole subsystem, which are not its own to order.
 fn subsystem_reset(world: &World, stop: &Stop) -> Tally {
-    give_way();
     persist(world, stop, |tenant| {
         let mut tally = Tally::default();
         for offset in [PropertyOffset::NSSR, PropertyOffset::NSSD] {

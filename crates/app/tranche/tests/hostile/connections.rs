@@ -3,7 +3,7 @@
 use crate::attack::Attack;
 use crate::drive::{World, keys, nqn};
 use crate::victim::Victim;
-use crate::wire::{Association, Stop, Tally, call, connect_queue, flood, give_way, queue, stream};
+use crate::wire::{Association, Stop, Tally, call, connect_queue, flood, queue, stream};
 use fabric::auth::{AuthStep, Host as ChapHost, Methods, Parties};
 use host::{Data, Identity, Queue, SocketQueue};
 use nvme::admin::GetLogPage;
@@ -45,7 +45,6 @@ fn stranger(number: usize) -> Identity {
 
 /// Holds on to connections, made in this way, until the end.
 fn hold<T>(stop: &Stop, count: usize, mut connect: impl FnMut(usize) -> Option<T>) -> Tally {
-    give_way();
     let mut tally = Tally::default();
     let mut held = Vec::new();
     for number in 0..count {
@@ -82,7 +81,6 @@ fn half_open(world: &World, stop: &Stop, addresses: usize) -> Tally {
 /// Connections that send nothing, and make room for others that send nothing either.
 fn half_open_renewed(world: &World, stop: &Stop) -> Tally {
     const HELD_CONNECTIONS: usize = 400;
-    give_way();
     let mut tally = Tally::default();
     let mut held = std::collections::VecDeque::new();
     while !stop.is_set() {
@@ -98,7 +96,6 @@ fn half_open_renewed(world: &World, stop: &Stop) -> Tally {
 
 /// PDUs that come byte by byte.
 fn slow_pdus(world: &World, stop: &Stop) -> Tally {
-    give_way();
     let mut tally = Tally::default();
     let mut held: Vec<_> =
         (0..240).map_while(|number| stream(world.tcp, world.source(number as u8 % 4 + 10)).ok()).collect();
@@ -126,7 +123,6 @@ fn churn(world: &World, stop: &Stop) -> Tally {
         let threads: Vec<_> = (0..4)
             .map(|thread| {
                 scope.spawn(move || {
-                    give_way();
                     let mut tally = Tally::default();
                     for number in 0.. {
                         if stop.is_set() {
@@ -165,7 +161,6 @@ fn churn_behind_many(world: &World, stop: &Stop) -> Tally {
 
 /// Bytes that are no PDUs, or PDUs that may not come.
 fn nonsense(world: &World, stop: &Stop) -> Tally {
-    give_way();
     let mut tally = Tally::default();
     let mut rng = rng::Rng::new(1);
     while !stop.is_set() {
@@ -234,7 +229,6 @@ fn controllers_many_addresses(world: &World, stop: &Stop) -> Tally {
 
 /// I/O queues of one tenant, on as many controllers as it takes.
 fn io_queues(world: &World, stop: &Stop) -> Tally {
-    give_way();
     let mut tally = Tally::default();
     let mut held = Vec::new();
     while !stop.is_set() && held.len() < EXCESS_CONNECTIONS {
@@ -365,7 +359,6 @@ fn chap(world: &World, stop: &Stop, name: &str) -> Tally {
             .map(|number| {
                 let messages = &messages;
                 scope.spawn(move || {
-                    give_way();
                     let mut tally = Tally::default();
                     while !stop.is_set() {
                         tally.count(messages.send(world, name, number, stop).is_ok());

@@ -4,7 +4,7 @@ use crate::attack::Attack;
 use crate::drive::{
     BYSTANDER_NSID, FORMATTED_NSID, FULL_NSID, OWN_NSIDS, PLACED_NSID, SHARED_NSID, World, ZONED_NSID, nqn,
 };
-use crate::wire::{Association, Stop, Tally, flood, give_way, persist, succeeds};
+use crate::wire::{Association, Stop, Tally, flood, persist, succeeds};
 use host::{Data, Identity, SocketQueue};
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::reservation::{
@@ -87,7 +87,6 @@ fn as_victim(world: &World, stop: &Stop, hostid: [u8; 16]) -> Tally {
 }
 
 fn victims_identifier(world: &World, stop: &Stop) -> Tally {
-    give_way();
     let mut tally = Tally::default();
     while !stop.is_set() {
         tally += as_victim(world, stop, World::victim_identity().hostid);
@@ -159,7 +158,6 @@ fn identifier_before_its_host(world: &World, stop: &Stop) -> Tally {
 
 /// Registers, acquires, preempts and clears, with persistence through power loss.
 fn reservation_churn(world: &World, stop: &Stop) -> Tally {
-    give_way();
     persist(world, stop, |tenant| {
         let mut queue = tenant.queue(world, 128)?;
         let commands = (0..).map(|n| {
@@ -186,7 +184,6 @@ fn reservation_churn(world: &World, stop: &Stop) -> Tally {
 
 /// Registers one identifier after another with the namespaces that it may use. The victim registers anew all the same.
 fn registrants(world: &World, stop: &Stop) -> Tally {
-    give_way();
     let mut tally = Tally::default();
     for number in 0u64.. {
         if stop.is_set() {

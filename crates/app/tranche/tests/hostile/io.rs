@@ -5,7 +5,7 @@ use crate::drive::{
     FOREIGN_NSIDS, FORMATTED_NSID, FULL_NSID, PLACED_NSID, SHARED_NSID, VICTIM_NSID, World, ZONED_NSID,
 };
 use crate::logs::update_handles;
-use crate::wire::{Stop, Tally, flood, give_way, persist, persist_on_queues, succeeds};
+use crate::wire::{Stop, Tally, flood, persist, persist_on_queues, succeeds};
 use host::Data;
 use nvme::admin::SetFeatures;
 use nvme::command::IoOpcode;
@@ -213,7 +213,6 @@ fn fused(n: u64) -> (Command, Data) {
 
 /// Every command of the command sets on namespaces that do not exist for it, and on the one that the victim has reserved.
 fn foreign_blocks(world: &World, stop: &Stop) -> Tally {
-    give_way();
     persist(world, stop, |tenant| {
         // Copy from other namespaces is for hosts that say that they know it.
         let behavior =

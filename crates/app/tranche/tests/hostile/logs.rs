@@ -4,7 +4,7 @@ use crate::admin::{answer, flood_admin};
 use crate::attack::Attack;
 use crate::drive::{FORMATTED_NSID, FULL_NSID, PLACED_NSID, VICTIM_NSID, VICTIM_PLACED_NSID, World, nqn};
 use crate::victim::Victim;
-use crate::wire::{Association, Stop, Tally, flood, give_way, persist, persist_on_queues};
+use crate::wire::{Association, Stop, Tally, flood, persist, persist_on_queues};
 use host::{Data, Host, Identity, SocketTransport};
 use nvme::admin::{FormatNvm, GetLogPage, SecureErase, SetFeatures};
 use nvme::fdp::{FdpEvent, FdpEventType, FdpEventsHeader, RUH_UPDATE};
@@ -124,7 +124,6 @@ fn formats(world: &World, stop: &Stop) -> Tally {
 
 /// Resets and new controllers do so, too.
 fn event_resets(world: &World, stop: &Stop) -> Tally {
-    give_way();
     let mut tally = Tally::default();
     // Until the log could be full of them, on a slow machine, too.
     while !(stop.is_set() && tally.done + tally.failed >= LOG_EVENTS) {
@@ -285,7 +284,6 @@ fn counts(tenant: &mut Association) -> Vec<(String, u64)> {
 }
 
 fn counters(world: &World, stop: &Stop) -> Tally {
-    give_way();
     persist(world, stop, |tenant| {
         let mut tally = Tally::default();
         while !stop.is_set() {

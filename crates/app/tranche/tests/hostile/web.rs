@@ -2,7 +2,7 @@
 
 use crate::attack::Attack;
 use crate::drive::{BYSTANDER_NSID, Page, World, program};
-use crate::wire::{Stop, Tally, give_way};
+use crate::wire::{Stop, Tally};
 use std::io::{BufRead, BufReader, Read, Write};
 use std::net::TcpStream;
 use std::process::{Command, Stdio};
@@ -186,7 +186,6 @@ fn foreign_host(world: &World, stop: &Stop) -> Tally {
 
 /// `tranche ui --on unix://` has the rights of the socket. Another local user may not borrow them.
 fn lent(world: &World, _: &Stop) -> Tally {
-    give_way();
     let on = format!("unix://{}", world.unix());
     let arguments = ["ui", "--on", &on, "--listen", "127.0.0.1:0"];
     let mut child =

@@ -262,7 +262,6 @@ pub fn persist_on_queues(
             .map(|number| {
                 let act = &act;
                 scope.spawn(move || {
-                    give_way();
                     persist(world, stop, |tenant| Ok(act(&mut tenant.queue(world, 128)?, number)))
                 })
             })
@@ -274,8 +273,7 @@ pub fn persist_on_queues(
     })
 }
 
-/// Gives this thread a low priority. A hostile host would have a processor of its own; here it shares one with the drive and the victim.
-pub fn give_way() {
-    const NICENESS: i32 = 10;
-    let _ = rustix::process::setpriority_process(None, NICENESS);
+/// Gives this thread, and the threads and processes that it starts from now on, a priority: from -20 (first) to 19. Only root may raise one.
+pub fn set_niceness(niceness: i32) {
+    let _ = rustix::process::setpriority_process(None, niceness);
 }
