@@ -57,32 +57,25 @@ prepare() {
     dpkg -x "$work/$package"_*.deb "$work/kernel"
     release=$(ls "$work/kernel/lib/modules")
     depmod -b "$work/kernel" "$release"
-    mkdir -p "$work/tree/bin" "$work/tree/modules"
+    modules=lib/modules/$release
+    mkdir -p "$work/tree/bin" "$work/tree/sbin" "$work/tree/$modules"
     cp "$(command -v busybox)" "$work/tree/bin/busybox"
-    # Lists what the kernel needs for these modules in /modules/NAME, in the order to load them.
-    modules() {
-        list=$1
-        shift
-        for module; do modprobe -d "$work/kernel" -S "$release" --show-depends "$module"; done |
-            awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$work/list"
-        while read -r path; do
-            name=$(basename "$path" .xz)
-            case $path in
-            *.xz) xz -dc "$path" >"$work/tree/modules/$name" ;;
-            *) cp "$path" "$work/tree/modules/$name" ;;
-            esac
-            echo "$name" >>"$work/tree/modules/$list"
-        done <"$work/list"
-    }
-    # The lines after the first are for authentication and TLS, which the kernel would load when they are asked for, and for
-    # the kernel as a target.
-    modules order virtio_pci virtio_net 9pnet_virtio 9p overlay nvme_tcp xfs \
-        dh_generic sha256_generic sha512_generic hmac \
-        tls gcm ccm ctr ghash_generic aes_generic \
-        nvmet nvmet_tcp
-    # A script loads these itself: they take time, and few scripts need them.
-    for module in zonefs btrfs f2fs dm-zoned ext4 nbd ublk_drv null_blk; do modules $module.order $module; done
-    modules dm-cache.order dm-cache dm-cache-smq
+    # What the kernel calls for a module.
+    ln -s ../bin/busybox "$work/tree/sbin/modprobe"
+    # The line after the first is for authentication and TLS.
+    for module in virtio_pci virtio_net 9pnet_virtio 9p overlay nvme nvme_tcp nvmet nvmet_tcp nbd ublk_drv null_blk \
+        dh_generic sha256_generic sha512_generic hmac tls gcm ccm ctr ghash_generic aes_generic \
+        xfs ext4 zonefs btrfs f2fs dm-zoned dm-cache dm-cache-smq; do
+        modprobe -d "$work/kernel" -S "$release" --show-depends "$module"
+    done | awk '$1 == "insmod" && !seen[$2]++ { print $2 }' >"$work/list"
+    while read -r path; do
+        case $path in
+        *.xz) xz -dc "$path" >"$work/tree/$modules/$(basename "$path" .xz)" ;;
+        *) cp "$path" "$work/tree/$modules/" ;;
+        esac
+    done <"$work/list"
+    cp "$work/kernel/$modules"/modules.builtin* "$work/tree/$modules/"
+    depmod -b "$work/tree" "$release" 2>/dev/null
     cat >"$work/tree/init" <<'INIT'
 #!/bin/busybox sh
 /bin/busybox mkdir -p /proc /sys /dev /lower /memory /new
@@ -90,12 +83,14 @@ b=/bin/busybox
 $b mount -t proc proc /proc
 $b mount -t sysfs sys /sys
 $b mount -t devtmpfs dev /dev
-while read -r module; do $b insmod "/modules/$module" 2>/dev/null; done </modules/order
+$b modprobe -a virtio_net 9pnet_virtio 9p overlay nvme_tcp
 $b mount -t 9p -o ro,trans=virtio,version=9p2000.L,msize=262144,cache=loose root /lower || echo "guest: no root"
 $b mount -t tmpfs -o size=70% memory /memory
 $b mkdir /memory/upper /memory/work
 $b mount -t overlay -o lowerdir=/lower,upperdir=/memory/upper,workdir=/memory/work overlay /new
 for dir in proc sys dev; do $b mount --rbind /$dir /new/$dir; done
+$b mkdir -p /new/lib/modules
+$b mount --bind /lib/modules /new/lib/modules
 $b mount -t tmpfs run /new/run
 $b ip link set lo up
 $b ip addr add 10.0.2.15/24 dev eth0
@@ -141,10 +136,11 @@ mkdir "$work/command.d"
 # One run of the machine; its console in "$work/out". The kernel's check of the timer's interrupt at boot counts real time,
 # and panics where the emulation is slowed by other work (no_timer_check). Both processors of the guest share one thread: with a thread each,
 # QEMU at times runs an instruction that the kernel has replaced since, and the kernel panics ("Oops: int3"). It is no slower.
+# The kernel boots sooner with random numbers from the processor, and without its guards against processors that this one is not.
 run() {
-    timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=single -smp 2 -m 1536 -nographic -no-reboot \
+    timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=single -cpu qemu64,+rdrand -smp 2 -m 1536 -nographic -no-reboot \
         -kernel "$cache/vmlinuz" -initrd "$work/initrd.full" \
-        -append "console=ttyS0 quiet panic=-1 loglevel=3 no_timer_check" \
+        -append "console=ttyS0 quiet panic=-1 loglevel=3 no_timer_check mitigations=off" \
         -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
         -device virtio-9p-pci,fsdev=root,mount_tag=root \
         -netdev user,id=net$forward -device virtio-net-pci,netdev=net,romfile= -monitor none -serial stdio \

@@ -311,7 +311,7 @@ fn a_linux_kernel_without_nvme_uses_nbd() {
     let arguments = ["serve", "--timing", "off", "--tcp", "127.0.0.1:0", "--nbd", "127.0.0.1:0"];
     let served = Served::run(Command::new(TRANCHE).args(arguments).arg(&file));
     let (port, nbd) = (port_of(&served.tcp()[0]), port_of(&served.nbd()[0]).to_string());
-    let needed = ["nbd-client", "mkfs.ext4", "fsck.ext4", "python3", "insmod"];
+    let needed = ["nbd-client", "mkfs.ext4", "fsck.ext4", "python3"];
     let Some(guest) = Guest::boot(name, "nbd.sh", &needed, port, &[&nbd, TRANCHE]) else { return };
     guest.must_be_well(name);
 }
@@ -326,7 +326,7 @@ fn a_linux_kernel_has_namespaces_as_ublk_devices() {
     let toml =
         std::fs::read_to_string(&file).unwrap() + "\n[[set]] # 3\nmedia = \"dram\"\ncapacity = \"5GiB\"\n";
     std::fs::write(&file, toml).unwrap();
-    let needed = ["mkfs.ext4", "fsck.ext4", "python3", "insmod", "setpriv"];
+    let needed = ["mkfs.ext4", "fsck.ext4", "python3", "setpriv"];
     let arguments = [file.to_str().unwrap(), TRANCHE];
     let Some(guest) = Guest::boot(name, "ublk.sh", &needed, 0, &arguments) else { return };
     guest.must_be_well(name);
@@ -363,7 +363,7 @@ fn linux_hosts_manage_namespaces_as_tenants() {
     });
     let more = ["--drive-key".as_ref(), key.as_os_str(), toml.as_os_str()];
     let drive = Drive::start_with(&temporary.path().join("image"), 0, &more);
-    let Some(guest) = Guest::boot(name, "tenants.sh", &["insmod", "rmmod"], drive.port, &[]) else { return };
+    let Some(guest) = Guest::boot(name, "tenants.sh", &[], drive.port, &[]) else { return };
     guest.must_be_well(name);
 }
 
@@ -379,8 +379,7 @@ fn a_linux_host_looks_after_the_drive() {
     let file = temporary.path().join("drive.toml");
     std::fs::write(&file, toml).unwrap();
     let drive = Drive::start_with(&temporary.path().join("image"), 0, &[file.as_os_str()]);
-    let needed = ["insmod", "rmmod"];
-    let Some(guest) = Guest::boot(name, "upkeep.sh", &needed, drive.port, &[TRANCHE]) else { return };
+    let Some(guest) = Guest::boot(name, "upkeep.sh", &[], drive.port, &[TRANCHE]) else { return };
     guest.must_be_well(name);
 }
 
@@ -462,7 +461,7 @@ fn what_linux_synced_on_zones_outlives_power_cuts() {
     let name = "what_linux_synced_on_zones_outlives_power_cuts";
     let temporary = tempfile::tempdir().unwrap();
     let (drive, volatile) = two_drives(temporary.path(), &zones_of_8_mib(3, ""), &zones_of_8_mib(1, ""));
-    let needed = ["blkzone", "fio", "insmod", "mkfs.btrfs", "mkfs.f2fs", "python3"];
+    let needed = ["blkzone", "fio", "mkfs.btrfs", "mkfs.f2fs", "python3"];
     let more = [TRANCHE, &volatile.port.to_string()];
     let Some(guest) = Guest::boot_with(name, "zone-cuts.sh", &needed, &["-t", "900"], drive.port, &more)
     else {
@@ -479,8 +478,7 @@ fn a_linux_host_uses_zones() {
     let keys = r#", zrwa = 2, zrwa_size = "64KiB", zrwa_granularity = "8KiB""#;
     let sets = zones_of_8_mib(3, keys) + WHOLE_ZONES;
     let (drive, volatile) = two_drives(temporary.path(), &sets, WHOLE_ZONES);
-    let needed =
-        ["blkzone", "depmod", "e2fsck", "fio", "insmod", "mkfs.btrfs", "mkfs.ext4", "mkfs.f2fs", "python3"];
+    let needed = ["blkzone", "e2fsck", "fio", "mkfs.btrfs", "mkfs.ext4", "mkfs.f2fs", "python3"];
     let userland = userland();
     let port = volatile.port.to_string();
     let mut more = vec![TRANCHE];

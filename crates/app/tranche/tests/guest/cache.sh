@@ -22,8 +22,7 @@ node() {
 }
 is_there() { [ -b "$(node "$1")" ]; }
 
-modules=/proc/1/root/modules
-while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/dm-cache.order"
+modprobe -a dm-cache dm-cache-smq
 dmsetup targets | grep -q '^cache ' || fail "no module dm-cache"
 nvme connect -t tcp -a "$address" -s "$port" -n "$nqn"
 for nsid in 1 2 3; do await is_there $nsid; done

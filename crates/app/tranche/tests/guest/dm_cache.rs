@@ -81,7 +81,7 @@ impl Caches {
 
     /// What the guest said; `None` where no guest can run.
     fn guest(&self, what: &str) -> Option<String> {
-        let needed = ["insmod", "dmsetup", "python3"];
+        let needed = ["dmsetup", "python3"];
         let options = ["-t", self.limit.as_str()];
         let arguments = [self.directory.path().to_str().unwrap(), what];
         let guest = Guest::boot_with(Self::TEST, "cache.sh", &needed, &options, self.drive.port, &arguments)?;

@@ -10,10 +10,7 @@ await() {
     for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
     fail "never happened: $*"
 }
-modules=/proc/1/root/modules
-for list in nbd ext4; do
-    while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/$list.order"
-done
+modprobe nbd
 [ -b /dev/nbd0 ] || fail "no module nbd"
 queue=/sys/block/nbd0/queue
 size() { [ "$(blockdev --getsize64 /dev/nbd0)" = "$1" ]; }

@@ -7,6 +7,7 @@ set -eu
 
 nqn=$3 host=$4 key=$5 ctrl=$6
 config=/sys/kernel/config/nvmet
+modprobe nvmet_tcp
 mountpoint -q /sys/kernel/config || mount -t configfs configfs /sys/kernel/config
 # On the guest's layered file system the kernel would take blocks of one byte.
 truncate -s 64M /run/namespace
@@ -35,9 +36,7 @@ for subsystem in "$nqn" "$nqn:secret"; do
 done
 
 # 32 zones of 8 MiB, of which 6 MiB can be written.
-# Process 1 is still in the first file system in memory, where modules lie.
-modules=/proc/1/root/modules
-while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/null_blk.order"
+modprobe null_blk
 zoned=/sys/kernel/config/nullb/zoned
 mkdir $zoned
 for setting in size=256 blocksize=4096 memory_backed=1 zoned=1 zone_size=8 zone_capacity=6 zone_max_open=12 zone_max_active=12 power=1; do

@@ -39,11 +39,9 @@ refused() {
 says() { echo "$answer" | tr '\n' ' ' | grep -Eqi "$1" || fail "this does not say '$1'"; }
 
 about "without multipath, so that each host has block devices of its own"
-# The modules lie in the first file system in memory, where process 1 still is.
-modules=/proc/1/root/modules
-for module in nvmet_tcp nvmet nvme_tcp nvme_fabrics nvme nvme_core; do rmmod $module 2>/dev/null || true; done
-insmod $modules/nvme-core.ko multipath=N
-for module in nvme-fabrics nvme-tcp; do insmod $modules/$module.ko; done
+modprobe -r nvme-tcp nvme-core
+modprobe nvme-core multipath=N
+modprobe nvme-tcp
 # Connects host 0 or 1, with further options.
 attach() {
     # What `nvme connect` writes there, with --hostnqn and --hostid; some versions of it take the second host for the first.

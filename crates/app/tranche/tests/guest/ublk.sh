@@ -11,9 +11,6 @@ await() {
     for _ in $(seq 300); do "$@" >/dev/null 2>&1 && return; sleep 0.2; done
     fail "never happened: $*"
 }
-modules=/proc/1/root/modules
-load() { while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/$1.order"; }
-load ext4
 export TRANCHE_ON=unix:///tmp/socket
 : >/tmp/said
 # Serves the drive; $device is the block device of its first namespace.
@@ -50,7 +47,7 @@ echo "== without the driver, and without root"
 "$tranche" serve --unix /tmp/socket --ublk "$drive" >/tmp/ready 2>/tmp/said && fail "it served without the driver"
 grep -q 'modprobe ublk_drv' /tmp/said || fail "the message does not say what to do"
 "$tranche" doctor --require ublk >/dev/null 2>&1 && fail "doctor finds a driver"
-load ublk_drv
+modprobe ublk_drv
 "$tranche" doctor --require ublk >/dev/null 2>&1 || fail "doctor finds no driver"
 setpriv --reuid 65534 --clear-groups "$tranche" serve --unix /tmp/of-nobody --ublk "$drive" >/tmp/ready 2>/tmp/said && fail "it served for nobody"
 grep -q 'need root' /tmp/said || fail "the message does not say who may"

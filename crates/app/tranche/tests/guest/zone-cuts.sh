@@ -167,15 +167,14 @@ JOBS
 
 # Linux 6.12 with native multipath loses count of the requests of a zoned path that fails under writes (percpu_ref underflow), and then waits for
 # them without end when the controller goes.
-modules=/proc/1/root/modules
-for module in nvmet_tcp nvmet nvme_tcp nvme_fabrics nvme_core; do rmmod $module 2>/dev/null || true; done
-insmod $modules/nvme-core.ko multipath=N
-for module in nvme-fabrics nvme-tcp; do insmod $modules/$module.ko; done
+modprobe -r nvme-tcp nvme-core
+modprobe nvme-core multipath=N
+modprobe nvme-tcp
 
 dd if=/dev/urandom of=/tmp/data bs=1M count=6 status=none
 # A connection that the drive has closed gives SIGPIPE to the program that writes: a Linux host sends from within it.
 trap '' PIPE
-for module in zonefs btrfs f2fs; do load $module; done
+modprobe -a zonefs btrfs f2fs
 on=tcp://$address:$port
 losing_power all 3 2
 port=$volatile nqn=${nqn}2

@@ -35,12 +35,6 @@ make_ns() {
     echo "$made"
 }
 is_there() { [ -b "$(node "$1")" ]; }
-# Loads a module with those that it needs. Process 1 is still in the first file system in memory, where they lie.
-load() {
-    modules=/proc/1/root/modules
-    while read -r module; do insmod "$modules/$module" 2>/dev/null || true; done <"$modules/$1.order"
-    grep -qw "$1" /proc/filesystems || fail "no module $1"
-}
 # What mkzonefs writes, which Debian 12 does not have: the super block, with its checksum, in a zone of 16384 sectors.
 make_zonefs() {
     python3 - >/tmp/super <<'SUPER'
@@ -83,11 +77,8 @@ export DM_DISABLE_UDEV=1
 # Lets dmzadm find the module.
 prepare_dm_zoned() {
     for dir in proc sys dev run; do mount --rbind /$dir "$root/$dir"; done
-    release=$(uname -r)
-    mkdir -p "$root/lib/modules/$release"
-    while read -r module; do cp "/proc/1/root/modules/$module" "$root/lib/modules/$release/"; done </proc/1/root/modules/dm-zoned.order
-    depmod -b "$root" "$release" 2>/dev/null
-    load ext4
+    mkdir -p "$root/lib/modules"
+    mount --bind /lib/modules "$root/lib/modules"
 }
 # start_dm_zoned CACHE ZONED NAME: makes /dev/mapper/NAME of two namespaces.
 start_dm_zoned() {

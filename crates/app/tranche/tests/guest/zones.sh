@@ -167,7 +167,7 @@ use() {
     umount /tmp/mnt
 }
 echo "== zonefs"
-load zonefs
+modprobe zonefs
 make_zonefs "$dev"
 mkdir -p /tmp/mnt
 mount -t zonefs -o explicit-open "$dev" /tmp/mnt || fail "mount -t zonefs"
@@ -187,13 +187,13 @@ umount /tmp/mnt
 blkzone reset "$dev"
 
 echo "== btrfs"
-load btrfs
+modprobe btrfs
 mkfs.btrfs -q -f -O zoned "$dev" >/tmp/btrfs 2>&1 || { cat /tmp/btrfs; fail "mkfs.btrfs"; }
 use "-t btrfs" "$dev"
 blkzone reset "$dev"
 
 echo "== f2fs, with its metadata on a conventional namespace"
-load f2fs
+modprobe f2fs
 conventional=$(node 2)
 mkfs.f2fs -q -f -m -c "$dev" "$conventional" >/tmp/f2fs 2>&1 || { cat /tmp/f2fs; fail "mkfs.f2fs"; }
 use "-t f2fs" "$conventional"
