@@ -74,11 +74,9 @@ impl<'py> Given<'py> {
 
     /// Takes seconds, up to one, as nanoseconds.
     pub fn nanos(&mut self, name: &'static str, into: &mut u64) -> PyResult<()> {
-        let Some(seconds) = self.get::<f64>(name)? else { return Ok(()) };
-        if !(0.0..=1.0).contains(&seconds) {
-            return Err(PyValueError::new_err(format!("{name} is {seconds}: 0 to 1 are possible")));
+        if let Some(seconds) = self.get::<f64>(name)? {
+            *into = nanos_of(name, seconds)?;
         }
-        *into = (seconds * 1e9).round() as u64;
         Ok(())
     }
 
@@ -104,6 +102,15 @@ impl<'py> Given<'py> {
         let left: String = left.extract()?;
         let model = &self.model;
         Err(PyTypeError::new_err(format!("{model} has no option {left:?}; it has {}", self.known.join(", "))))
+    }
+}
+
+/// Seconds, 0 to 1, as nanoseconds.
+pub fn nanos_of(name: &str, seconds: f64) -> PyResult<u64> {
+    if (0.0..=1.0).contains(&seconds) {
+        Ok((seconds * 1e9).round() as u64)
+    } else {
+        Err(PyValueError::new_err(format!("{name} is {seconds}: 0 to 1 are possible")))
     }
 }
 

@@ -16,7 +16,7 @@ use pyo3::{
     types::{PyDict, PyString},
 };
 
-use crate::drives::Drives;
+use crate::{drives::Drives, given::nanos_of};
 
 /// A study in virtual time with the options that Python gives, and their drives.
 ///
@@ -94,13 +94,7 @@ fn text(kind: Kind, key: &str, value: &Bound<'_, PyAny>, drives: &mut Drives) ->
         Kind::Number | Kind::Size => whole()?,
         Kind::Rate => format!("{}B/s", whole()?),
         Kind::Seconds => format!("{}s", whole()?),
-        Kind::Time => {
-            let seconds: f64 = typed(key, value)?;
-            if !(0.0..=1.0).contains(&seconds) {
-                return Err(PyValueError::new_err(format!("{key} is {seconds}: 0 to 1 are possible")));
-            }
-            format!("{}ns", (seconds * 1e9).round())
-        }
+        Kind::Time => format!("{}ns", nanos_of(key, typed(key, value)?)?),
         Kind::Drive => drives.name(key, value)?,
     })
 }

@@ -8,5 +8,5 @@ mod machine;
 pub mod mysql;
 mod skip;
 
-pub use machine::{has_rings, is_mounted, possible, run, wait_for};
+pub use machine::{has_program, has_rings, is_mounted, possible, run, wait_for};
 pub use skip::{not_in_this_kernel, skipped};

@@ -19,7 +19,7 @@ pub fn possible(test: &str, programs: &[&str]) -> bool {
         "/dev/fuse".to_owned()
     } else if !loops {
         "/dev/loop-control".to_owned()
-    } else if let Some(program) = programs.iter().find(|program| !is_there(program)) {
+    } else if let Some(program) = programs.iter().find(|program| !has_program(program)) {
         format!("the program {program} (scripts/setup-debian.sh installs it)")
     } else {
         return true;
@@ -55,7 +55,8 @@ macro_rules! each_way {
         }
     };
 }
-fn is_there(program: &str) -> bool {
+/// Whether a program can be run: in `PATH`, or where programs of root are.
+pub fn has_program(program: &str) -> bool {
     let path = std::env::var_os("PATH").unwrap_or_default();
     let dirs = std::env::split_paths(&path).chain(["/usr/sbin".into(), "/sbin".into()]);
     dirs.into_iter().any(|dir| dir.join(program).is_file())

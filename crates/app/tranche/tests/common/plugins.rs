@@ -4,14 +4,12 @@ use crate::common::store_library;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 use std::sync::OnceLock;
-use testkit::skipped;
+use testkit::{has_program, skipped};
 
 /// Whether the machine has what the plug-in needs. Says so loudly where it has not.
 pub fn can_build(test: &str) -> bool {
-    let path = std::env::var_os("PATH").unwrap_or_default();
-    let is_there = |program: &str| std::env::split_paths(&path).any(|dir| dir.join(program).is_file());
     let programs =
-        ["make", "g++", "db_bench", "ldb", "sst_dump"].into_iter().find(|program| !is_there(program));
+        ["make", "g++", "db_bench", "ldb", "sst_dump"].into_iter().find(|program| !has_program(program));
     let headers = Path::new("/usr/include/rocksdb/file_system.h").exists();
     let missing = programs.or_else(|| (!headers).then_some("librocksdb-dev"));
     if let Some(missing) = missing {
