@@ -71,10 +71,9 @@ lint: ## Formatting and lints, as errors
 OF_THE_BOOT = image:: store:: machine:: record:: old_images:: power:: erase:: crash:: examine:: host_crash:: hostile_files:: marks:: scrub:: wrong_contents::
 
 # Optimised: the model, the databases and the tests through FUSE move a lot of data.
-check: setup ## All tests: of the crates, through FUSE and loop devices, with MariaDB
-	scripts/elsewhere.sh $(CARGO) test --profile suite --locked --workspace
+check: setup ## All tests: of the crates, of the Python package, through FUSE and loop devices, with databases
+	scripts/elsewhere.sh scripts/tests.py
 	[ "$$(id -u)" -eq 0 ] || scripts/other-boot.sh $(CARGO) test --profile suite --locked --workspace --lib --test engine --test suite -- $(OF_THE_BOOT)
-	TRANCHE=$(TARGET_DIR)/suite/tranche scripts/elsewhere.sh scripts/python.sh
 
 python: setup ## The tests of the Python package alone
 	scripts/python.sh
