@@ -23,10 +23,10 @@ ROOT = pathlib.Path(__file__).resolve().parent.parent
 CARGO = ["cargo", "test", "--profile", "suite", "--locked", "--workspace"]
 # Names of jobs are `PACKAGE NAME`.
 SPLIT = {"tranche guest"}
-ALONE = {"tranche hostile"}
+ALONE = {"tranche hostile", "tranche machine"}
 # The longest first: what starts last ends last.
-LONG = ("tranche guest", "python", "device suite", "doc tests", "tranche powercut", "tranche mysql", "tranche zoned", "tranche container", "tranche package",
-        "tranche machine", "advise", "tranche crashes", "tranche rocksdb", "export", "store", "tier", "ftl suite", "image")
+LONG = ("tranche guest", "python", "tranche powercut", "tranche mysql", "tranche zoned", "tranche package", "tranche crashes", "device suite", "tranche container",
+        "ftl suite", "image", "advise", "formats suite")
 SLOWEST_JOBS = 20
 printing = threading.Lock()
 
