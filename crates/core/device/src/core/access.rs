@@ -17,8 +17,9 @@ impl Core {
     /// The namespace, if it is attached to this controller and open.
     #[inline]
     pub(crate) fn attached(&self, id: ControllerId, nsid: u32) -> Result<&Namespace, Failure> {
-        let open = self.controllers.get(id).is_some_and(|c| c.is_open(nsid));
-        self.check_access(id)?;
+        let controller = self.controllers.get(id).ok_or_else(|| closed(None))?;
+        is_open(controller.ana)?;
+        let open = controller.is_open(nsid);
         match self.namespaces.get(nsid) {
             Some(ns) if open && ns.admission == Admission::Open && !ns.locked => Ok(ns),
             Some(ns) if open && ns.locked => Err(Status::ACCESS_DENIED.into()),

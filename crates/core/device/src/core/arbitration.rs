@@ -130,6 +130,24 @@ impl Core {
         data: &[u8],
         now: Nanos,
     ) -> StartDecision {
+        // A command asks of the namespace that it names. Most namespaces have no quota, and a set of their own.
+        let nsid = self.commands.get_mut(token).nsid;
+        match self.namespaces.get(nsid) {
+            Some(ns) if ns.arbitration.watched => self.arbitrate_watched(token, id, command, data, now),
+            _ => StartDecision::Now,
+        }
+    }
+
+    /// Whether a command may start now whose namespace has a quota or shares its set.
+    #[inline(never)]
+    fn arbitrate_watched(
+        &mut self,
+        token: &Token,
+        id: ControllerId,
+        command: &IoCommand,
+        data: &[u8],
+        now: Nanos,
+    ) -> StartDecision {
         let opcode = self.commands.get_mut(token).opcode;
         let Some(demand) = demand(opcode, command, data) else { return StartDecision::Now };
         match self.namespaces.get(demand.nsid) {

@@ -37,7 +37,10 @@ pub(crate) fn locate(
     kind: CommandKind,
 ) -> Result<BlockLocation, Failure> {
     let ns = core.attached(id, b.nsid)?;
-    let (shift, blocks, volume, layout) = (ns.shift, ns.blocks(), ns.volume, ns.layout);
+    let (shift, blocks, volume) = (ns.shift, ns.blocks(), ns.volume);
+    // Of the layout only what is needed: to copy all of it costs more than the checks.
+    let (protected, transformed) = (ns.layout.protection.is_some(), ns.layout.transformed);
+    let block_metadata = u32::from(ns.layout.host_metadata(b.prinfo.pract()));
     let handle = ns.handle(0).unwrap_or(0);
     let entry = core.commands.get_mut(token);
     entry.lba = b.slba;
@@ -50,15 +53,15 @@ pub(crate) fn locate(
     debug_assert!(end >= b.slba);
     let bytes = b.nlb << shift;
     entry.bytes = bytes;
-    if (b.prinfo.into_bits() != 0 || b.stc) && layout.protection.is_none() {
+    if (b.prinfo.into_bits() != 0 || b.stc) && !protected {
         return Err(Failure { location: 51, ..Status::INVALID_PROTECTION_INFORMATION.into() });
     }
     if b.cetype != 0 {
         return Err(Failure::field(50));
     }
-    let metadata = u32::from(layout.host_metadata(b.prinfo.pract())) * b.nlb;
+    let metadata = block_metadata * b.nlb;
     let extent = Extent { start: b.slba << shift, bytes };
-    Ok(BlockLocation { volume, extent, transformed: layout.transformed, metadata, handle })
+    Ok(BlockLocation { volume, extent, transformed, metadata, handle })
 }
 
 /// Commands that move data between host and controller: MDTS.
