@@ -390,9 +390,30 @@ impl Drive {
         self.core.ftl.prefetch_place(ns.volume, lba << ns.shift);
     }
 
-    /// Runs everything that is due.
+    /// Runs everything that is due. A command that was submitted mostly left nothing to do yet.
     #[inline]
     pub(crate) fn pump<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
+        if self.has_work(cx.now) {
+            self.run_due(cx);
+        }
+    }
+
+    /// Whether [`run_due`](Self::run_due) has anything to do.
+    #[inline]
+    fn has_work(&self, now: Nanos) -> bool {
+        let core = &self.core;
+        core.events.due().min(core.ftl.due()) <= now
+            || core.requests != ComponentRequests::default()
+            || core.fair.stirred
+            || core.drained && !core.waiting.is_empty()
+            || self.cut.is_some()
+            || self.lost.has_news(core)
+            || self.reservations.waits()
+            || self.sanitize.waits()
+    }
+
+    /// Runs everything that is due, and what components and waiting commands want.
+    fn run_due<S: Contents>(&mut self, cx: &mut Cx<'_, S>) {
         loop {
             while self.core.ftl.due() <= cx.now {
                 self.poll_ftl(cx);
@@ -440,7 +461,7 @@ impl Drive {
         }
     }
 
-    /// An event of any kind. It is out of line: the frame of [`pump`](Self::pump) stays small, which most calls pay for.
+    /// An event of any kind. It is out of line: the frame of [`run_due`](Self::run_due) stays small, which most calls pay for.
     #[inline(never)]
     fn event_due<S: Contents>(&mut self, event: TimedEvent, cx: &mut Cx<'_, S>) {
         match event {
@@ -584,7 +605,7 @@ impl Drive {
         let mut cx = Cx { now: self.core.now(), storage, out };
         while self.due() <= now {
             cx.now = self.core.tick(self.due());
-            self.pump(&mut cx);
+            self.run_due(&mut cx);
         }
         let late = cx.now < now;
         cx.now = self.core.tick(now);
