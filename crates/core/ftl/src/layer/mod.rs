@@ -528,6 +528,13 @@ impl Ftl {
     /// Runs every event that is due, each at its own time.
     #[inline]
     fn advance(&mut self, now: Nanos, storage: &mut impl Storage) {
+        if self.events.due() <= now {
+            self.run_events(now, storage);
+        }
+    }
+
+    #[inline(never)]
+    fn run_events(&mut self, now: Nanos, storage: &mut impl Storage) {
         while let Some((at, (set, event))) = self.events.pop_due(now) {
             let seen = self.done.len();
             self.sets[usize::from(set.0)].handle(at, event, context!(self, storage));

@@ -184,6 +184,12 @@ impl PageMappedSet {
         Some(index)
     }
 
+    /// Whether a write waits, and may be admitted or refused now.
+    #[inline]
+    pub(super) fn may_admit(&self) -> bool {
+        !self.waiting.is_empty() && (self.buffer.has_room() || self.read_only)
+    }
+
     /// Admits what waits, as far as there is room; whether anything was admitted.
     pub(super) fn admit_waiting<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         let mut any = false;

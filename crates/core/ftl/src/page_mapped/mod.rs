@@ -194,7 +194,7 @@ impl PageMappedSet {
                     break;
                 }
             }
-            let admitted = !self.waiting.is_empty() && self.admit_waiting(now, cx);
+            let admitted = self.may_admit() && self.admit_waiting(now, cx);
             // What was collected and is programmed now makes room for more of it, and nothing else possible.
             if !(collected | programmed | admitted | (moved && self.gc.has_room())) {
                 break;

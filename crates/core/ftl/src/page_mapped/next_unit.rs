@@ -19,9 +19,21 @@ impl PageMappedSet {
         cx: &mut SetContext<'_, S>,
     ) -> Option<Target> {
         // Mostly its die is busy, and nothing is in the way of that: then this is all.
-        if self.flash.is_busy(self.streams.get(index)) {
-            return None;
+        match self.flash.is_busy(self.streams.get(index)) {
+            true => None,
+            false => self.find_unit(now, index, collected, cx),
         }
+    }
+
+    /// The same for a stream whose die may have room. It is out of line: most callers need no more than the look at the die.
+    #[inline(never)]
+    fn find_unit<S: Storage>(
+        &mut self,
+        now: Nanos,
+        index: usize,
+        collected: bool,
+        cx: &mut SetContext<'_, S>,
+    ) -> Option<Target> {
         loop {
             if !self.streams.get(index).is_open() {
                 self.open_superblock(index, collected, cx)?;
