@@ -23,6 +23,15 @@ pub struct Extent {
 }
 
 impl Extent {
+    /// Its piece and the page of the volume, if it lies in one page; `None` of an empty one, too.
+    #[inline]
+    pub(crate) fn only_piece(self) -> Option<(u64, Piece)> {
+        let page = (self.start % u64::from(PAGE)) as u32;
+        let piece = Piece { host: 0, page, len: self.bytes };
+        // An empty extent wraps around.
+        (self.bytes.wrapping_sub(1) < PAGE - page).then_some((self.start / u64::from(PAGE), piece))
+    }
+
     /// Its pieces, in order, each with the page of the volume that it is part of.
     #[inline]
     pub(crate) fn pieces(self) -> impl Iterator<Item = (u64, Piece)> {

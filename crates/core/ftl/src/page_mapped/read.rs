@@ -33,6 +33,20 @@ impl PageMappedSet {
         mut visit: impl FnMut(&mut S, Piece, Option<Slot>) -> Result<(), Fault>,
     ) -> Result<Nanos, Fault> {
         let volume = cx.volumes.get_mut(volume).ok_or(Fault::OutOfRange)?;
+        if let Some((page, piece)) = extent.only_piece() {
+            let Some((slot, at)) = self.locate(volume.page(page)) else {
+                return visit(cx.storage, piece, None).map(|()| now);
+            };
+            if at != NONE {
+                volume.stats.media_read_bytes += u64::from(PAGE);
+            }
+            let mut fault = (slot == LOST).then_some(Fault::Unrecovered);
+            if fault.is_none() {
+                visit(cx.storage, piece, Some(slot))?;
+            }
+            let end = if at == NONE { now } else { self.sense(now, at, 1, &mut fault) };
+            return fault.map_or(Ok(end), Err);
+        }
         let mut end = now;
         let mut fault = None;
         // The run of flash pages in one sense that is read next.
