@@ -117,7 +117,7 @@ impl Timeline {
         // What ends before `earliest` does not matter.
         let mut at = busy.partition_point(|b| b.1 <= earliest);
         let mut start = earliest;
-        for b in busy.iter().skip(at) {
+        for b in &busy[at..] {
             if b.0 >= start + span {
                 break;
             }
@@ -125,8 +125,9 @@ impl Timeline {
             at += 1;
         }
         let end = start + span;
-        let joins_before = at > 0 && busy[at - 1].1 == start;
-        let joins_after = at < busy.len() && busy[at].0 == end;
+        let (before, after) = busy.split_at(at);
+        let joins_before = before.last().is_some_and(|b| b.1 == start);
+        let joins_after = after.first().is_some_and(|b| b.0 == end);
         let at = at + self.first;
         match (joins_before, joins_after) {
             (true, true) => {
@@ -142,11 +143,11 @@ impl Timeline {
 
     /// As [`Vec::insert`], which calls a function that is made for longer ways.
     fn insert(&mut self, at: usize, interval: (Nanos, Nanos)) {
-        self.busy.push(interval);
-        for i in (at + 1..self.busy.len()).rev() {
-            self.busy[i] = self.busy[i - 1];
+        let mut moved = interval;
+        for place in &mut self.busy[at..] {
+            std::mem::swap(place, &mut moved);
         }
-        self.busy[at] = interval;
+        self.busy.push(moved);
     }
 
     /// When the last reservation ends; zero if there is none.
@@ -172,7 +173,7 @@ pub struct Events<T> {
     entries: Vec<WheelEntry<T>>,
     unused: u32,
     /// Per slice of the wheel its first and its last event, or [`NO_EVENT`].
-    lists: Vec<(u32, u32)>,
+    lists: Box<[(u32, u32); SLICES]>,
     /// A bit per slice: whether it has events.
     occupied: [u64; SLICES / 64],
     /// No event of the wheel is earlier than the start of this slice, counted from the start of time.
@@ -231,7 +232,7 @@ impl<T> Default for Events<T> {
         Events {
             entries: Vec::with_capacity(1024),
             unused: NO_EVENT,
-            lists: vec![(NO_EVENT, NO_EVENT); SLICES],
+            lists: Box::new([(NO_EVENT, NO_EVENT); SLICES]),
             occupied: [0; SLICES / 64],
             slice: 0,
             far: BinaryHeap::new(),
