@@ -9,16 +9,19 @@
 //!
 //! Actors of this crate:
 //! - [`Mix`]: uniform random or sequential reads and writes at a fixed queue depth,
-//! - [`on_zones`]: any actor whose logs lie on zones.
+//! - [`on_zones`]: any actor whose logs lie on zones,
+//! - [`Ranges`]: writers that fill ranges or zones in order.
 //!
 //! Crate `load_formats` has the actors of job files and traces. Crate `database_models` has the actors of database servers.
 
 pub mod executor;
 mod mix;
 pub mod on_zones;
+mod ranges;
 
 pub use blockdev::{Nanos, Verb, ZoneAction};
 pub use mix::{Mix, MixConfig, Order};
+pub use ranges::{Pace, Ranges, RangesConfig};
 pub use rng::Rng;
 
 /// One request.
