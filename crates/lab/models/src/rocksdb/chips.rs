@@ -4,7 +4,7 @@ use anyhow::{Context, Result, bail};
 use live::Config;
 use toml::{Table, Value};
 
-use super::fitted;
+use super::assumed::OVER_PROVISIONING_PERCENT;
 
 /// How the chips are offered.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug)]
@@ -27,8 +27,8 @@ const PROGRAMS: i64 = 16;
 /// The same for zones, of which several are written to at a time. So a zone shrinks as all else does, and there are nearly as many as there should be.
 const ZONE_PROGRAMS: i64 = 4;
 
-/// Superblocks that a drive of any size keeps for itself: two open ones, and those that collection keeps free (`gc.low`). Of a scaled drive they would be a larger share.
-const RESERVED_SUPERBLOCKS: u64 = 5;
+/// Superblocks of a scaled drive, at least, as long as its blocks have [`ZONE_PROGRAMS`]: of the seven that are 7 % of over-provisioning, five are open or kept free.
+const MIN_SUPERBLOCKS: i64 = 96;
 
 /// Chips, and the fraction of them that is there.
 #[derive(Clone, Debug)]
@@ -86,6 +86,7 @@ impl Chips {
         let page = set.get("nand_page").and_then(Value::as_str).context("the NVM Set has no nand_page")?;
         let page = units::parse_size(page).map_err(|e| anyhow::anyhow!("nand_page: {e}"))?;
         let scale = i64::from(scale);
+        let programs = programs.min(superblocks * pages / scale / MIN_SUPERBLOCKS / bits).max(ZONE_PROGRAMS);
         let short = (pages / scale / bits * bits).max((programs * bits).min(pages));
         // So many are left that the bytes are what they should be.
         let left = (superblocks * pages / scale / short).max(64);
@@ -179,7 +180,8 @@ impl Chips {
         match layout {
             Layout::Spare7 | Layout::Spare28 => {
                 set.remove("zone");
-                let superblocks = self.superblocks * fitted::MEDIA_PER_MILLE / 1000 + RESERVED_SUPERBLOCKS;
+                let percent = OVER_PROVISIONING_PERCENT[usize::from(layout == Layout::Spare28)];
+                let superblocks = (capacity * (100 + percent) / 100).div_ceil(self.superblock);
                 set.insert("superblocks".into(), i64::try_from(superblocks)?.into());
                 set.insert("capacity".into(), format!("{}MiB", capacity >> 20).into());
                 namespace.insert("size".into(), format!("{}MiB", capacity >> 20).into());

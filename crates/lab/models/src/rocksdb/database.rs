@@ -9,8 +9,8 @@ use hdrhistogram::Histogram;
 use sim::{Actors, Contents, Nanos, Sim, SimTransport};
 
 use super::{
+    assumed,
     chips::{Chips, Layout},
-    fitted,
     published::{KEYS, RECORD},
     settings::{Overwrites, Tuning},
 };
@@ -84,7 +84,7 @@ fn config(chips: &Chips, table: u64, kilobyte: u64, seed: u64) -> Config {
         compactions: 8,
         soft_pending: scaled(64 << 30),
         hard_pending: scaled(256 << 30),
-        cache: scaled(fitted::CACHE),
+        cache: scaled(assumed::PAGE_CACHE_BYTES),
         kilobyte,
         ..Config::db_bench(scaled(KEYS), key, value, compressed, seed)
     }

@@ -2,11 +2,11 @@
 //!
 //! - [`Store`] and [`StoreTuning`] are its settings, and [`run()`] runs one.
 //! - [`chips`] makes the drives, and [`database`] is a database on one.
-//! - [`fitted`] has the values that no source tells.
+//! - [`assumed`] has the values that no source tells.
 
+pub mod assumed;
 pub mod chips;
 pub mod database;
-pub mod fitted;
 mod published;
 mod run;
 mod settings;

@@ -283,7 +283,8 @@ fn sections(results: &Results) -> Vec<Section> {
     [
         section(
             "Steady writes",
-            "Writes of 64 KiB at random, after the drive was overwritten several times. ATC 2021, figure 1.",
+            "Writes of 64 KiB in order to four zones, or to four ranges of the size of a superblock, each reset or deallocated before it is written again. The drive was \
+             overwritten several times before. ATC 2021, figure 1.",
             writes(results),
         ),
         section(
@@ -369,8 +370,9 @@ pub(super) fn notes(results: &Results, options: &Options, media: u64) -> Vec<Str
         show_size(media)
     )];
     notes.push(
-        "Fitted to the conventional drive with 7 % of spare: the superblocks of a conventional drive, to its steady writes. Not from the paper: a processor's time for compaction \
-         (measured on another machine), and the operating system's cache of pages (assumed). docs/studies/zoned-models.md has each, and why figures differ."
+        "Nothing is fitted to the paper. Not from it: a processor's time for compaction (measured on another machine); assumed: the page cache, and that the conventional drives have the over-provisioning \
+         that the paper's percentages say, not all of 2 TiB. \
+         docs/studies/zoned-models.md has each, and why figures differ."
             .into(),
     );
     notes.extend(pace(results));

@@ -27,8 +27,7 @@ fn a_conventional_namespace_moves_data_and_zones_do_not() {
     let options = Options { parts: vec![Part::Writes, Part::Reads], scale: 512, ..Options::default() };
     let (results, text) = study(dir.path(), options);
     let wa = |variant| metric(&results, variant, "write_amplification");
-    // The drive with more spare has not been overwritten often enough yet to collect.
-    assert!(wa("cns-7") > 1.3 && wa("cns-7") > wa("cns-28"), "{text}");
+    assert!((2.7..3.7).contains(&wa("cns-7")) && (1.5..1.9).contains(&wa("cns-28")), "{text}");
     assert!((0.9..1.01).contains(&wa("zns")), "{text}");
     let rows = results["comparisons"].as_array().unwrap();
     let published = |metric: &str| {

@@ -10,10 +10,7 @@ use live::Config;
 use self::raw::Raw;
 use super::{Options, Part, published, report};
 use crate::StudyDrive;
-use lab_engines::{
-    sim::{Cache, usual_cache},
-    sweep::Profiles,
-};
+use lab_engines::sweep::Profiles;
 use lab_models::rocksdb::{
     Overwrites, StoreTuning as Tuning,
     chips::{AllChips, Chips, Layout},
@@ -208,7 +205,7 @@ pub(super) fn run_on(
     parts.sort_unstable();
     let repeated = |part| (0..options.repeat()).flat_map(move |repetition| pieces(part, repetition));
     let pieces: Vec<Piece> = parts.into_iter().flat_map(repeated).collect();
-    let study = Shared { options, toml, chips, cache: Cache::new(usual_cache()) };
+    let study = Shared { options, toml, chips };
     let Gathered { variants, interrupted } = run_pieces(&study, &pieces, control)?;
     let chips = &study.chips.conventional;
     let mut results = Results {
@@ -274,8 +271,6 @@ struct Shared<'a> {
     options: &'a Options,
     toml: toml::Table,
     chips: AllChips,
-    /// Drives that are prepared once.
-    cache: Cache,
 }
 
 impl pieces::Piece<Shared<'_>> for Piece {
@@ -296,7 +291,7 @@ impl pieces::Piece<Shared<'_>> for Piece {
         control.check()?;
         let (options, chips) = (study.options, study.chips.of(self.of.layout));
         match self.of.load {
-            Load::Raw => self.raw(options, chips, &study.cache, control),
+            Load::Raw => self.raw(options, chips, control),
             Load::Database(files) => self.database(files, options, chips, control),
             Load::Log(case) => {
                 let (seed, cuts) =
@@ -331,17 +326,16 @@ impl pieces::Piece<Shared<'_>> for Piece {
 }
 
 impl Piece {
-    fn raw(self, options: &Options, chips: &Chips, cache: &Cache, control: &Control) -> Result<Vec<Run>> {
-        let mut raw =
-            Raw::new(chips, self.of.layout, cache, seed_of(options.seed, self.repetition), control)?;
-        let times = if options.quick { 0.5 } else { 3.0 };
-        let steady = raw.steady(times, self.repetition, control)?;
+    fn raw(self, options: &Options, chips: &Chips, control: &Control) -> Result<Vec<Run>> {
+        let seed = seed_of(options.seed, self.repetition);
+        let mut raw = Raw::new(chips, self.of.layout, seed, self.repetition)?;
+        let steady = raw.steady(control)?;
         if self.part == Part::Writes {
             return Ok(vec![steady]);
         }
         let seconds = if options.quick { 0.5 } else { 5.0 };
         let rates = std::iter::once(0).chain(published::READS.iter().map(|row| row.0));
-        rates.map(|rate| raw.reads(rate, seconds, self.repetition, control)).collect()
+        rates.map(|rate| raw.reads(rate, seconds, control)).collect()
     }
 
     fn database(

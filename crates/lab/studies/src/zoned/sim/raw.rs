@@ -1,12 +1,11 @@
-//! The drives without a file system: steady writes, and reads beside writes (figures 1 and 5b of the paper).
+//! The drives without a file system: steady writes, and reads beside writes (figures 1 and 5 of the paper).
 
-use anyhow::{Context, Result};
-use sim::{Contents, Precondition, Sim};
+use anyhow::{Context, Result, bail};
+use hdrhistogram::Histogram;
+use host::Host;
+use sim::{Actors, Contents, Nanos, Sim, SimTransport, Step};
+use workload::{Pace, Ranges, RangesConfig, Verb, ZoneAction};
 
-use lab_engines::{
-    bench::per_second,
-    sim::{Cache, Moved, play_text},
-};
 use lab_models::rocksdb::chips::{Chips, Layout};
 use lab_report::{
     control::Control,
@@ -17,140 +16,171 @@ use lab_report::{
 /// Host NQN of the load.
 const NQN: &str = "nqn.2026-11.io.tranche:zoned";
 
-/// Jobs that write at the same time: as many as zones can be active, so that none waits for another. The published script has 16.
-const WRITERS: u64 = 14;
+/// Zones, or ranges of as many bytes, that are written at the same time (\[ATC\] section 5).
+const WRITERS: u32 = 4;
+/// Bytes of a write, and of a read (\[ATC\] section 5).
+const WRITE_BYTES: u32 = 64 << 10;
+/// See [`WRITE_BYTES`].
+const READ_BYTES: u32 = 4 << 10;
 
-/// A drive and what fio does on it.
+/// Passes over the drive before the measurement: garbage collection is steady by then. The first one fills the drive.
+const WARM_PASSES: u64 = 4;
+/// Passes that are measured: a single one has a write amplification that is up to 5 % off the mean.
+const MEASURED_PASSES: u64 = 2;
+
+/// Nanoseconds between two looks at the work done.
+const SLICE_NANOS: u64 = 20_000_000;
+
+/// A drive with its load: four writers in ranges of the size of a zone, which are reset or deallocated before they are written again. On the conventional
+/// drive a range has the size of a superblock, as in the paper.
 pub(super) struct Raw {
     sim: Sim,
-    host: host::Host<sim::SimTransport>,
-    layout: Layout,
-    /// Bytes that can be written, and of a job's part of the address space.
-    capacity: u64,
-    part: u64,
-    seed: u64,
+    host: Host<SimTransport>,
+    actors: Actors<Ranges>,
+    /// Logical blocks of all ranges, and bytes of a block.
+    blocks: u64,
+    block_bytes: u32,
+    repetition: u32,
+}
+
+/// What happened in a part of a run.
+struct Part {
+    counted: Counters,
+    seconds: f64,
+    written_bytes: u64,
+    read_latency: Histogram<u64>,
 }
 
 impl Raw {
-    /// A drive that has been written once.
-    pub(super) fn new(
-        chips: &Chips,
-        layout: Layout,
-        cache: &Cache,
-        seed: u64,
-        control: &Control,
-    ) -> Result<Self> {
-        let config = chips.config(layout)?;
-        let zoned = matches!(layout, Layout::Zones(_));
-        let how = if zoned { Precondition::None } else { Precondition::Fill };
-        let made = cache.drive(config, Contents::None, how, seed, &mut |_| !control.is_cancelled());
-        control.check()?;
-        let (sim, _) = made?;
+    /// A new drive of this layout.
+    pub(super) fn new(chips: &Chips, layout: Layout, seed: u64, repetition: u32) -> Result<Self> {
+        let sim = Sim::new(chips.config(layout)?, Contents::None)?;
         let mut host = sim.host(NQN).context("connecting to the drive")?;
         let namespace = host.namespace(1)?;
-        let size = namespace.blocks * u64::from(namespace.block_size);
-        // Parts are whole zones; of a conventional namespace whole requests.
-        let unit = if zoned { chips.zone_capacity(layout).next_power_of_two() } else { 1 << 20 };
-        let part = size / unit / WRITERS * unit;
-        Ok(Self { sim, host, layout, capacity: chips.capacity(layout), part, seed })
-    }
-
-    fn zoned(&self) -> bool {
-        matches!(self.layout, Layout::Zones(_))
-    }
-
-    /// Runs jobs; what was read and written, and what the drive counted.
-    fn play(&mut self, text: &str, control: &Control) -> Result<([Moved; 3], Counters)> {
-        let before = Counters::read(&mut self.host, 1)?;
-        let traffic = play_text("the zones", text, &self.sim, &mut self.host, self.seed, control.cancel())?;
-        let after = Counters::read(&mut self.host, 1)?;
-        Ok((traffic, after.since(&before)))
-    }
-
-    /// The job of the writers: 64 KiB each, one at a time, at random, every one in its own part.
-    fn writers(&self, more: &str) -> String {
-        let zones = if self.zoned() { "zonemode=zbd\njob_max_open_zones=1\n" } else { "norandommap\n" };
-        format!(
-            "[writes]\nrw=randwrite\nbs=64k\niodepth=1\nnumjobs={WRITERS}\nsize={}\noffset_increment={}\ngroup_reporting\n{zones}{more}",
-            self.part, self.part
-        )
-    }
-
-    /// Overwrites the drive so many times, and measures for as long as a fifth of it would take at 500 MiB/s. Returns a run with the metric `steady_write_MiBps`.
-    pub(super) fn steady(&mut self, times: f64, repetition: u32, control: &Control) -> Result<Run> {
-        #[expect(
-            clippy::cast_possible_truncation,
-            clippy::cast_sign_loss,
-            clippy::cast_precision_loss,
-            reason = "a size"
-        )]
-        let bytes = (self.capacity as f64 * times / WRITERS as f64) as u64;
-        let warm = self.writers(&format!("io_size={}\n", (bytes >> 16 << 16).max(1 << 16)));
-        // Jobs that end at different times would leave the drive half idle at the end: all end at the same time.
-        let millis = (self.capacity / 5 / (500 << 20)).max(1) * 1000;
-        let measured = self.writers(&format!("time_based\nruntime={millis}ms\n"));
-        self.play(&warm, control)?;
-        let (traffic, counted) = self.play(&measured, control)?;
-        let mut run = run_of(counted, repetition, &traffic[1]);
-        run.metrics.insert("steady_write_MiBps".into(), mib(&traffic[1]));
-        run.seconds = seconds(&traffic[1]);
-        Ok(run)
-    }
-
-    /// Reads 4 KiB at random, one at a time, beside writes of so many MiB/s in all; 0: none.
-    pub(super) fn reads(
-        &mut self,
-        writes: u64,
-        seconds: f64,
-        repetition: u32,
-        control: &Control,
-    ) -> Result<Run> {
-        let time = format!(
-            "time_based\nruntime={}ms\nramp_time={}ms\n",
-            (seconds * 1e3).round(),
-            (seconds * 250.0).round()
-        );
-        let beyond = if self.zoned() { "zonemode=zbd\n" } else { "" };
-        let mut jobs = format!("[reads]\nrw=randread\nbs=4k\niodepth=1\nnorandommap\n{beyond}{time}");
-        if writes > 0 {
-            let rate = format!("rate={}\n", (writes << 20) / WRITERS);
-            jobs = self.writers(&format!("{time}{rate}")) + &jobs;
-        }
-        let (traffic, counted) = self.play(&jobs, control)?;
-        let mut run = run_of(counted, repetition, &traffic[0]);
-        run.at = Point::from([("writes_MiBps".into(), writes)]);
-        let us = |nanos: u64| {
-            #[expect(clippy::cast_precision_loss, reason = "for reading")]
-            let us = nanos as f64 / 1e3;
-            us
+        let block_bytes = namespace.block_size;
+        let capacity = chips.zone_capacity(layout) / u64::from(block_bytes);
+        let (size, give_back) = match layout {
+            Layout::Zones(_) => (capacity.next_power_of_two(), Verb::Zone(ZoneAction::Reset)),
+            Layout::Spare7 | Layout::Spare28 => (capacity, Verb::Trim),
         };
-        let reads = &traffic[0];
-        run.metrics.extend([
-            ("read_mean_us".to_owned(), reads.mean / 1e3),
-            ("read_p50_us".to_owned(), us(reads.p50)),
-            ("read_p99_us".to_owned(), us(reads.p99)),
-            ("read_p999_us".to_owned(), us(reads.p999)),
-            ("write_MiBps".to_owned(), mib(&traffic[1])),
-        ]);
-        run.seconds = seconds;
+        let ranges = u32::try_from(namespace.blocks / size)?;
+        let config = RangesConfig {
+            ranges,
+            size,
+            capacity: u32::try_from(capacity)?,
+            writers: WRITERS,
+            blocks: WRITE_BYTES / block_bytes,
+            read_blocks: READ_BYTES / block_bytes,
+            give_back,
+            seed,
+        };
+        let mut actors = sim.actors();
+        actors.add(&mut host, 1, Ranges::new(config))?;
+        Ok(Self { sim, host, actors, blocks: u64::from(ranges) * capacity, block_bytes, repetition })
+    }
+
+    /// Lets the load run until `enough`, which sees the blocks that were written and the time.
+    fn run(
+        &mut self,
+        control: &Control,
+        mut enough: impl FnMut(u64, Nanos) -> bool,
+        mut each: impl FnMut(&Step<'_>),
+    ) -> Result<()> {
+        while !enough(self.actors.actor(0).written(), self.sim.now()) {
+            control.check()?;
+            let slice = Nanos(self.sim.now().0 + SLICE_NANOS);
+            self.actors.run(slice, |step| {
+                each(step);
+                false
+            });
+            let failed = self.actors.actor(0).failed();
+            if failed > 0 {
+                bail!("{failed} commands failed");
+            }
+        }
+        Ok(())
+    }
+
+    fn passes(&mut self, passes: u64, control: &Control) -> Result<()> {
+        let end = self.actors.actor(0).written() + passes * self.blocks;
+        self.run(control, |written, _| written >= end, |_| {})
+    }
+
+    /// Runs a part, and counts.
+    #[expect(clippy::cast_precision_loss, reason = "a time")]
+    fn part(&mut self, control: &Control, enough: impl FnMut(u64, Nanos) -> bool) -> Result<Part> {
+        let (before, begin) = (Counters::read(&mut self.host, 1)?, self.sim.now());
+        let written = self.actors.actor(0).written();
+        let mut read_latency = Histogram::new(3)?;
+        self.run(control, enough, |step| {
+            if step.request.verb == Verb::Read {
+                let _ = read_latency.record(step.latency.0);
+            }
+        })?;
+        let seconds = self.sim.now().since(begin).0 as f64 / 1e9;
+        let written_bytes = (self.actors.actor(0).written() - written) * u64::from(self.block_bytes);
+        let counted = Counters::read(&mut self.host, 1)?.since(&before);
+        Ok(Part { counted, seconds, written_bytes, read_latency })
+    }
+
+    /// Overwrites the drive until garbage collection is steady, and measures. Returns a run with the metric `steady_write_MiBps`.
+    pub(super) fn steady(&mut self, control: &Control) -> Result<Run> {
+        self.passes(WARM_PASSES, control)?;
+        let end = self.actors.actor(0).written() + MEASURED_PASSES * self.blocks;
+        let part = self.part(control, |written, _| written >= end)?;
+        let mut run = self.run_of(&part);
+        run.metrics.insert("steady_write_MiBps".into(), part.mib_per_second());
         Ok(run)
+    }
+
+    /// Reads 4 KiB at random, one at a time, beside this many MiB/s of writes; 0: none.
+    #[expect(
+        clippy::cast_possible_truncation,
+        clippy::cast_sign_loss,
+        clippy::cast_precision_loss,
+        reason = "a time, and latencies"
+    )]
+    pub(super) fn reads(&mut self, writes: u64, seconds: f64, control: &Control) -> Result<Run> {
+        let rate = (writes << 20) / u64::from(self.block_bytes);
+        let now = self.sim.now();
+        self.actors.actor_mut(0).change_load(now.0, Pace::BlocksPerSecond(rate), true);
+        // What was behind is done first.
+        let nanos = (seconds * 1e9) as u64;
+        let (begin, end) = (now.0 + nanos / 4, now.0 + nanos / 4 + nanos);
+        self.run(control, |_, now| now.0 >= begin, |_| {})?;
+        let part = self.part(control, |_, now| now.0 >= end)?;
+        let mut run = self.run_of(&part);
+        run.at = Point::from([("writes_MiBps".into(), writes)]);
+        let us = |quantile: f64| part.read_latency.value_at_quantile(quantile) as f64 / 1e3;
+        run.metrics.extend([
+            ("read_mean_us".to_owned(), part.read_latency.mean() / 1e3),
+            ("read_p50_us".to_owned(), us(0.5)),
+            ("read_p99_us".to_owned(), us(0.99)),
+            ("read_p999_us".to_owned(), us(0.999)),
+            ("write_MiBps".to_owned(), part.mib_per_second()),
+        ]);
+        Ok(run)
+    }
+
+    fn run_of(&self, part: &Part) -> Run {
+        let counted = part.counted.clone();
+        let amplification = counted.write_amplification();
+        let namespace =
+            NamespaceCounts { name: "all".into(), nsid: 1, set: 1, medium: "nand".into(), counted };
+        let mut run = Run {
+            repetition: self.repetition,
+            seconds: part.seconds,
+            namespaces: vec![namespace],
+            ..Run::default()
+        };
+        run.metrics.extend(amplification.map(|factor| ("write_amplification".to_owned(), factor)));
+        run
     }
 }
 
-/// MiB of each second.
-fn mib(moved: &Moved) -> f64 {
-    per_second(moved.bytes, moved.nanos) / 1_048_576.0
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for reading")]
-fn seconds(moved: &Moved) -> f64 {
-    moved.nanos as f64 / 1e9
-}
-
-fn run_of(counted: Counters, repetition: u32, moved: &Moved) -> Run {
-    let amplification = counted.write_amplification();
-    let namespace = NamespaceCounts { name: "all".into(), nsid: 1, set: 1, medium: "nand".into(), counted };
-    let mut run = Run { repetition, seconds: seconds(moved), namespaces: vec![namespace], ..Run::default() };
-    run.metrics.extend(amplification.map(|factor| ("write_amplification".to_owned(), factor)));
-    run
+impl Part {
+    #[expect(clippy::cast_precision_loss, reason = "for reading")]
+    fn mib_per_second(&self) -> f64 {
+        self.written_bytes as f64 / 1_048_576.0 / self.seconds.max(1e-9)
+    }
 }
