@@ -17,8 +17,18 @@ pub enum Layout {
     Zones(u32),
 }
 
-/// Capacities of the published conventional drives in bytes.
-const CONVENTIONAL_BYTES: [u64; 2] = [1_920_000_000_000, 1_600_000_000_000];
+impl Layout {
+    /// Capacity of the published drive in bytes.
+    #[must_use]
+    pub fn published_bytes(self) -> u64 {
+        match self {
+            Layout::Spare7 => 1_920_000_000_000,
+            Layout::Spare28 => 1_600_000_000_000,
+            Layout::Zones(_) => 2_000_000_000_000,
+        }
+    }
+}
+
 /// Bytes of the published drives' media.
 const MEDIA: u64 = 2 << 40;
 
@@ -146,13 +156,12 @@ impl Chips {
 
     /// Bytes that a host may write to a drive.
     pub fn capacity(&self, layout: Layout) -> u64 {
-        let share = |capacity: u64| {
-            let scaled = u128::from(capacity) * u128::from(self.media) / u128::from(MEDIA);
-            u64::try_from(scaled).unwrap_or(u64::MAX) >> 20 << 20
-        };
         match layout {
-            Layout::Spare7 => share(CONVENTIONAL_BYTES[0]),
-            Layout::Spare28 => share(CONVENTIONAL_BYTES[1]),
+            Layout::Spare7 | Layout::Spare28 => {
+                let scaled =
+                    u128::from(layout.published_bytes()) * u128::from(self.media) / u128::from(MEDIA);
+                u64::try_from(scaled).unwrap_or(u64::MAX) >> 20 << 20
+            }
             Layout::Zones(_) => self.zones(layout) * self.zone_capacity(layout),
         }
     }
@@ -160,7 +169,7 @@ impl Chips {
     /// Zones: those that the published drive's 2 TB have.
     fn zones(&self, layout: Layout) -> u64 {
         let per_superblock = self.dies / self.zone_dies(layout).max(1);
-        let of = u128::from(self.superblocks) * 2_000_000_000_000 / u128::from(MEDIA);
+        let of = u128::from(self.superblocks) * u128::from(layout.published_bytes()) / u128::from(MEDIA);
         u64::try_from(of).unwrap_or(u64::MAX) * per_superblock
     }
 

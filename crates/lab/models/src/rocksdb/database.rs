@@ -11,7 +11,7 @@ use sim::{Actors, Contents, Nanos, Sim, SimTransport};
 use super::{
     assumed,
     chips::{Chips, Layout},
-    published::{KEYS, RECORD},
+    published::{FILLED_PERCENT, KEYS, PENDING_BYTES, RECORD},
     settings::{Overwrites, Tuning},
 };
 use lab_report::{
@@ -82,12 +82,19 @@ fn config(chips: &Chips, table: u64, kilobyte: u64, seed: u64) -> Config {
         multiplier: 4,
         table,
         compactions: 8,
-        soft_pending: scaled(64 << 30),
-        hard_pending: scaled(256 << 30),
+        soft_pending: scaled(PENDING_BYTES.0),
+        hard_pending: scaled(PENDING_BYTES.1),
         cache: scaled(assumed::PAGE_CACHE_BYTES),
         kilobyte,
         ..Config::db_bench(scaled(KEYS), key, value, compressed, seed)
     }
+}
+
+/// Keys whose tables fill [`FILLED_PERCENT`] of the published drive of a layout.
+pub fn filling_keys(layout: Layout) -> u64 {
+    let (key, value, compressed) = RECORD;
+    let record = Config::db_bench(0, key, value, compressed, 0).table_record;
+    layout.published_bytes() * FILLED_PERCENT / 100 / u64::from(record)
 }
 
 /// An empty file system.

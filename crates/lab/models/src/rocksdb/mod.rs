@@ -12,7 +12,7 @@ mod run;
 mod settings;
 
 pub use self::{
-    published::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SCALE, KEYS, RECORD},
+    published::{DEFAULT_COMPACTION_NS, DEFAULT_PROFILE, DEFAULT_SCALE, FILLED_PERCENT, KEYS, RECORD},
     run::run,
     settings::{Model as Store, Overwrites, Reads, Space, Tuning as StoreTuning},
 };

@@ -1,7 +1,7 @@
 //! What the study says: the published tables beside ours.
 
 use super::{Options, published};
-use lab_models::rocksdb::RECORD;
+use lab_models::rocksdb::{FILLED_PERCENT, RECORD};
 use lab_report::{
     figure::{show, show_size, show_some},
     report::{Headline, Report, Section, Table},
@@ -228,10 +228,10 @@ fn sharing(results: &Results, names: &[&str]) -> Table {
             if results.median(name, "ops_per_second", &at).is_none() {
                 continue;
             }
-            let percent = at.get("filled_percent").copied().unwrap_or(100);
+            let keys = at.get("filled_percent").map(|percent| format!("{percent} %"));
             table.rows.push(vec![
                 (*name).to_owned(),
-                format!("{percent} %"),
+                keys.unwrap_or_else(|| format!("{FILLED_PERCENT} % of the drive")),
                 of("ops_per_second"),
                 of("engine_write_amplification"),
                 of("file_system_write_amplification"),

@@ -118,7 +118,7 @@ impl Config {
             slowdown: 20,
             stop: 36,
             soft_pending: 64 << 30,
-            hard_pending: 256 << 30,
+            hard_pending: 128 << 30,
             compaction_tables: 25,
             flushes: 1,
             compactions: 1,

@@ -12,9 +12,9 @@ use super::{Options, Part, published, report};
 use crate::StudyDrive;
 use lab_engines::sweep::Profiles;
 use lab_models::rocksdb::{
-    Overwrites, StoreTuning as Tuning,
+    KEYS, Overwrites, StoreTuning as Tuning,
     chips::{AllChips, Chips, Layout},
-    database::{Database, FileSystem},
+    database::{Database, FileSystem, filling_keys},
 };
 use lab_report::{
     Findings,
@@ -141,35 +141,39 @@ struct Piece {
     part: Part,
     of: Setup,
     repetition: u32,
-    /// Keys of the database over the published, in percent.
-    filled: u32,
+    keys: Keys,
 }
 
-/// How full the database makes the zones, in percent of the published keys: 57 and 81 % of the drive, before garbage.
-const FILL_PERCENTS: [u32; 2] = [70, 100];
+/// Keys of a database.
+#[derive(Clone, Copy, Debug)]
+enum Keys {
+    /// This share of the published number, in percent.
+    Percent(u32),
+    /// As many as published for the drive: see [`filling_keys`].
+    Fill,
+}
+
+/// Keys on zones, in percent of the published number: tables take 57 and 81 % of the drive, before garbage.
+const KEYS_PERCENT: [u32; 2] = [70, 100];
 
 /// What a part is done on. The most work comes first, so that no processor is idle at the end.
-fn setups(part: Part) -> Vec<(Setup, u32)> {
-    let whole = |setups: &[Setup]| setups.iter().map(|setup| (*setup, 100)).collect();
+fn setups(part: Part) -> Vec<(Setup, Keys)> {
+    let with = |setups: &[Setup], keys: Keys| setups.iter().map(|setup| (*setup, keys)).collect();
     match part {
-        Part::Writes | Part::Reads => whole(&PLAIN_SETUPS),
-        // The published database does not fit 1.60 TB: it is as much smaller there as the drive is.
-        Part::Rocksdb | Part::F2fs => {
-            let setups = if part == Part::F2fs { F2FS } else { DATABASES };
-            let filled = |setup: Setup| if setup.layout == Layout::Spare28 { 83 } else { 100 };
-            setups.iter().map(|setup| (*setup, filled(*setup))).collect()
-        }
-        Part::Placement => FILL_PERCENTS
+        Part::Writes | Part::Reads => with(&PLAIN_SETUPS, Keys::Fill),
+        Part::Rocksdb => with(&DATABASES, Keys::Fill),
+        Part::F2fs => with(&F2FS, Keys::Fill),
+        Part::Placement => KEYS_PERCENT
             .iter()
-            .flat_map(|fill| PLACEMENTS.iter().map(move |setup| (*setup, *fill)))
+            .flat_map(|percent| PLACEMENTS.iter().map(|setup| (*setup, Keys::Percent(*percent))))
             .collect(),
-        Part::Dies => whole(&SMALL_ZONE_SETUPS),
-        Part::Durability => whole(&LOGS),
+        Part::Dies => with(&SMALL_ZONE_SETUPS, Keys::Fill),
+        Part::Durability => with(&LOGS, Keys::Fill),
     }
 }
 
 fn pieces(part: Part, repetition: u32) -> impl Iterator<Item = Piece> {
-    setups(part).into_iter().map(move |(of, filled)| Piece { part, of, repetition, filled })
+    setups(part).into_iter().map(move |(of, keys)| Piece { part, of, repetition, keys })
 }
 
 /// The drives of the study, as far as its parts need them.
@@ -338,6 +342,7 @@ impl Piece {
         rates.map(|rate| raw.reads(rate, seconds, control)).collect()
     }
 
+    #[expect(clippy::cast_precision_loss, reason = "a share")]
     fn database(
         self,
         files: FileSystem,
@@ -346,12 +351,15 @@ impl Piece {
         control: &Control,
     ) -> Result<Vec<Run>> {
         let seed = seed_of(options.seed, self.repetition);
-        let filled = f64::from(self.filled) / 100.0;
+        let keys = match self.keys {
+            Keys::Percent(percent) => f64::from(percent) / 100.0,
+            Keys::Fill => filling_keys(self.of.layout) as f64 / KEYS as f64,
+        };
         let mut database = Database::new(
             chips,
             self.of.layout,
             files,
-            filled,
+            keys,
             options.compaction_ns,
             &Tuning::default(),
             seed,
@@ -359,8 +367,8 @@ impl Piece {
         )?;
         let mut overwrites =
             database.overwrite(Overwrites::Keys(if options.quick { 200 } else { 1000 }), control)?;
-        if self.part == Part::Placement {
-            overwrites.at.insert("filled_percent".into(), self.filled.into());
+        if let Keys::Percent(percent) = self.keys {
+            overwrites.at.insert("filled_percent".into(), percent.into());
         }
         let mut runs = vec![overwrites];
         if matches!(self.part, Part::Rocksdb | Part::F2fs) {
