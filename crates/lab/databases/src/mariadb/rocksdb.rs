@@ -4,8 +4,9 @@ use std::{fs, path::PathBuf};
 
 use super::Files;
 
-/// Options of a server that has RocksDB's storage engine. `cache` is its block cache in MiB. Its sizes are those of the published people's scripts (zbdbench),
-/// scaled as the drives of the laboratory are: a file is about as large as a zone.
+/// Options of a server that has RocksDB's storage engine. `cache` is its block cache in MiB. Sizes are those of the published people's scripts (zbdbench),
+/// scaled as the drives of the laboratory are: a file is about as large as a zone. Numbers are those of their option files for SDC 2021: subcompactions, jobs,
+/// memtables, files of level 0 that slow writes down, direct reads, dynamic levels.
 pub fn rocksdb_options(cache: u64) -> Vec<String> {
     vec![
         "--plugin-maturity=gamma".to_owned(),
@@ -14,11 +15,12 @@ pub fn rocksdb_options(cache: u64) -> Vec<String> {
         "--rocksdb-flush-log-at-trx-commit=1".into(),
         "--rocksdb-use-direct-reads=ON".into(),
         "--rocksdb-use-direct-io-for-flush-and-compaction=ON".into(),
-        "--rocksdb-max-background-jobs=2".into(),
+        "--rocksdb-max-background-jobs=8".into(),
+        "--rocksdb-max-subcompactions=4".into(),
         "--rocksdb-max-total-wal-size=33554432".into(),
         concat!(
-            "--rocksdb-default-cf-options=write_buffer_size=8m;target_file_size_base=8m;max_bytes_for_level_base=32m;",
-            "level_compaction_dynamic_level_bytes=true;compression=kNoCompression;bottommost_compression=kNoCompression;",
+            "--rocksdb-default-cf-options=write_buffer_size=8m;max_write_buffer_number=8;target_file_size_base=8m;max_bytes_for_level_base=32m;",
+            "level0_slowdown_writes_trigger=10;level_compaction_dynamic_level_bytes=true;compression=kNoCompression;bottommost_compression=kNoCompression;",
             "block_based_table_factory={block_size=16384;filter_policy=bloomfilter:10:false;cache_index_and_filter_blocks=1}"
         )
         .into(),
