@@ -106,6 +106,31 @@ open_enum! {
 }
 
 impl SglDescriptor {
+    /// Bytes at an address of the host's memory (Base 4.3.2.1: SGL Data Block descriptor).
+    #[must_use]
+    pub fn data_block(addr: u64, length: u32) -> Self {
+        Self::list(SglType::DATA_BLOCK, addr, length)
+    }
+
+    /// A descriptor of this type with a memory address: a data block, or a segment of a list with its bytes.
+    #[must_use]
+    pub fn list(kind: SglType, addr: u64, length: u32) -> Self {
+        Self { addr: U64::new(addr), ..Self::new(kind, SglSubtype::ADDRESS, length) }
+    }
+
+    /// Two PRP entries, which a data pointer has when PSDT is 0 (Base 4.3.1).
+    #[must_use]
+    pub fn of_prps(prps: [u64; 2]) -> Self {
+        zerocopy::transmute!(prps.map(U64::new))
+    }
+
+    /// The two PRP entries of a data pointer when PSDT is 0 (Base 4.3.1).
+    #[must_use]
+    pub fn prps(self) -> [u64; 2] {
+        let prps: [U64; 2] = zerocopy::transmute!(self);
+        prps.map(U64::get)
+    }
+
     /// Data inside the capsule, at its start (TCP 1.1 3.3.2.1: in-capsule data).
     #[must_use]
     pub fn in_capsule(length: u32) -> Self {

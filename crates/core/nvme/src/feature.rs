@@ -214,6 +214,29 @@ bits32! {
         pub ncq_z: u16,
     }
 
+    /// Interrupt Coalescing (FID 08h, Base 5.1.25.2.1).
+    pub struct InterruptCoalescing {
+        /// Aggregation Threshold: completion queue entries for each interrupt, zero-based.
+        #[bits(8)]
+        pub thr_z: u8,
+        /// Aggregation Time in units of 100 us; 0 is no delay.
+        #[bits(8)]
+        pub time: u8,
+        #[bits(16)]
+        _r16: u16,
+    }
+
+    /// Interrupt Vector Configuration (FID 09h, Base 5.1.25.2.2).
+    pub struct InterruptVectorConfiguration {
+        /// Interrupt Vector.
+        #[bits(16)]
+        pub iv: u16,
+        /// Coalescing Disable.
+        pub cd: bool,
+        #[bits(15)]
+        _r17: u16,
+    }
+
     /// Write Atomicity Normal (FID 0Ah, NVM 4.1.3.3).
     pub struct WriteAtomicity {
         /// Disable Normal: AWUN and NAWUN need not be honoured, only AWUPF and NAWUPF.

@@ -21,8 +21,8 @@
 //!   nothing else: namespaces, ranges, support and state are the controller's to check.
 //! - Reserved bits and fields are ignored when read and zero when written (Base 1.4.1, "reserved").
 //!
-//! Not here: command sets other than NVM and zoned (key value), metadata and SGL lists longer than one
-//! descriptor, management interface, boot partitions, PCI registers beyond the fabrics properties.
+//! Not here: command sets other than NVM and zoned (key value), lists of PRPs and SGL descriptors (crate `pcie`), management interface,
+//! boot partitions, registers of controller memory buffers and persistent memory regions.
 #![no_std]
 
 #[macro_use]

@@ -1,4 +1,4 @@
-//! Controller properties (Base 3.1.4): what a fabrics host reads and writes with Property Get and Set.
+//! Controller properties (Base 3.1.4): a fabrics host reads and writes them with Property Get and Set, a PCI Express host as registers.
 
 open_enum! {
     /// Offset of a property (Base 3.1.4, "Property Definition").
@@ -7,6 +7,10 @@ open_enum! {
         CAP = 0x00 => "Controller Capabilities",
         /// Version, 4 bytes.
         VS = 0x08 => "Version",
+        /// Interrupt Mask Set, 4 bytes; not a property over fabrics.
+        INTMS = 0x0C => "Interrupt Mask Set",
+        /// Interrupt Mask Clear, 4 bytes; not a property over fabrics.
+        INTMC = 0x10 => "Interrupt Mask Clear",
         /// Controller Configuration, 4 bytes.
         CC = 0x14 => "Controller Configuration",
         /// Controller Status, 4 bytes.
@@ -154,6 +158,20 @@ bits32! {
         pub st: bool,
         #[bits(25)]
         _r7: u32,
+    }
+
+    /// Admin Queue Attributes, AQA (Base 3.1.4.8): entries of the admin queues.
+    pub struct Aqa {
+        /// Admin Submission Queue Size, zero-based.
+        #[bits(12)]
+        pub asqs_z: u16,
+        #[bits(4)]
+        _r12: u8,
+        /// Admin Completion Queue Size, zero-based.
+        #[bits(12)]
+        pub acqs_z: u16,
+        #[bits(4)]
+        _r28: u8,
     }
 
     /// Controller Ready Timeouts, CRTO (Base 3.1.4.20), in units of 500 ms.

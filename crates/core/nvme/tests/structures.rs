@@ -1,12 +1,14 @@
 //! Structures: what the compile-time assertions do not say.
 
+use nvme::command::SglType;
+use nvme::feature::{InterruptCoalescing, InterruptVectorConfiguration};
 use nvme::identify::*;
 use nvme::log::*;
 use nvme::nqn::NqnError;
 use nvme::property::*;
 use nvme::status::Sct;
 use nvme::zerocopy::{FromBytes, FromZeros, IntoBytes};
-use nvme::{Completion, Csi, Nqn, Status, Version};
+use nvme::{Completion, Csi, Nqn, SglDescriptor, Status, Version};
 use proptest::prelude::*;
 
 #[test]
@@ -34,6 +36,13 @@ fn bit_fields_sit_where_the_specification_has_them() {
     assert_eq!(Cc::new().with_en(true).with_iosqes(6).with_iocqes(4).as_bytes(), [1, 0, 0x46, 0]);
     assert_eq!(Cc::enabled(Cap::new().with_css(0x41)).as_bytes(), [0x61, 0, 0x46, 0]);
     assert_eq!(Cc::enabled(Cap::new().with_css(1)).as_bytes(), [1, 0, 0x46, 0]);
+    assert_eq!(Aqa::new().with_asqs_z(31).with_acqs_z(0x123).as_bytes(), [31, 0, 0x23, 1]);
+    let coalescing = InterruptCoalescing::new().with_thr_z(3).with_time(5);
+    assert_eq!(coalescing.as_bytes(), [3, 5, 0, 0]);
+    assert_eq!(InterruptVectorConfiguration::new().with_iv(7).with_cd(true).as_bytes(), [7, 0, 1, 0]);
+    let prps = SglDescriptor::of_prps([0x1008, 0x2000]);
+    assert_eq!((prps.addr.get(), prps.length.get(), prps.prps()), (0x1008, 0x2000, [0x1008, 0x2000]));
+    assert_eq!(SglDescriptor::list(SglType::LAST_SEGMENT, 0x10, 32).as_bytes()[15], 0x30);
     assert_eq!(Csts::new().with_rdy(true).with_shst(Shst::COMPLETE).as_bytes(), [9, 0, 0, 0]);
     let cap = Cap::new().with_mqes_z(1023).with_cqr(true).with_to(20).with_css(1).with_crms(1);
     assert_eq!(cap.as_bytes(), [0xFF, 3, 1, 20, 0x20, 0, 0, 8]);
