@@ -93,7 +93,7 @@ fidelity: build ## Our figures beside published ones: runs what is missing or st
 
 fuzz: ## Coverage-guided fuzzing, FUZZ_SECONDS for each target (needs a nightly toolchain)
 	@command -v cargo-fuzz >/dev/null || $(CARGO) install --locked cargo-fuzz
-	for target in commands auth drive_toml drive fabric hosts image job_file act trace tier disk_state nbd; do \
+	for target in commands auth drive_toml drive fabric hosts image job_file act trace tier disk_state nbd pcie; do \
 		mkdir -p fuzz/corpus/$$target; \
 		$(CARGO) +nightly fuzz run --fuzz-dir fuzz $$target -- -max_total_time=$(FUZZ_SECONDS) -rss_limit_mb=4096 || exit 1; \
 	done

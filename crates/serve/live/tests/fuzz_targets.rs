@@ -54,6 +54,7 @@ targets! {
     image "../../../../fuzz/fuzz_targets/image.rs",
     job_file "../../../../fuzz/fuzz_targets/job_file.rs",
     nbd "../../../../fuzz/fuzz_targets/nbd.rs",
+    pcie "../../../../fuzz/fuzz_targets/pcie.rs",
     tier "../../../../fuzz/fuzz_targets/tier.rs",
     trace "../../../../fuzz/fuzz_targets/trace.rs",
 }
