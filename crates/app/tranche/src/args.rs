@@ -194,6 +194,10 @@ pub struct Serve {
     /// /run/tranche.sock for root, tranche.sock in $XDG_RUNTIME_DIR for others [default state: optimized]
     #[arg(long, value_name = "ADDRESS:PORT[,ana=STATE]", value_parser = tcp_port)]
     pub tcp: Vec<TcpPort>,
+    /// Serve a PCI device (vfio-user) for a virtual machine on this Unix socket; several times for several machines, each with a controller of its
+    /// own (docs/howto/vm.md). Who can open the socket may do everything
+    #[arg(long, value_name = "PATH")]
+    pub pci: Vec<PathBuf>,
     /// Let only the hosts of this file connect over TCP, with their roles and keys (docs/access.md). SIGHUP reads it again
     #[arg(long, value_name = "HOSTS.toml")]
     pub hosts: Option<PathBuf>,

@@ -246,6 +246,7 @@ fn run_options(options: &Serve) -> Result<Options> {
         .preparation(options.seed),
         unix,
         tcp,
+        pci: options.pci.clone(),
         access,
         tls: options.tls,
         limits: Limits::default(),
@@ -426,6 +427,10 @@ pub struct ServedDrive {
     nbd: Vec<String>,
     /// NQN of the subsystem.
     nqn: String,
+    /// Sockets of PCI devices for virtual machines (--pci).
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    #[schemars(extend("absent" = "without --pci"))]
+    pci: Vec<String>,
     /// The TCP ports.
     ports: Vec<ServedPort>,
     /// Always true.
@@ -472,7 +477,7 @@ struct ServedDevice {
 }
 
 /// The one line on standard output that scripts wait for. `tcp=` has every TCP port, in their order, separated by commas; `nbd=` every place of
-/// NBD likewise; `ublk=` every block device; `metrics=` the address of the metrics; `ui=` where the live view is.
+/// NBD likewise; `pci=` the sockets of PCI devices; `ublk=` every block device; `metrics=` the address of the metrics; `ui=` where the live view is.
 fn say_ready(
     options: &Options,
     output: Output,
@@ -485,6 +490,7 @@ fn say_ready(
     let unix = options.unix.as_ref().map(|path| path.display().to_string());
     let metrics = places.metrics.map(|endpoint| endpoint.address().to_string());
     let nbd: Vec<String> = places.nbd.iter().map(Place::to_string).collect();
+    let pci: Vec<String> = options.pci.iter().map(|path| path.display().to_string()).collect();
     let ublk: Vec<String> = places.ublk.iter().map(|device| device.node.display().to_string()).collect();
     let ui = places.ui.map(ui::Ui::url);
     let nqn = running.handle().subsystem_nqn().to_owned();
@@ -503,6 +509,7 @@ fn say_ready(
                 metrics,
                 nbd,
                 nqn,
+                pci,
                 ports: ports.collect(),
                 ready: true,
                 results: options.record.as_ref().map(|recording| recording.display().to_string()),
@@ -519,6 +526,7 @@ fn say_ready(
             let joined = |all: &[String]| (!all.is_empty()).then(|| all.join(","));
             let hosts = at("tcp", tcp) + &at("unix", unix);
             let others = at("nbd", joined(&nbd))
+                + &at("pci", joined(&pci))
                 + &at("ublk", joined(&ublk))
                 + &at("metrics", metrics)
                 + &at("ui", ui);

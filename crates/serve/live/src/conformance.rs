@@ -1,10 +1,11 @@
-//! What holds for hosts of every front end: in this process, over NVMe/TCP, and under a virtual clock.
+//! What holds for hosts of every front end: in this process, over NVMe/TCP, in virtual machines, and under a virtual clock.
 
 use crate::clock::Clock;
 use crate::endpoint::{HostIdentity, QueueEndpoint};
 use crate::engine::Engine;
 use crate::engine::front_end::{EngineTurn, FrontEnd};
 use crate::hosts::{Connect, Hosts, ManagedBy, Request};
+use crate::pci::{PciHosts, Port};
 use crate::server::{Guard, Limits, Ports, Server};
 use crate::virtual_queues::VirtualQueues;
 use crate::wake::{Ready, Sleeper};
@@ -25,8 +26,9 @@ use nvme::{AdminOpcode, CNTLID_DYNAMIC, Command, IoOpcode, Nqn, Status};
 use std::collections::BTreeMap;
 use std::io::{ErrorKind, Read, Write};
 use std::os::unix::net::UnixStream;
-use std::sync::mpsc::{SyncSender, channel, sync_channel};
+use std::sync::mpsc::{Receiver, SyncSender, channel, sync_channel};
 use std::sync::{Arc, Mutex};
+use vfio::{ClientLink, ClientMessage, DeviceAccess, Driver, MapAccess, Space};
 
 const BLOCK: usize = 4096;
 const HOST: &str = "nqn.2026-11.test:host";
@@ -51,7 +53,7 @@ trait Host {
     type FrontEnd: FrontEnd;
 
     /// A front end, and a host of it that has not connected.
-    fn new(engine: &Engine) -> (Self, Self::FrontEnd)
+    fn new(engine: &mut Engine) -> (Self, Self::FrontEnd)
     where
         Self: Sized;
 
@@ -98,8 +100,8 @@ impl<H: Host> Bench<H> {
         let mut drive = Drive::new(config).unwrap();
         drive.add_port(PortId(1), nvme::log::AnaState::OPTIMIZED);
         let store = Store::in_memory(pages(drive.config()));
-        let engine = Engine::new(drive, store);
-        let (host, front_end) = H::new(&engine);
+        let mut engine = Engine::new(drive, store);
+        let (host, front_end) = H::new(&mut engine);
         let clock = Clock::Virtual(1.into());
         let mut bench = Bench { engine, front_end, host, clock, sent: 0, answers: BTreeMap::new() };
         H::connect(&mut bench);
@@ -230,7 +232,7 @@ impl Host for Local {
     type FrontEnd = Hosts;
     const SEES_POWER_LOSS: bool = true;
 
-    fn new(_: &Engine) -> (Self, Hosts) {
+    fn new(_: &mut Engine) -> (Self, Hosts) {
         let (inbox, requests) = sync_channel(64);
         (Local { inbox, arrived: Arc::default(), queues: [None, None] }, Hosts::new(requests))
     }
@@ -356,7 +358,7 @@ impl Host for Remote {
     type FrontEnd = Server;
     const SEES_POWER_LOSS: bool = false;
 
-    fn new(engine: &Engine) -> (Self, Server) {
+    fn new(engine: &mut Engine) -> (Self, Server) {
         let sleeper = Arc::new(Sleeper::new().unwrap());
         let (ports, guard) = (Ports::new(Vec::new()), Guard::default());
         let server = Server::new(sleeper.clone(), ports, guard, Limits::default(), engine.limits()).unwrap();
@@ -431,7 +433,7 @@ impl Host for Virtual {
     type FrontEnd = VirtualQueues;
     const SEES_POWER_LOSS: bool = true;
 
-    fn new(_: &Engine) -> (Self, VirtualQueues) {
+    fn new(_: &mut Engine) -> (Self, VirtualQueues) {
         (Virtual { controller: ControllerId(0) }, VirtualQueues::default())
     }
 
@@ -463,6 +465,105 @@ impl Host for Virtual {
             (done.tag.into(), Answer { status, data })
         }));
     }
+}
+
+/// The messages of a virtual machine's client, and answers to them.
+struct Messages(SyncSender<ClientMessage>, Receiver<vfio::Answer>);
+
+impl DeviceAccess for Messages {
+    fn write(&mut self, space: Space, offset: u64, bytes: &[u8]) -> std::io::Result<()> {
+        self.0.send(ClientMessage::Write { space, offset, bytes: bytes.to_vec() }).unwrap();
+        Ok(())
+    }
+}
+
+/// A virtual machine.
+struct Machine {
+    guest: Driver<Messages>,
+    /// Commands in flight, by queue and identifier: their numbers, and bytes that they read.
+    numbers: BTreeMap<(u16, u16), (u64, usize)>,
+}
+
+impl Bench<Machine> {
+    /// Sends a message, and returns what the answer has.
+    fn ask(&mut self, message: ClientMessage) -> Vec<u8> {
+        self.host.guest.access.0.send(message).unwrap();
+        self.turn();
+        self.host.guest.access.1.try_recv().unwrap().unwrap()
+    }
+}
+
+impl Host for Machine {
+    type FrontEnd = PciHosts;
+    const SEES_POWER_LOSS: bool = false;
+
+    fn new(engine: &mut Engine) -> (Self, PciHosts) {
+        let (send, messages) = sync_channel(256);
+        let (answers, answered) = sync_channel(1);
+        let link = ClientLink { messages, answers };
+        let port = Port::new(engine, link, HostIdentity::new(HOST).unwrap(), None, Nanos(1)).unwrap();
+        let file = tempfile::tempfile().unwrap();
+        file.set_len(vfio::MEMORY_BYTES).unwrap();
+        let guest = Driver::new(Messages(send, answered), file).unwrap();
+        let sleeper = Arc::new(Sleeper::new().unwrap());
+        (Machine { guest, numbers: BTreeMap::new() }, PciHosts::new(vec![port], sleeper))
+    }
+
+    fn connect(bench: &mut Bench<Self>) {
+        if bench.sent == 0 {
+            let file = Some(bench.host.guest.file().try_clone().unwrap());
+            let access = MapAccess { read: true, write: true };
+            let size = vfio::MEMORY_BYTES;
+            bench.ask(ClientMessage::Map { addr: 0, size, file, offset: 0, access });
+        }
+        bench.host.numbers.clear();
+        bench.host.guest.enable().unwrap();
+        let offset = PropertyOffset::CSTS.0.into();
+        // The drive's turn enables the controller before it answers the second time.
+        for _ in 0..2 {
+            bench.ask(ClientMessage::Read { space: Space::Bar0, offset, len: 4 });
+        }
+        let status = bench.ask(ClientMessage::Read { space: Space::Bar0, offset, len: 4 });
+        assert_eq!(status[0] & 3, 1, "ready");
+        for command in vfio::create_queues() {
+            let number = bench.send(0, command, CommandData::Nothing);
+            assert!(bench.wait(number).status.is_success());
+        }
+    }
+
+    fn send(
+        &mut self,
+        _: &mut Engine,
+        _: Nanos,
+        qid: u16,
+        number: u64,
+        (command, moves): (Command, CommandData),
+    ) {
+        let (read, data) = match &moves {
+            CommandData::Nothing => (0, None),
+            CommandData::Out(bytes) => (0, Some((bytes.len(), &bytes[..]))),
+            CommandData::In(bytes) => (*bytes, Some((*bytes, &[][..]))),
+        };
+        let cid = self.guest.submit(qid, command, data).unwrap();
+        assert_eq!(self.numbers.insert((qid, cid), (number, read)), None);
+    }
+
+    fn exchange(&mut self, _: &mut PciHosts, answers: &mut Vec<(u64, Answer)>) {
+        for qid in 0..2 {
+            while let Some(completion) = self.guest.take(qid).unwrap() {
+                let cid = completion.cid.get();
+                let (number, read) = self.numbers.remove(&(qid, cid)).unwrap();
+                let status = completion.status();
+                let read = if status.is_success() { read } else { 0 };
+                answers.push((number, Answer { status, data: self.guest.read(cid, read).unwrap() }));
+            }
+        }
+    }
+}
+
+#[test]
+fn hosts_in_virtual_machines_are_served() {
+    conform::<Machine>();
 }
 
 #[test]

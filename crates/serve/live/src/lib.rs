@@ -25,6 +25,7 @@ pub mod engine;
 pub mod handle;
 mod hosts;
 mod live_drive;
+mod pci;
 pub mod policies;
 mod preparation;
 mod record;

@@ -4,6 +4,7 @@ use crate::clock::Clock;
 use crate::engine::Engine;
 use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use crate::hosts::{Hosts, Notice};
+use crate::pci::PciHosts;
 use crate::server::{Guard, Server};
 use crate::snapshot::Snapshot;
 use crate::wake::{Ready, Sleeper};
@@ -19,18 +20,23 @@ pub(crate) struct FrontEnds {
     pub(crate) hosts: Hosts,
     /// `None` if the drive listens nowhere.
     pub(crate) server: Option<Server>,
+    /// `None` without virtual machines.
+    pub(crate) pci: Option<PciHosts>,
 }
 
 impl FrontEnds {
     /// All of them. Sockets come first: what they bring waits longest.
     fn all(&self) -> impl Iterator<Item = &dyn FrontEnd> {
-        let list = [self.server.as_ref().map(|server| server as &dyn FrontEnd), Some(&self.hosts)];
+        let server = self.server.as_ref().map(|server| server as &dyn FrontEnd);
+        let list = [server, self.pci.as_ref().map(|pci| pci as &dyn FrontEnd), Some(&self.hosts)];
         list.into_iter().flatten()
     }
 
     /// The same, to be called.
     fn all_mut(&mut self) -> impl Iterator<Item = &mut dyn FrontEnd> {
-        let list = [self.server.as_mut().map(|server| server as &mut dyn FrontEnd), Some(&mut self.hosts)];
+        let server = self.server.as_mut().map(|server| server as &mut dyn FrontEnd);
+        let pci = self.pci.as_mut().map(|pci| pci as &mut dyn FrontEnd);
+        let list = [server, pci, Some(&mut self.hosts)];
         list.into_iter().flatten()
     }
 }
@@ -47,6 +53,8 @@ impl FrontEnd for FrontEnds {
             self.hosts.complete(ended, store);
         } else if let Some(server) = self.server.as_mut().filter(|_| front_end == Server::ID) {
             server.complete(ended, store);
+        } else if let Some(pci) = self.pci.as_mut().filter(|_| front_end == PciHosts::ID) {
+            pci.complete(ended, store);
         }
     }
 

@@ -78,7 +78,7 @@ pub fn renew(dir: &Path, names: &NewNames, key: Option<DriveKey>) -> Result<[Dri
     let now = DriveIdentity::of(&drive, &named);
     let mut engine = Engine::new(drive, store);
     let (_inbox, requests) = sync_channel(INBOX);
-    engine.stop_now(time, &mut FrontEnds { hosts: Hosts::new(requests), server: None });
+    engine.stop_now(time, &mut FrontEnds { hosts: Hosts::new(requests), server: None, pci: None });
     drop(engine);
     let locked = Locked::existing(dir).map_err(StartError::from)?;
     locked.set_config(&text).map_err(StartError::from)?;

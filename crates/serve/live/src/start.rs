@@ -2,13 +2,15 @@
 
 use crate::access::Access;
 use crate::clock::Clock;
+use crate::endpoint::HostIdentity;
 use crate::engine::Engine;
 use crate::handle::Handle;
 use crate::hosts::{Hosts, Request};
 use crate::live_drive::{FrontEnds, LiveDrive};
+use crate::pci::{self, PciHosts};
 use crate::preparation::{Preparation, Progress};
 use crate::record::Recorder;
-use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort};
+use crate::server::{Guard, Limits, Listener, MAX_PORTS, Port, Ports, Server, TcpPort, listen_privately};
 use crate::shared::{INBOX, Shared};
 use crate::wake::Sleeper;
 use device::{Config, ConfigError, Drive, PortId};
@@ -22,6 +24,7 @@ use nvme::{Nqn, Status};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use std::io;
 use std::net::SocketAddr;
+use std::os::unix::net::UnixListener;
 use std::path::{Path, PathBuf};
 use std::sync::mpsc::sync_channel;
 use std::sync::{Arc, OnceLock, Weak};
@@ -46,6 +49,8 @@ pub struct Options {
     /// Listen on these TCP addresses, each a port of the subsystem, with identifiers from 1; the Unix socket is the
     /// port after them. [`MAX_PORTS`] together.
     pub tcp: Vec<TcpPort>,
+    /// Serve a PCI device for a virtual machine on each of these Unix sockets (vfio-user). Each has a controller of its own.
+    pub pci: Vec<PathBuf>,
     /// Which hosts may connect over the network; all of them without.
     pub access: Option<Arc<Access>>,
     /// Whether TCP connections are taken over TLS 1.3, and no others: with the keys of the hosts.
@@ -81,6 +86,14 @@ pub enum StartError {
     /// There are more places to listen on than a drive can have ports.
     #[error("{0} places to listen on are too many: a drive has {MAX_PORTS} ports at most")]
     Ports(usize),
+    /// The drive has no controller for a PCI device.
+    #[error("the drive has no controller for the PCI device {}: {status}", path.display())]
+    Pci {
+        /// Its socket.
+        path: PathBuf,
+        /// What the drive said.
+        status: Status,
+    },
     /// The operating system refused something that every drive needs.
     #[error("cannot {what}: {source}")]
     System {
@@ -226,6 +239,7 @@ pub fn start(
     }
     // Before an image is made or changed: an address that is taken is the most likely reason to end here.
     let listening = Ports::new(listen(options)?);
+    let machines = listen_for_machines(options)?;
     // What the threads of the image step, once it is there.
     let drive = Arc::new(OnceLock::new());
     let opened = match &options.image {
@@ -235,7 +249,7 @@ pub fn start(
         }
         Some(dir) => in_image(shape, dir, options, progress, &drive)?,
     };
-    let running = bring_up(opened, options, 1, sleeper, listening)?;
+    let running = bring_up(opened, options, 1, sleeper, (listening, machines))?;
     let _ = drive.set(Arc::downgrade(&running.shared));
     // They may have had something to say before.
     running.shared.heed();
@@ -255,7 +269,8 @@ pub fn start_prepared(drive: Drive, time: Nanos, slow_motion: u32) -> Result<Run
         Sleeper::new().map_err(|source| StartError::System { what: "make an event queue", source })?;
     let store = Store::in_memory(pages(drive.config()));
     let opened = Opened { drive, store, time, notes: Vec::new() };
-    bring_up(opened, &Options::default(), slow_motion, Arc::new(sleeper), Ports::new(Vec::new()))
+    let listening = (Ports::new(Vec::new()), Vec::new());
+    bring_up(opened, &Options::default(), slow_motion, Arc::new(sleeper), listening)
 }
 
 fn bring_up(
@@ -263,7 +278,7 @@ fn bring_up(
     options: &Options,
     slow_motion: u32,
     sleeper: Arc<Sleeper>,
-    listening: Ports,
+    (listening, machines): (Ports, Vec<(UnixListener, PathBuf)>),
 ) -> Result<Running, StartError> {
     let Opened { drive, store, time, mut notes } = opened;
     notes.extend(locked_note(&drive, options));
@@ -271,7 +286,7 @@ fn bring_up(
     let config = drive.config().clone();
     let (inbox, requests) = sync_channel(INBOX);
     let mut engine = Engine::new(drive, store);
-    let mut front_ends = FrontEnds { hosts: Hosts::new(requests), server: None };
+    let mut front_ends = FrontEnds { hosts: Hosts::new(requests), server: None, pci: None };
     let guard = guard(options.access.clone(), options.tls, config.identity.nqn)?;
     let info = |p: &Port| Some(PortInfo { id: p.id, address: p.listener.address()?, ana: p.ana });
     let ports = listening.iter().filter_map(info).collect();
@@ -284,6 +299,7 @@ fn bring_up(
             .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
         front_ends.server = Some(server);
     }
+    front_ends.pci = serve_machines(&mut engine, machines, &sleeper, time)?;
     if let Some(path) = &options.record {
         let recorder = Recorder::begin(path, time, &engine.drive)
             .map_err(|source| StartError::Record { path: path.clone(), source })?;
@@ -351,6 +367,36 @@ fn listen(options: &Options) -> Result<Vec<(Listener, AnaState)>, StartError> {
         listeners.push((listener, AnaState::OPTIMIZED));
     }
     Ok(listeners)
+}
+
+/// The sockets of virtual machines.
+fn listen_for_machines(options: &Options) -> Result<Vec<(UnixListener, PathBuf)>, StartError> {
+    let listen = |path: &PathBuf| {
+        let at = || format!("the Unix socket {}", path.display());
+        let listener = listen_privately(path).map_err(|source| StartError::Listen { at: at(), source })?;
+        Ok((listener, path.clone()))
+    };
+    options.pci.iter().map(listen).collect()
+}
+
+/// A function and a controller for each virtual machine.
+fn serve_machines(
+    engine: &mut Engine,
+    machines: Vec<(UnixListener, PathBuf)>,
+    sleeper: &Arc<Sleeper>,
+    time: Nanos,
+) -> Result<Option<PciHosts>, StartError> {
+    let mut ports = Vec::new();
+    for ((listener, path), number) in machines.into_iter().zip(1..) {
+        let bell = sleeper.clone();
+        let link = vfio::serve(listener, pci::shape(), move || bell.ring())
+            .map_err(|source| StartError::System { what: "serve a PCI device", source })?;
+        let nqn = format!("nqn.2026-11.io.tranche:pci-{number}");
+        let refused = |status| StartError::Pci { path: path.clone(), status };
+        let host = HostIdentity::new(&nqn).map_err(|_| refused(Status::CONNECT_INVALID_HOST))?;
+        ports.push(pci::Port::new(engine, link, host, Some(path.clone()), time).map_err(refused)?);
+    }
+    Ok((!ports.is_empty()).then(|| PciHosts::new(ports, sleeper.clone())))
 }
 
 /// Connections take a descriptor each: as many as the system lets this process have.

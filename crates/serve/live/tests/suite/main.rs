@@ -4,6 +4,7 @@ mod access;
 mod common;
 mod greedy_hosts;
 mod live;
+mod machines;
 mod ports;
 mod power;
 mod recording;
