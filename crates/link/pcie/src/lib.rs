@@ -40,6 +40,7 @@ mod ram;
 mod registers;
 #[cfg(test)]
 mod rig;
+mod segment;
 mod sgl;
 mod slots;
 #[cfg(test)]

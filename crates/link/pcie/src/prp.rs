@@ -1,7 +1,7 @@
 //! Physical Region Pages (Base 4.3.1).
 
-use crate::data::{DataSegment, push};
 use crate::memory::GuestMemory;
+use crate::segment::{DataSegment, push};
 use nvme::Status;
 
 /// Bytes of a PRP entry.

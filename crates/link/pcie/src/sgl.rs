@@ -1,7 +1,7 @@
 //! Scatter gather lists (Base 4.3.2).
 
-use crate::data::{DataSegment, push};
 use crate::memory::GuestMemory;
+use crate::segment::{DataSegment, push};
 use nvme::command::{SglSubtype, SglType};
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{SglDescriptor, Status};

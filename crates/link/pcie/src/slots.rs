@@ -1,6 +1,6 @@
 //! Commands in flight.
 
-use crate::data::DataSegment;
+use crate::segment::DataSegment;
 use nvme::feature::FeatureId;
 
 /// Names a command in flight. A tag whose command was answered names no later command, until its place has been used 65,536 times more.
