@@ -133,14 +133,14 @@ impl Core {
         // A command asks of the namespace that it names. Most namespaces have no quota, and a set of their own.
         let nsid = self.commands.get_mut(token).nsid;
         match self.namespaces.get(nsid) {
-            Some(ns) if ns.arbitration.watched => self.arbitrate_watched(token, id, command, data, now),
+            Some(ns) if ns.arbitration.watched => self.ask(token, id, command, data, now),
             _ => StartDecision::Now,
         }
     }
 
     /// Whether a command may start now whose namespace has a quota or shares its set.
     #[inline(never)]
-    fn arbitrate_watched(
+    fn ask(
         &mut self,
         token: &Token,
         id: ControllerId,
@@ -150,24 +150,11 @@ impl Core {
     ) -> StartDecision {
         let opcode = self.commands.get_mut(token).opcode;
         let Some(demand) = demand(opcode, command, data) else { return StartDecision::Now };
-        match self.namespaces.get(demand.nsid) {
-            Some(ns) if demand.is_watched(ns) => self.ask(token, id, command, data, demand, now),
-            _ => StartDecision::Now,
+        if !self.namespaces.get(demand.nsid).is_some_and(|ns| demand.is_watched(ns)) {
+            return StartDecision::Now;
         }
-    }
-
-    fn ask(
-        &mut self,
-        token: &Token,
-        id: ControllerId,
-        command: &IoCommand,
-        data: &[u8],
-        demand: Demand,
-        now: Nanos,
-    ) -> StartDecision {
         let Demand { nsid, direction, .. } = demand;
         // A command that will be refused does not wait, and costs nothing.
-        let opcode = self.commands.get_mut(token).opcode;
         if self.attached(id, nsid).is_err() || self.check_reservation(id, opcode, nsid).is_err() {
             return StartDecision::Now;
         }
