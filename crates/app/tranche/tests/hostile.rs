@@ -60,19 +60,17 @@ fn a_hostile_tenant_slows_and_reaches_only_itself() {
     let mut judge = Judge::new(seed);
     println!("{HEAD}");
     let mut broken = Vec::new();
-    // Those that were slow at first are judged once more at the end.
-    let (mut slow, mut is_second) = (Vec::new(), false);
-    while !attacks.is_empty() {
-        for attack in attacks {
+    // Those that are slow at first are judged once more at the end.
+    for is_second in [false, true] {
+        for attack in std::mem::take(&mut attacks) {
             let verdict = judge.judge(attack, rounds as usize);
             println!("{verdict}");
             if verdict.is_only_slow() && !is_second {
-                slow.push(attack);
+                attacks.push(attack);
             } else if !verdict.holds() {
                 broken.push(verdict.to_string());
             }
         }
-        (attacks, is_second) = (std::mem::take(&mut slow), true);
     }
     assert!(
         broken.is_empty(),
