@@ -45,10 +45,9 @@ pub(crate) struct Queues {
 impl Queues {
     /// No queues.
     pub(crate) fn new(layout: BarLayout, count: u16) -> Self {
-        let none = |_| None;
         Queues {
             layout,
-            submission: (0..count).map(none).collect(),
+            submission: (0..count).map(|_| None).collect(),
             completion: (0..count).map(|_| None).collect(),
             arbiter: Arbiter::default(),
             ready: 0,

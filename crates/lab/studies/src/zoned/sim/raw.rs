@@ -101,9 +101,9 @@ impl Raw {
         Ok(())
     }
 
-    fn passes(&mut self, passes: u64, control: &Control) -> Result<()> {
-        let end = self.actors.actor(0).written() + passes * self.blocks;
-        self.run(control, |written, _| written >= end, |_| {})
+    /// The number of written blocks after this many more passes over the drive.
+    fn end_of(&self, passes: u64) -> u64 {
+        self.actors.actor(0).written() + passes * self.blocks
     }
 
     /// Runs a part, and counts.
@@ -125,8 +125,9 @@ impl Raw {
 
     /// Overwrites the drive until garbage collection is steady, and measures. Returns a run with the metric `steady_write_MiBps`.
     pub(super) fn steady(&mut self, control: &Control) -> Result<Run> {
-        self.passes(WARM_PASSES, control)?;
-        let end = self.actors.actor(0).written() + MEASURED_PASSES * self.blocks;
+        let begin = self.end_of(WARM_PASSES);
+        self.run(control, |written, _| written >= begin, |_| {})?;
+        let end = self.end_of(MEASURED_PASSES);
         let part = self.part(control, |written, _| written >= end)?;
         let mut run = self.run_of(&part);
         run.metrics.insert("steady_write_MiBps".into(), part.mib_per_second());
