@@ -21,8 +21,8 @@
 //!   nothing else: namespaces, ranges, support and state are the controller's to check.
 //! - Reserved bits and fields are ignored when read and zero when written (Base 1.4.1, "reserved").
 //!
-//! Not here: command sets other than NVM and zoned (key value), lists of PRPs and SGL descriptors (crate `pcie`), management interface,
-//! boot partitions, registers of controller memory buffers and persistent memory regions.
+//! Not here: the key value command set, the management interface, boot partitions, registers of controller memory buffers and persistent memory
+//! regions. Lists of PRPs and SGL descriptors are in crate `pcie`.
 #![no_std]
 
 #[macro_use]

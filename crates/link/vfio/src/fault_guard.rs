@@ -1,11 +1,11 @@
 //! Mapped files that become shorter.
 //!
 //! A page of a mapping that has no file behind it any more raises SIGBUS, which ends the process. A client may make its file shorter at any
-//! time, and must not end the drive by it. So a handler puts a page of zeros into the place, and marks the mapping as broken. An
-//! access goes on, and its caller finds out afterwards. SIGBUS at other addresses does what it did before.
+//! time, and must not end the drive by it. So a handler puts a page of zeros into the place, and marks the mapping as broken. The
+//! access continues, and its caller sees the mark afterwards. SIGBUS at any other address ends the process.
 //!
-//! `unsafe` has three reasons here: a signal handler is installed, it reads the address from the kernel's structure, and it maps a page over one
-//! that belongs to a registered mapping, whose memory is only accessed by volatile copies.
+//! `unsafe` has three reasons here. A signal handler is installed. It reads the address from the kernel's structure. It maps a page over one of
+//! a registered mapping, whose memory is only accessed by volatile copies.
 
 #![allow(unsafe_code, reason = "only a signal handler learns of pages that are gone")]
 

@@ -2,7 +2,7 @@
 //!
 //! - [`serve`] runs the socket on a thread of its own, and passes messages on.
 //! - [`GuestMap`] is guest memory, mapped from the files that a client passes. It is a [`pcie::GuestMemory`].
-//! - [`Driver`] is the other side: what a guest's driver does with an NVMe function.
+//! - [`Driver`] is the other side: a guest's driver of an NVMe function.
 //!
 //! Not here: the device itself; doorbells and registers that a client maps; migration; guest memory that a client only lends by messages.
 

@@ -122,7 +122,7 @@ impl Ranges {
         Next::Submit(Request { tag, verb, namespace: 0, lba, blocks })
     }
 
-    /// What an idle writer does next, at `now` or later: begins with another range, or writes. `None`: there is no range for it.
+    /// The next request of an idle writer: it takes another range, or writes. `None`: there is no range for it.
     fn write(&mut self, number: u32) -> Option<Next> {
         let writer = self.writers[number as usize];
         let (capacity, give_back) = (self.config.capacity, self.config.give_back);

@@ -4,9 +4,9 @@ use std::{fs, path::PathBuf};
 
 use super::Files;
 
-/// Options of a server that has RocksDB's storage engine. `cache` is its block cache in MiB. Sizes are those of the published people's scripts (zbdbench),
-/// scaled as the drives of the laboratory are: a file is about as large as a zone. Numbers are those of their option files for SDC 2021: subcompactions, jobs,
-/// memtables, files of level 0 that slow writes down, direct reads, dynamic levels.
+/// Options of a server that has RocksDB's storage engine. `cache` is its block cache in MiB. The published scripts (zbdbench) give
+/// the sizes, scaled with the drives of the laboratory: a file is about as large as a zone. The option files for SDC 2021 give subcompactions, jobs,
+/// memtables, the files of level 0 that slow writes down, direct reads and dynamic levels.
 pub fn rocksdb_options(cache: u64) -> Vec<String> {
     vec![
         "--plugin-maturity=gamma".to_owned(),

@@ -38,7 +38,7 @@ const MAX_COMMANDS: u16 = 8192;
 const IDENTITY: PciIdentity =
     PciIdentity { vendor: 0x54E7, device: 0x0001, subsystem_vendor: 0x54E7, subsystem: 0x0001, revision: 0 };
 
-/// What a client sees of a function before the drive answers.
+/// The shape of every function, which a client asks for before the drive answers.
 pub(crate) fn shape() -> DeviceShape {
     let layout = BarLayout::new(QUEUE_PAIRS, DOORBELL_STRIDE, VECTORS);
     DeviceShape { bar_bytes: layout.bytes, vectors: layout.vectors }
