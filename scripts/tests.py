@@ -32,25 +32,30 @@ printing = threading.Lock()
 
 
 class Job:
-    """A command with its directory. `run` fills `seconds`, `output` and `status`."""
+    """A command with its directory. `run` fills `seconds`, `processor` (seconds of its processes that have ended), `output` and `status`."""
 
     def __init__(self, name, command, directory=ROOT, **environment):
         self.name, self.command, self.directory = name, command, directory
         self.environment = {**os.environ, "RUST_TEST_THREADS": "1", **environment}
-        self.seconds, self.output, self.status = 0.0, "", None
+        self.seconds, self.processor, self.output, self.status = 0.0, 0.0, "", None
 
     def rank(self):
         """Its place among the jobs that are known to be long."""
         return next((place for place, name in enumerate(LONG) if self.name.startswith(name)), len(LONG))
 
+    def times(self):
+        return f"{self.seconds:.0f} s, {self.processor:.1f} s of processors"
+
     def run(self):
         start = time.monotonic()
-        ended = subprocess.run(self.command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT,
-                               env=self.environment, check=False)
-        self.seconds = time.monotonic() - start
-        self.output, self.status = ended.stdout.decode(errors="replace"), ended.returncode
+        process = subprocess.Popen(self.command, cwd=self.directory, stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.STDOUT, env=self.environment)
+        with process.stdout:
+            self.output = process.stdout.read().decode(errors="replace")
+        _, status, used = os.wait4(process.pid, 0)
+        self.status = process.returncode = os.waitstatus_to_exitcode(status)
+        self.seconds, self.processor = time.monotonic() - start, used.ru_utime + used.ru_stime
         with printing:
-            print(f"\n==== {self.name}: {'passed' if self.status == 0 else f'FAILED ({self.status})'}, {self.seconds:.0f} s\n{self.output}", flush=True)
+            print(f"\n==== {self.name}: {'passed' if self.status == 0 else f'FAILED ({self.status})'}, {self.times()}\n{self.output}", flush=True)
         return self
 
 
@@ -100,9 +105,10 @@ def main():
             job.run()
     end = time.monotonic()
 
-    print(f"==== compiled in {built - start:.0f} s, {len(chosen)} jobs in {end - built:.0f} s; the slowest:")
+    used = sum(job.processor for job in chosen)
+    print(f"==== compiled in {built - start:.0f} s, {len(chosen)} jobs in {end - built:.0f} s with {used:.0f} s of processors; the slowest:")
     for job in sorted(chosen, key=lambda job: -job.seconds)[:SLOWEST_JOBS]:
-        print(f"{job.seconds:7.0f} s  {job.name}")
+        print(f"{job.times():>32}  {job.name}")
     failed = [job.name for job in chosen if job.status != 0]
     for name in failed:
         print(f"FAILED: {name}")
