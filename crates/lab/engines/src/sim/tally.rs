@@ -6,6 +6,8 @@ use sim::{Nanos, Step};
 use std::fmt::Write as _;
 use workload::Verb;
 
+use crate::bench::per_second;
+
 use super::{
     jobs::Moved,
     load_document::{RequestLatency, Requested, Requests},
@@ -90,11 +92,6 @@ impl Tally {
             }
         })
     }
-}
-
-#[expect(clippy::cast_precision_loss, reason = "for reading")]
-fn per_second(count: u64, nanos: u64) -> f64 {
-    count as f64 * 1e9 / nanos.max(1) as f64
 }
 
 /// For people.

@@ -4,7 +4,7 @@ use super::{Options, published};
 use lab_models::rocksdb::{FILLED_PERCENT, RECORD};
 use lab_report::{
     figure::{show, show_size, show_some},
-    report::{Headline, Report, Section, Table},
+    report::{Headline, MetricRow, MetricTable, Report, Section, Table},
     results::{Point, Results, points},
 };
 
@@ -12,61 +12,52 @@ fn percent(ratio: f64) -> String {
     format!("{:+.0}%", (ratio - 1.0) * 100.0)
 }
 
-/// `ours`, what was published, and how far ours is from that.
-fn beside(ours: Option<f64>, published: Option<f64>) -> [String; 3] {
-    let off = ours.zip(published).map_or("-".into(), |(ours, theirs)| percent(ours / theirs));
-    [show_some(ours), show_some(published), off]
+/// How far `ours` is from what was published.
+fn off_by(ours: Option<f64>, published: Option<f64>) -> String {
+    ours.zip(published).map_or("-".into(), |(ours, theirs)| percent(ours / theirs))
 }
 
 /// Steady writes beside the published.
 fn writes(results: &Results) -> Table {
-    let mut table = Table::new(["drive", "MiB/s", "published", "off by", "write amplification"]);
-    for (name, theirs) in published::STEADY_WRITES {
-        let ours = results.median(name, "steady_write_MiBps", &Point::new());
-        if ours.is_none() {
-            continue;
-        }
-        let mut row = vec![name.to_owned()];
-        row.extend(beside(ours, Some(theirs)));
-        row.push(results.median(name, "write_amplification", &Point::new()).map_or("-".into(), show));
-        table.rows.push(row);
-    }
-    table
+    let theirs = |row: &MetricRow| {
+        published::STEADY_WRITES.iter().find(|(name, _)| *name == row.variant).map(|(_, rate)| *rate)
+    };
+    let ours = |row: &MetricRow| results.median(&row.variant, "steady_write_MiBps", &row.at);
+    MetricTable::new(results, ["drive"])
+        .metrics([("MiB/s", "steady_write_MiBps")])
+        .column("published", move |row| show_some(theirs(row)))
+        .column("off by", move |row| off_by(ours(row), theirs(row)))
+        .metrics([("write amplification", "write_amplification")])
+        .rows(published::STEADY_WRITES.map(|(name, _)| MetricRow::of(name)))
 }
 
 /// Latency of reads beside writes, and the zoned drive's over the others'.
 fn reads(results: &Results) -> Table {
-    let mut table = Table::new([
-        "writes MiB/s",
-        "cns-7 us",
-        "cns-28 us",
-        "zns us",
-        "zns / cns-7",
-        "published",
-        "zns / cns-28",
-        "published",
-    ]);
-    for writes in std::iter::once(0).chain(published::READS.iter().map(|row| row.0)) {
-        let at = Point::from([("writes_MiBps".into(), writes)]);
-        let mean = |name: &str| results.median(name, "read_mean_us", &at);
-        let zns = mean("zns");
-        let ratio = |name: &str| zns.zip(mean(name)).map_or("-".into(), |(zns, other)| percent(zns / other));
-        let theirs = published::READS.iter().find(|row| row.0 == writes);
-        let row = vec![
-            writes.to_string(),
-            show_some(mean("cns-7")),
-            show_some(mean("cns-28")),
-            show_some(zns),
-            ratio("cns-7"),
-            theirs.map_or("-".into(), |row| percent(row.1)),
-            ratio("cns-28"),
-            theirs.map_or("-".into(), |row| percent(row.2)),
-        ];
-        if ["cns-7", "cns-28", "zns"].iter().any(|name| mean(name).is_some()) {
-            table.rows.push(row);
+    let row = |writes: u64| MetricRow {
+        labels: vec![writes.to_string()],
+        metric: "read_mean_us".into(),
+        at: Point::from([("writes_MiBps".into(), writes)]),
+        ..MetricRow::default()
+    };
+    let over = |other: &'static str| {
+        move |row: &MetricRow| {
+            let mean = |name: &str| results.median(name, &row.metric, &row.at);
+            off_by(mean("zns"), mean(other))
         }
-    }
-    table
+    };
+    let theirs = |pick: fn(&(u64, f64, f64)) -> f64| {
+        move |row: &MetricRow| {
+            let found = published::READS.iter().find(|theirs| row.at.get("writes_MiBps") == Some(&theirs.0));
+            found.map_or("-".into(), |theirs| percent(pick(theirs)))
+        }
+    };
+    MetricTable::new(results, ["writes MiB/s"])
+        .variants(["cns-7", "cns-28", "zns"])
+        .column("zns / cns-7", over("cns-7"))
+        .column("published", theirs(|row| row.1))
+        .column("zns / cns-28", over("cns-28"))
+        .column("published", theirs(|row| row.2))
+        .rows(std::iter::once(0).chain(published::READS.map(|row| row.0)).map(row))
 }
 
 /// Points of a database: overwrites, and reads beside writes without and with a limit.
@@ -74,11 +65,37 @@ fn limited(limit: u64) -> Point {
     Point::from([("write_limit_MiBps".into(), limit)])
 }
 
-/// Overwrites with RocksDB: one row per figure.
-fn overwrites(results: &Results) -> Table {
-    const NAMES: [&str; 3] = ["xfs-7", "xfs-28", "zenfs"];
-    let mut table = Table::new(["overwrites", "xfs-7", "xfs-28", "zenfs", "zenfs / xfs-28", "published"]);
-    for (metric, title) in [
+/// Overwrites with RocksDB: one row per figure, one column per variant, and the ratio of two of them beside the published one.
+fn overwrites<'a>(
+    results: &'a Results,
+    variants: &[&'a str],
+    [of, over]: [&'static str; 2],
+    rows: &[(&str, &str)],
+    theirs: impl Fn(&str) -> String + 'a,
+) -> Table {
+    let ratio = move |row: &MetricRow| {
+        let value = |name: &str| results.median(name, &row.metric, &row.at);
+        value(of).zip(value(over)).map_or("-".into(), |(of, over)| format!("{:.2}x", of / over))
+    };
+    let row = |&(metric, title): &(&str, &str)| MetricRow {
+        labels: vec![title.to_owned()],
+        metric: metric.to_owned(),
+        ..MetricRow::default()
+    };
+    MetricTable::new(results, ["overwrites"])
+        .variants(variants.iter().copied())
+        .column(&format!("{of} / {over}"), ratio)
+        .column("published", move |row| theirs(&row.metric))
+        .rows(rows.iter().map(row))
+}
+
+fn published_ratio(metric: &str, of: &str, over: &str) -> String {
+    published::ratio(metric, of, over, None).map_or("-".into(), |theirs| format!("{:.2}x", theirs.value))
+}
+
+/// Overwrites on XFS and on ZenFS.
+fn overwrites_xfs(results: &Results) -> Table {
+    const ROWS: [(&str, &str); 14] = [
         ("ops_per_second", "writes/s"),
         ("engine_write_amplification", "RocksDB's write amplification"),
         ("drive_write_amplification", "the drive's write amplification"),
@@ -93,50 +110,22 @@ fn overwrites(results: &Results) -> Table {
         ("live_percent", "% of the capacity has data"),
         ("taken_percent", "% of it is data or garbage"),
         ("lifetime_years", "years until 2 TiB are worn out"),
-    ] {
-        let of = |name: &str| results.median(name, metric, &Point::new());
-        let [seven, more, zones] = NAMES.map(of);
-        if seven.or(more).or(zones).is_none() {
-            continue;
+    ];
+    let theirs = |metric: &str| match metric {
+        "engine_write_amplification" => {
+            format!("{} to {} each", published::ENGINE_AMPLIFICATION.0, published::ENGINE_AMPLIFICATION.1)
         }
-        let ratio = zones.zip(more).map_or("-".into(), |(zones, more)| format!("{:.2}x", zones / more));
-        let theirs = match metric {
-            "engine_write_amplification" => {
-                format!("{} to {} each", published::ENGINE_AMPLIFICATION.0, published::ENGINE_AMPLIFICATION.1)
-            }
-            "drive_write_amplification" => {
-                format!("{} and {}", published::DRIVE_AMPLIFICATION[0].1, published::DRIVE_AMPLIFICATION[1].1)
-            }
-            _ => published::ratio(metric, "zenfs", "xfs-28", None)
-                .map_or("-".into(), |published| format!("{:.2}x", published.value)),
-        };
-        table.rows.push(vec![
-            title.into(),
-            show_some(seven),
-            show_some(more),
-            show_some(zones),
-            ratio,
-            theirs,
-        ]);
-    }
-    table
+        "drive_write_amplification" => {
+            format!("{} and {}", published::DRIVE_AMPLIFICATION[0].1, published::DRIVE_AMPLIFICATION[1].1)
+        }
+        _ => published_ratio(metric, "zenfs", "xfs-28"),
+    };
+    overwrites(results, &["xfs-7", "xfs-28", "zenfs"], ["zenfs", "xfs-28"], &ROWS, theirs)
 }
 
-/// Overwrites with RocksDB on f2fs, beside those on XFS and ZenFS: one row per figure.
+/// Overwrites on f2fs, beside those on XFS and ZenFS.
 fn overwrites_f2fs(results: &Results) -> Table {
-    const NAMES: [&str; 5] = ["xfs-28", "f2fs-7", "f2fs-28", "f2fs-zns", "zenfs"];
-    let at = Point::new();
-    let mut table = Table::new([
-        "overwrites",
-        "xfs-28",
-        "f2fs-7",
-        "f2fs-28",
-        "f2fs-zns",
-        "zenfs",
-        "f2fs-zns / f2fs-28",
-        "published",
-    ]);
-    for (metric, title) in [
+    const ROWS: [(&str, &str); 8] = [
         ("ops_per_second", "writes/s"),
         ("engine_write_amplification", "RocksDB's write amplification"),
         ("file_system_write_amplification", "moved by the file system"),
@@ -145,19 +134,13 @@ fn overwrites_f2fs(results: &Results) -> Table {
         ("host_write_MiBps", "written MiB/s"),
         ("slowed_percent", "% of the time slowed down"),
         ("live_percent", "% of the capacity has data"),
-    ] {
-        let of = |name: &str| results.median(name, metric, &at);
-        let (zones, more) = (of("f2fs-zns"), of("f2fs-28"));
-        if zones.or(more).is_none() {
-            continue;
-        }
-        let ratio = zones.zip(more).map_or("-".into(), |(zones, more)| format!("{:.2}x", zones / more));
-        let theirs = published::ratio(metric, "f2fs-zns", "f2fs-28", Some(&at))
-            .map_or("-".into(), |published| format!("{:.2}x", published.value));
-        let values = NAMES.iter().map(|name| show_some(of(name)));
-        table.rows.push(std::iter::once(title.into()).chain(values).chain([ratio, theirs]).collect());
+    ];
+    let variants = ["xfs-28", "f2fs-7", "f2fs-28", "f2fs-zns", "zenfs"];
+    let theirs = |metric: &str| published_ratio(metric, "f2fs-zns", "f2fs-28");
+    match results.variant("f2fs-zns").or_else(|| results.variant("f2fs-28")) {
+        Some(_) => overwrites(results, &variants, ["f2fs-zns", "f2fs-28"], &ROWS, theirs),
+        None => Table::new([]),
     }
-    table
 }
 
 /// Ratios of f2fs that are published, beside ours.
@@ -166,9 +149,10 @@ fn ratios_f2fs(results: &Results) -> Table {
     let of_f2fs = |name: &str| name.starts_with("f2fs");
     for row in &results.comparisons {
         if let Some(theirs) = row.published.as_ref().filter(|_| of_f2fs(&row.of) || of_f2fs(&row.over)) {
-            let mut cells = vec![row.metric.clone(), row.of.clone(), row.over.clone()];
-            cells.extend(beside(Some(row.ratio), Some(theirs.value)));
-            table.rows.push(cells);
+            let (ours, theirs) = (Some(row.ratio), Some(theirs.value));
+            let figures = [show_some(ours), show_some(theirs), off_by(ours, theirs)];
+            let names = [row.metric.clone(), row.of.clone(), row.over.clone()];
+            table.rows.push(names.into_iter().chain(figures).collect());
         }
     }
     table
@@ -176,102 +160,83 @@ fn ratios_f2fs(results: &Results) -> Table {
 
 /// Point reads beside writes.
 fn beside_writes(results: &Results) -> Table {
-    let mut table = Table::new([
-        "on",
-        "writes limited to",
-        "writes MiB/s",
-        "reads/s",
-        "p50 us",
-        "p99 us",
-        "p99.9 us",
-        "p99.99 us",
-    ]);
-    for limit in [0, published::WRITE_LIMIT >> 20] {
-        for name in ["xfs-7", "xfs-28", "zenfs", "f2fs-7", "f2fs-28", "f2fs-zns"] {
-            let of = |metric: &str| results.median(name, metric, &limited(limit));
-            let Some(writes) = of("ops_per_second") else { continue };
-            let bytes = f64::from(RECORD.0 + RECORD.1);
-            let mut row = vec![name.to_owned()];
-            row.push(if limit == 0 { "no limit".into() } else { format!("{limit} MiB/s") });
-            row.push(show(writes * bytes / 1_048_576.0));
-            for metric in ["reads_per_second", "read_p50_us", "read_p99_us", "read_p999_us", "read_p9999_us"]
-            {
-                row.push(of(metric).map_or("-".into(), show));
-            }
-            table.rows.push(row);
-        }
-    }
-    table
+    const NAMES: [&str; 6] = ["xfs-7", "xfs-28", "zenfs", "f2fs-7", "f2fs-28", "f2fs-zns"];
+    let written = |row: &MetricRow| {
+        let bytes = f64::from(RECORD.0 + RECORD.1);
+        let rate = results.median(&row.variant, "ops_per_second", &row.at);
+        show_some(rate.map(|writes| writes * bytes / 1_048_576.0))
+    };
+    let rows = [0, published::WRITE_LIMIT >> 20].into_iter().flat_map(|limit| {
+        let title = if limit == 0 { "no limit".into() } else { format!("{limit} MiB/s") };
+        NAMES.map(|name| MetricRow {
+            labels: vec![name.to_owned(), title.clone()],
+            at: limited(limit),
+            ..MetricRow::of(name)
+        })
+    });
+    MetricTable::new(results, ["on", "writes limited to"])
+        .column("writes MiB/s", written)
+        .metrics([
+            ("reads/s", "reads_per_second"),
+            ("p50 us", "read_p50_us"),
+            ("p99 us", "read_p99_us"),
+            ("p99.9 us", "read_p999_us"),
+            ("p99.99 us", "read_p9999_us"),
+        ])
+        .rows(rows)
 }
 
 /// Ways to share zones, and smaller zones.
 fn sharing(results: &Results, names: &[&str]) -> Table {
-    let mut table = Table::new([
-        "zones",
-        "keys",
-        "writes/s",
-        "RocksDB's WA",
-        "moved by the file system",
-        "the drive's WA",
-        "data",
-        "data and garbage",
-        "write p99.99 us",
-    ]);
-    let points = [
-        Point::new(),
-        Point::from([("filled_percent".into(), 70)]),
-        Point::from([("filled_percent".into(), 100)]),
-    ];
-    for at in points {
-        for name in names {
-            let of = |metric: &str| results.median(name, metric, &at).map_or("-".into(), show);
-            if results.median(name, "ops_per_second", &at).is_none() {
-                continue;
-            }
-            let keys = at.get("filled_percent").map(|percent| format!("{percent} %"));
-            table.rows.push(vec![
-                (*name).to_owned(),
-                keys.unwrap_or_else(|| format!("{FILLED_PERCENT} % of the drive")),
-                of("ops_per_second"),
-                of("engine_write_amplification"),
-                of("file_system_write_amplification"),
-                of("drive_write_amplification"),
-                format!("{} %", of("live_percent")),
-                format!("{} %", of("taken_percent")),
-                of("write_p9999_us"),
-            ]);
-        }
-    }
-    table
+    let points = [None, Some(70), Some(100)];
+    let rows = points.into_iter().flat_map(|filled: Option<u64>| {
+        let keys =
+            filled.map_or(format!("{FILLED_PERCENT} % of the drive"), |percent| format!("{percent} %"));
+        let at: Point = filled.map(|percent| ("filled_percent".to_owned(), percent)).into_iter().collect();
+        let row = move |name: &&str| MetricRow {
+            labels: vec![(*name).to_owned(), keys.clone()],
+            at: at.clone(),
+            ..MetricRow::of(*name)
+        };
+        names.iter().map(row)
+    });
+    MetricTable::new(results, ["zones", "keys"])
+        .metrics([
+            ("writes/s", "ops_per_second"),
+            ("RocksDB's WA", "engine_write_amplification"),
+            ("moved by the file system", "file_system_write_amplification"),
+            ("the drive's WA", "drive_write_amplification"),
+            ("data %", "live_percent"),
+            ("data and garbage %", "taken_percent"),
+            ("write p99.99 us", "write_p9999_us"),
+        ])
+        .rows(rows)
 }
 
 /// What power cuts take from a log.
 fn durability(results: &Results) -> Table {
-    let mut table = Table::new([
-        "log",
-        "cuts",
-        "records taken for durable",
-        "lost",
-        "cuts with a loss",
-        "lost KiB a cut",
-        "lost KiB at most",
-    ]);
-    for name in ["no-flush", "flush", "no-flush-protected", "flush-protected"] {
-        let Some(variant) = results.variant(name) else { continue };
-        for at in points(std::slice::from_ref(variant)) {
-            let of = |metric: &str| variant.median(metric, &at).unwrap_or(0.0);
-            table.rows.push(vec![
-                name.to_owned(),
-                at.get("cuts").copied().unwrap_or(0).to_string(),
-                show(of("synced_records")),
-                show(of("lost_records")),
-                format!("{} %", show(of("cuts_with_loss_percent"))),
-                show(of("lost_bytes_per_cut") / 1024.0),
-                show(of("lost_bytes_at_most") / 1024.0),
-            ]);
+    const NAMES: [&str; 4] = ["no-flush", "flush", "no-flush-protected", "flush-protected"];
+    let rows = NAMES.into_iter().filter_map(|name| results.variant(name)).flat_map(|variant| {
+        points(std::slice::from_ref(variant)).into_iter().map(|at| MetricRow {
+            labels: vec![variant.name.clone(), at.get("cuts").copied().unwrap_or(0).to_string()],
+            at,
+            ..MetricRow::of(variant.name.clone())
+        })
+    });
+    let kib = |metric: &'static str| {
+        move |row: &MetricRow| {
+            show_some(results.median(&row.variant, metric, &row.at).map(|bytes| bytes / 1024.0))
         }
-    }
-    table
+    };
+    MetricTable::new(results, ["log", "cuts"])
+        .metrics([
+            ("records taken for durable", "synced_records"),
+            ("lost", "lost_records"),
+            ("cuts with a loss %", "cuts_with_loss_percent"),
+        ])
+        .column("lost KiB a cut", kib("lost_bytes_per_cut"))
+        .column("lost KiB at most", kib("lost_bytes_at_most"))
+        .rows(rows)
 }
 
 fn sections(results: &Results) -> Vec<Section> {
@@ -299,7 +264,7 @@ fn sections(results: &Results) -> Vec<Section> {
             "RocksDB: overwrites",
             "db_bench's overwrite at random after fillrandom, as many records as there are keys. ATC 2021, figure 6 and table 2. RocksDB's write amplification is what \
              flushes and compactions wrote over what flushes did.",
-            overwrites(results),
+            overwrites_xfs(results),
         ),
         section(
             "RocksDB on f2fs: overwrites",
