@@ -105,9 +105,10 @@ MDBOOK = target/tools/mdbook-$(MDBOOK_VERSION)/bin/mdbook
 $(MDBOOK):
 	$(CARGO) install --locked --debug --version $(MDBOOK_VERSION) --root $(@D)/.. --no-default-features --features search mdbook
 
-# The test program `book` makes the pages of all commands and of their JSON, and the schemas.
+# Tests make pages: the program `book` those of all commands and of their JSON, and the schemas; tests of the controller the page of refusals.
 book: $(MDBOOK) ## The documentation site, with its links checked: target/book/index.html
 	TRANCHE_REFERENCE=$(abspath docs) $(CARGO) test --profile suite --locked --workspace --test book
+	TRANCHE_REFERENCE=$(abspath docs) $(CARGO) test --profile suite --locked --workspace --test suite -- --quiet refuse
 	scripts/book.py $(MDBOOK)
 
 recipes: setup ## The GitHub Action and the recipes of docs/howto/ci.md, against the schemas of GitHub and GitLab

@@ -121,10 +121,10 @@ fn slug(heading: &str) -> String {
     text.chars().filter_map(keep).collect()
 }
 
-/// Documents by their paths in the repository, and what else there is.
 /// Pages that `make book` makes. Only the summary links to them: they are not in the repository.
-const GENERATED_PAGES: [&str; 2] = ["docs/cli.md", "docs/json.md"];
+const GENERATED_PAGES: [&str; 3] = ["docs/cli.md", "docs/illegal.md", "docs/json.md"];
 
+/// Documents by their paths in the repository, and what else there is.
 struct Library {
     documents: BTreeMap<String, Document>,
     exists: Box<dyn Fn(&str) -> bool>,

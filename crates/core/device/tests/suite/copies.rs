@@ -118,7 +118,7 @@ fn protection_information_is_checked_inserted_and_stripped() {
 }
 
 #[test]
-fn what_a_copy_may_not() {
+fn refused_copies() {
     let mut b = Bench::with_namespaces(&[]);
     enable(&mut b);
     let id: IdentifyNamespace = b.ask(nvme::admin::Identify {
@@ -173,7 +173,7 @@ fn what_a_copy_may_not() {
         ),
         ("no namespace", to(0, 10), vec![range(0, 1)], Status::INVALID_NAMESPACE),
     ];
-    let mut table = Table::new("Copy", "copies.rs", "what_a_copy_may_not");
+    let mut table = Table::new("Copy", "copies.rs", "refused_copies");
     for (name, command, sources, status) in rows {
         let (got, _) = copy(&mut b, command, &sources);
         table.check(name, false, &command.into(), got, status);
@@ -244,7 +244,7 @@ fn marks_are_versions_of_their_pages() {
 }
 
 #[test]
-fn the_status_of_blocks_is_told() {
+fn the_status_of_blocks_is_told_or_refused() {
     let mut b = Bench::with_namespaces(&[]);
     format(&mut b, 1, 1, 0);
     let ask = |b: &mut Bench, atype, slba, range, dwords| {
@@ -271,7 +271,7 @@ fn the_status_of_blocks_is_told() {
         assert_eq!(ask(&mut b, action, 18, 14, 1024), (2, vec![(18, 1), (31, 1)]));
         assert_eq!(ask(&mut b, action, 0, 0, 6), (1, vec![(17, 2)]), "no room for more");
     }
-    let mut table = Table::new("Get LBA Status", "copies.rs", "the_status_of_blocks_is_told");
+    let mut table = Table::new("Get LBA Status", "copies.rs", "the_status_of_blocks_is_told_or_refused");
     for (name, c, status) in [
         (
             "too far",

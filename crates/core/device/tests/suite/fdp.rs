@@ -318,7 +318,7 @@ fn everything_outlives_power() {
 }
 
 #[test]
-fn illegal_combinations() {
+fn refused_placements() {
     let mut b =
         Bench::new(small(&[(HANDLES.0, "spare = \"60%\"\nplacement = { handles = 4, fdp = true }\n")]));
     let nsid = create(&mut b, &[0, 1]).unwrap();
@@ -336,7 +336,7 @@ fn illegal_combinations() {
         ("no namespace", send(NSID_ALL, RUH_UPDATE, 0), &[0, 0], Status::INVALID_NAMESPACE),
         ("a directive that is reserved", streams, &[0; 4096], FIELD),
     ];
-    let mut table = Table::new("Flexible Data Placement", "fdp.rs", "illegal_combinations");
+    let mut table = Table::new("Flexible Data Placement", "fdp.rs", "refused_placements");
     for (name, command, data, status) in rows {
         let (got, _) = b.io(command, data);
         table.check(name, false, &command, got, status);

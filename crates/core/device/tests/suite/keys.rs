@@ -53,7 +53,7 @@ fn encryption(b: &mut Bench, nsid: u32) -> u8 {
 }
 
 #[test]
-fn a_locked_drive_loses_nothing() {
+fn a_locked_drive_refuses_and_loses_nothing() {
     let mut b = encrypted(&[]);
     b.write(1, 5, 1, &pattern(1, 4096));
     let keys = [key_of(&b, 1), key_of(&b, 2)];
@@ -61,7 +61,7 @@ fn a_locked_drive_loses_nothing() {
         let mut locked = reopen(&b, wrong);
         assert!(locked.drive.is_locked());
         assert_eq!(encryption(&mut locked, 1), 2);
-        let mut table = Table::new("A locked drive", "keys.rs", "a_locked_drive_loses_nothing");
+        let mut table = Table::new("A locked drive", "keys.rs", "a_locked_drive_refuses_and_loses_nothing");
         let blocks = Blocks::new(1, 5, 1);
         let denied = Status::ACCESS_DENIED;
         for (name, command, data) in [

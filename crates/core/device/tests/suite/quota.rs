@@ -379,7 +379,7 @@ fn the_feature_says_what_it_is() {
 }
 
 #[test]
-fn illegal_quotas() {
+fn refused_quotas() {
     let mut b = Bench::with_namespaces(&[]);
     let given = quota(&[(QuotaKind::WriteBandwidth, 1_000_000), (QuotaKind::ReadCommands, 10)]);
     let with = |change: fn(&mut Quota)| {
@@ -404,7 +404,7 @@ fn illegal_quotas() {
         ("reserved bytes at the end", with(|q| q.rsvd40[23] = 1), 40),
     ];
     b.admin_ok(set(2, false), &bytes(&given));
-    let mut table = Table::new("Quotas", "quota.rs", "illegal_quotas");
+    let mut table = Table::new("Quotas", "quota.rs", "refused_quotas");
     for (name, data, offset) in rows {
         let (completion, _) = b.admin(set(2, true), &data);
         table.check(name, true, &set(2, true).into(), completion.status(), Status::INVALID_FIELD);

@@ -91,7 +91,7 @@ impl Bench {
 use NamespaceAttachmentSelect as Select;
 
 #[test]
-fn a_namespace_that_was_replaced_is_closed_until_its_host_has_identified_it() {
+fn a_replaced_namespace_is_refused_until_its_host_has_identified_it() {
     let mut b = Bench::new(small(&[]));
     let other = b.connect("other", Origin::Network);
     assert_eq!(b.create_shared(), 1);
@@ -111,7 +111,7 @@ fn a_namespace_that_was_replaced_is_closed_until_its_host_has_identified_it() {
     let mut table = Table::new(
         "A namespace that another host has formatted or replaced, before Identify",
         "replaced.rs",
-        "a_namespace_that_was_replaced_is_closed_until_its_host_has_identified_it",
+        "a_replaced_namespace_is_refused_until_its_host_has_identified_it",
     );
     for (name, command) in [
         ("it is read", Command::read(1, 0, 1)),

@@ -655,7 +655,7 @@ fn random_histories_agree_with_the_model() {
 }
 
 #[test]
-fn illegal_commands() {
+fn refused_reservations() {
     let (mut b, hosts) = with_hosts(1, &[("[drive]", "[drive]\nmax_transfer = \"64KiB\"")]);
     let nobody = b.connect_as("nobody", host(0), Origin::Network);
     let me = hosts[0];
@@ -680,7 +680,7 @@ fn illegal_commands() {
         Command::from(c)
     };
     let get = |fid, nsid| Command::get_features(fid, nsid, Select::CURRENT);
-    let mut table = Table::new("Reservations", "reservations.rs", "illegal_commands");
+    let mut table = Table::new("Reservations", "reservations.rs", "refused_reservations");
     let (mask, persistence) = (FeatureId::RESERVATION_NOTIFICATION_MASK, FeatureId::RESERVATION_PERSISTENCE);
     for (name, id, qid, command, data, status) in [
         ("reserved RREGA", me, 1, cdw10(registers, 3), keys(1, 1), FIELD),

@@ -266,7 +266,7 @@ fn what_cannot_be_made_durable_is_not_begun() {
 }
 
 #[test]
-fn illegal_commands() {
+fn refused_sanitize_commands() {
     let mut b = filled(&[]);
     let base = sanitize(SanitizeAction::BLOCK_ERASE);
     let rows: [(&str, Sanitize, Status); 6] = [
@@ -281,7 +281,7 @@ fn illegal_commands() {
         ("no action", sanitize(SanitizeAction(0)), Status::INVALID_FIELD),
         ("a reserved action", sanitize(SanitizeAction(7)), Status::INVALID_FIELD),
     ];
-    let mut table = Table::new("Sanitize", "sanitize.rs", "illegal_commands");
+    let mut table = Table::new("Sanitize", "sanitize.rs", "refused_sanitize_commands");
     for (name, command, expected) in rows {
         let (completion, _) = b.admin(command, &[]);
         table.check(name, true, &command.into(), completion.status(), expected);

@@ -273,7 +273,7 @@ fn failed_programs_that_take_the_room_of_a_window_are_an_excursion() {
 }
 
 #[test]
-fn illegal_combinations() {
+fn refused_windows() {
     let mut b = Bench::new(drive());
     let identify = Identify { nsid: 0, cns: Cns::CONTROLLER, cntid: 0, cnssid: 0, csi: Csi::NVM, uidx: 0 };
     let c: IdentifyController = b.ask(identify);
@@ -304,7 +304,7 @@ fn illegal_combinations() {
         ("the log of no set", AdminCommand::GetLogPage(log(LogId::PREDICTABLE_LATENCY, 3, 512)), &[], field),
         ("the window of no set", AdminCommand::GetFeatures(get(select, 9)), &[], field),
     ];
-    let mut table = Table::new("Predictable latency", "windows.rs", "illegal_combinations");
+    let mut table = Table::new("Predictable latency", "windows.rs", "refused_windows");
     for (name, command, data, status) in rows {
         let (got, _) = b.admin(command, data);
         table.check(name, true, &command.into(), got.status(), status);

@@ -188,8 +188,8 @@ fn other_commands_write_into_an_area_too() {
 }
 
 #[test]
-fn what_areas_may_not() {
-    let mut table = Table::new("Zone Random Write Areas", "zone_areas.rs", "what_areas_may_not");
+fn what_areas_refuse() {
+    let mut table = Table::new("Zone Random Write Areas", "zone_areas.rs", "what_areas_refuse");
     let mut b = with_areas();
     for (what, new, expected) in [
         ("more areas than there are", namespace(3), Status::ZRWA_RESOURCES_UNAVAILABLE),

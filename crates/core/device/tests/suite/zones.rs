@@ -228,10 +228,10 @@ fn format_and_sanitize_empty_all_zones() {
 }
 
 #[test]
-fn what_zones_may_not() {
+fn what_zones_refuse() {
     let mut b = bench();
     let conventional = b.create_attached(1, 1024);
-    let mut table = Table::new("Zoned namespaces", "zones.rs", "what_zones_may_not");
+    let mut table = Table::new("Zoned namespaces", "zones.rs", "what_zones_refuse");
     // Creation.
     let changed = |change: fn(&mut NamespaceCreate)| {
         let mut new = new_namespace();
