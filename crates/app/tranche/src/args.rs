@@ -538,8 +538,10 @@ pub struct PowerCut {
     /// How long there is no power
     #[arg(long, alias = "off-ms", value_name = "TIME", default_value = "100ms", value_parser = units::parse_millis::<u32>)]
     pub off: u32,
-    /// Seed of what the cut tears
-    #[arg(long, value_name = "N", default_value_t = 1)]
+    /// Seed of the media's faults (tranche fault) from now on; 0 keeps theirs
+    ///
+    /// What a cut tears is no chance: it is all that is under way.
+    #[arg(long, value_name = "N", default_value_t = 0)]
     pub seed: u32,
     /// The capacitors fail too: what they would save is lost
     ///

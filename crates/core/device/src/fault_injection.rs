@@ -41,18 +41,16 @@ fn sets(core: &Core) -> impl Iterator<Item = SetId> + use<> {
 /// If the host may not harm the drive.
 pub(crate) fn plan_cut(core: &mut Core, id: ControllerId, c: &PowerCut) -> Result<PlannedPowerCut, Failure> {
     check_origin(core, id)?;
+    plan_media(core, c);
     let at_once = c.after_media_ops == 0;
-    if !at_once {
-        count_down(core, c);
-    }
     Ok(PlannedPowerCut { at_once, energy: !c.no_plp, off: Nanos(u64::from(c.off_ms) * 1_000_000) })
 }
 
-/// The media are to count down to a power cut.
-fn count_down(core: &mut Core, c: &PowerCut) {
+/// The media count down to the cut, unless it comes at once, and draw their faults from its seed.
+fn plan_media(core: &mut Core, c: &PowerCut) {
     for set in sets(core) {
         let Some(mut plan) = core.ftl.faults(set).cloned() else { continue };
-        plan.cut_after = Some(c.after_media_ops.into());
+        plan.cut_after = (c.after_media_ops != 0).then_some(c.after_media_ops.into());
         if c.seed != 0 {
             plan.seed = c.seed.into();
         }
@@ -261,7 +259,7 @@ mod tests {
             }
         }
         let cut = PowerCut { after_media_ops: 9, ..PowerCut::default() };
-        count_down(&mut core, &cut);
+        plan_media(&mut core, &cut);
         expected.push((FaultKind::POWER_CUT, 0, CERTAINTY_PPB, 0, 9));
         let mut found = listed(&core);
         found.sort();
@@ -277,10 +275,28 @@ mod tests {
     }
 
     #[test]
+    fn a_cut_gives_the_media_its_seed_and_0_keeps_theirs() {
+        let mut core = Drive::new(Config::default_drive()).unwrap().core;
+        let seeds = |core: &Core| -> Vec<u64> {
+            sets(core).filter_map(|set| core.ftl.faults(set).map(|plan| plan.seed)).collect()
+        };
+        let of_the_drive = seeds(&core);
+        assert!(!of_the_drive.is_empty());
+        for (after_media_ops, seed) in [(0, 0), (5, 0), (0, 42), (5, 43)] {
+            plan_media(&mut core, &PowerCut { after_media_ops, seed, ..PowerCut::default() });
+            let expected = match seed {
+                0 => of_the_drive.clone(),
+                _ => vec![seed.into(); of_the_drive.len()],
+            };
+            assert_eq!(seeds(&core), expected, "after {after_media_ops}, seed {seed}");
+        }
+    }
+
+    #[test]
     fn a_loss_of_power_ends_the_count_down_to_another() {
         let mut core = Drive::new(Config::default_drive()).unwrap().core;
         let cut = PowerCut { after_media_ops: 7, off_ms: 0, seed: 0, no_plp: false };
-        count_down(&mut core, &cut);
+        plan_media(&mut core, &cut);
         assert_eq!(listed(&core), [(FaultKind::POWER_CUT, 0, CERTAINTY_PPB, 0, 7)]);
         core.power_lost(Nanos::ZERO, true, &mut NoContents);
         assert_eq!(listed(&core), []);

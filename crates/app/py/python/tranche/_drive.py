@@ -251,7 +251,7 @@ class Drive:
         Args:
             off: Seconds without power, or a text such as ``"100ms"``.
             after: Media operations until then. With 0 the cut comes at once, and this returns when the drive is back: no other method hears of it.
-            seed: Decides what the cut tears.
+            seed: Seed of the media's faults from now on; 0 keeps theirs. A cut tears all that is under way.
             capacitors_fail: Also what relies on power-loss protection is lost.
         """
         seconds = duration("off", off)

@@ -423,7 +423,7 @@ pub struct PowerCut {
     pub after_media_ops: u32,
     /// Milliseconds of the drive's time without power.
     pub off_ms: u32,
-    /// Seed for what the cut tears.
+    /// Seed of the media's faults from now on; 0 keeps theirs. What a cut tears is no chance: it is all that is under way.
     pub seed: u32,
     /// The capacitors fail too: what relies on power-loss protection is lost.
     pub no_plp: bool,
