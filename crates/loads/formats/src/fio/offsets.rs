@@ -2,6 +2,7 @@
 
 use super::fixed::{self, ONE};
 use super::options::Distribution;
+use super::value::Amount;
 use workload::Rng;
 
 /// An order in which each of `0..len` comes exactly once, without memory: a Feistel network over the next
@@ -150,6 +151,8 @@ pub(super) enum Skew {
         second: i128,
         eta: i128,
         alpha: i128,
+        /// Ranks that share a place.
+        scale: u64,
         scatter: Permutation,
         shift: u64,
     },
@@ -165,6 +168,8 @@ pub(super) enum Skew {
     },
     /// Percent of the accesses, first place, number of places.
     Zones(Vec<(u32, u64, u64)>),
+    /// Such zones of a permuted range.
+    ShuffledZones(Vec<(u32, u64, u64)>, Permutation),
 }
 
 impl Skew {
@@ -180,19 +185,8 @@ impl Skew {
         };
         match distribution {
             Distribution::Random => Self::Uniform,
-            Distribution::Zipf(theta, centre) => {
-                let (scatter, shift) = scattered(*centre);
-                let theta = fixed::from_millionths(*theta);
-                let n = i128::from(len.min(1 << 62)) << fixed::FRACTION;
-                let second = fixed::pow(2 * ONE, -theta);
-                let zeta = zeta(len, theta);
-                let eta = fixed::div(
-                    ONE - fixed::pow(fixed::div(2 * ONE, n), ONE - theta),
-                    (ONE - fixed::div(ONE + second, zeta)).max(1),
-                );
-                let alpha = fixed::div(ONE, ONE - theta);
-                Self::Zipf { zeta, second, eta, alpha, scatter, shift }
-            }
+            Distribution::Zipf(theta, centre) => zipf(*theta, 1, len, scattered(*centre)),
+            Distribution::ScaledZipf(theta, scale) => zipf(*theta, *scale, len, scattered(None)),
             Distribution::Pareto(power, centre) => {
                 let (scatter, shift) = scattered(*centre);
                 let h = fixed::from_millionths(*power);
@@ -201,15 +195,9 @@ impl Skew {
             Distribution::Normal(deviation, centre) => {
                 Self::Normal { deviation: of(deviation / 100), centre: of(*centre) }
             }
-            Distribution::Zoned(zones) => {
-                let mut start = 0;
-                let whole = len * bytes;
-                let cut = zones.iter().map(|(share, end)| {
-                    let end = (end.of(whole, 0) / bytes).clamp(start, len);
-                    let first = std::mem::replace(&mut start, end);
-                    (*share, first, end - first)
-                });
-                Self::Zones(cut.collect())
+            Distribution::Zoned(zones) => Self::Zones(cut(zones, len, bytes)),
+            Distribution::ShuffledZones(zones) => {
+                Self::ShuffledZones(cut(zones, len, bytes), Permutation::new(len, rng))
             }
         }
     }
@@ -219,7 +207,7 @@ impl Skew {
     pub fn draw(&self, len: u64, rng: &mut Rng) -> u64 {
         match self {
             Self::Uniform => rng.below(len),
-            Self::Zipf { zeta, second, eta, alpha, scatter, shift } => {
+            Self::Zipf { zeta, second, eta, alpha, scale, scatter, shift } => {
                 let u = rng.next_u64();
                 let z = fixed::share(*zeta, u);
                 let rank = if z < ONE {
@@ -229,9 +217,9 @@ impl Skew {
                 } else {
                     // 1 - eta (1 - u)
                     let base = ONE - fixed::share(*eta, !u);
-                    scaled(len, fixed::pow(base.max(1), *alpha))
+                    scaled(len.saturating_mul(*scale), fixed::pow(base.max(1), *alpha))
                 };
-                moved(scatter.at(rank.min(len - 1)), *shift, len)
+                moved(scatter.at((rank / scale).min(len - 1)), *shift, len)
             }
             Self::Pareto { power, scatter, shift } => {
                 let u = i128::from(rng.next_u64() >> (64 - fixed::FRACTION));
@@ -253,18 +241,47 @@ impl Skew {
                 }
                 *centre.min(&(len - 1))
             }
-            Self::Zones(zones) => {
-                let mut percent = rng.below(100) as u32;
-                for (share, first, places) in zones {
-                    if percent < *share && *places > 0 {
-                        return first + rng.below(*places);
-                    }
-                    percent = percent.saturating_sub(*share);
-                }
-                rng.below(len)
-            }
+            Self::Zones(zones) => draw_of_zones(zones, len, rng),
+            Self::ShuffledZones(zones, scatter) => scatter.at(draw_of_zones(zones, len, rng)),
         }
     }
+}
+
+/// Zipf's law with an exponent in millionths over `len` places, in each of which so many ranks follow each other.
+fn zipf(theta: u64, scale: u64, len: u64, (scatter, shift): (Permutation, u64)) -> Skew {
+    let theta = fixed::from_millionths(theta);
+    let ranks = len.saturating_mul(scale);
+    let n = i128::from(ranks.min(1 << 62)) << fixed::FRACTION;
+    let second = fixed::pow(2 * ONE, -theta);
+    let zeta = zeta(ranks, theta);
+    let eta = fixed::div(
+        ONE - fixed::pow(fixed::div(2 * ONE, n), ONE - theta),
+        (ONE - fixed::div(ONE + second, zeta)).max(1),
+    );
+    let alpha = fixed::div(ONE, ONE - theta);
+    Skew::Zipf { zeta, second, eta, alpha, scale, scatter, shift }
+}
+
+/// Zones as a distribution states them, in places of `bytes`: percent of the accesses, first place, number of places.
+fn cut(zones: &[(u32, Amount)], len: u64, bytes: u64) -> Vec<(u32, u64, u64)> {
+    let mut start = 0;
+    let zone = |(share, end): &(u32, Amount)| {
+        let end = (end.of(len * bytes, 0) / bytes).clamp(start, len);
+        let first = std::mem::replace(&mut start, end);
+        (*share, first, end - first)
+    };
+    zones.iter().map(zone).collect()
+}
+
+fn draw_of_zones(zones: &[(u32, u64, u64)], len: u64, rng: &mut Rng) -> u64 {
+    let mut percent = rng.below(100) as u32;
+    for (share, first, places) in zones {
+        if percent < *share && *places > 0 {
+            return first + rng.below(*places);
+        }
+        percent = percent.saturating_sub(*share);
+    }
+    rng.below(len)
 }
 
 fn moved(place: u64, shift: u64, len: u64) -> u64 {
@@ -297,7 +314,7 @@ fn zeta(len: u64, theta: i128) -> i128 {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::fio::value::Amount;
+    use std::collections::BTreeSet;
 
     #[test]
     fn a_permutation_visits_each_once() {
@@ -359,6 +376,20 @@ mod tests {
         assert!((74_000..80_000).contains(&first), "{first}");
     }
 
+    /// A place of the scaled range takes what its ranks take in the large one: near an exponent of 1, far more than in a small range.
+    #[test]
+    fn scaled_zipf_has_the_shares_of_the_large_range() {
+        let large = ranked(&Distribution::Zipf(990_000, None), 1_000_000, 400_000);
+        let scaled = ranked(&Distribution::ScaledZipf(990_000, 100), 10_000, 400_000);
+        let small = ranked(&Distribution::Zipf(990_000, None), 10_000, 400_000);
+        let share = |counts: &[u64], hottest: usize| counts[..hottest].iter().sum::<u64>();
+        for hottest in [1, 100, 1000] {
+            let (large, scaled) = (share(&large, 100 * hottest), share(&scaled, hottest));
+            assert!(scaled.abs_diff(large) < large / 50, "{hottest}: {scaled}, not {large}");
+        }
+        assert!(share(&scaled, 1) > 3 * share(&small, 1));
+    }
+
     #[test]
     fn pareto_gives_its_share_to_its_part() {
         // Of power 0.2: a fifth of the places takes four fifths.
@@ -383,6 +414,30 @@ mod tests {
         for (count, percent) in counts.iter().zip([60, 30, 8, 2]) {
             assert!((percent * 1000i64 - count).abs() < 500, "{counts:?}");
         }
+    }
+
+    /// A tenth of the places takes all writes. In order they are the first ones, shuffled they lie all over the range, and are the same
+    /// in each round of a load.
+    #[test]
+    fn shuffled_zones_lie_all_over_the_range() {
+        let places = |shuffled: bool| {
+            let zones = vec![(100, Amount::Percent(10))];
+            let distribution = match shuffled {
+                true => Distribution::ShuffledZones(zones),
+                false => Distribution::Zoned(zones),
+            };
+            let mut rng = Rng::new(5);
+            let skew = Skew::new(&distribution, 10_000, 4096, &mut rng);
+            (0..50_000).map(|_| skew.draw(10_000, &mut rng)).collect::<BTreeSet<u64>>()
+        };
+        let (ordered, shuffled) = (places(false), places(true));
+        assert_eq!((ordered.len(), ordered.last()), (1000, Some(&999)));
+        assert_eq!(shuffled.len(), 1000);
+        for tenth in 0..10 {
+            let there = shuffled.range(tenth * 1000..(tenth + 1) * 1000).count();
+            assert!((70..130).contains(&there), "{there} in tenth {tenth}");
+        }
+        assert_eq!(shuffled, places(true));
     }
 
     #[test]

@@ -183,12 +183,16 @@ pub enum Distribution {
     Random,
     /// Zipf's law with this exponent, in millionths; where the hottest place lies, in millionths of the range.
     Zipf(u64, Option<u64>),
+    /// Zipf's law of a larger range: each place stands for this number of places, whose ranks follow each other. fio has none.
+    ScaledZipf(u64, u64),
     /// Pareto's, of this power, in millionths; the hottest place as above.
     Pareto(u64, Option<u64>),
     /// Normal: the standard deviation in millionths of a percent of the range; its centre as above.
     Normal(u64, u64),
     /// Percent of the accesses, and where the zone ends: percent of the range, cumulated.
     Zoned(Vec<(u32, Amount)>),
+    /// Zones whose places lie all over the range. fio has none.
+    ShuffledZones(Vec<(u32, Amount)>),
 }
 
 impl Distribution {
@@ -202,10 +206,16 @@ impl Distribution {
         };
         match name {
             "random" => Ok(Self::Random),
-            "zipf" => match next()?.unwrap_or(1_100_000) {
-                MILLION => Err("zipf with an exponent of 1 is not defined: use 0.99 or 1.01".to_owned()),
-                theta @ 1..=10_000_000 => Ok(Self::Zipf(theta, centre(next()?)?)),
-                _ => Err(format!("{text:?}: the exponent is above 0 and at most 10")),
+            "zipf" => Ok(Self::Zipf(exponent(next()?, text)?, centre(next()?)?)),
+            "zipf_scaled" => match (exponent(next()?, text)?, next()?) {
+                (theta, Some(scale))
+                    if scale.is_multiple_of(MILLION) && (1..=MAX_ZIPF_SCALE).contains(&(scale / MILLION)) =>
+                {
+                    Ok(Self::ScaledZipf(theta, scale / MILLION))
+                }
+                _ => Err(format!(
+                    "{text:?}: the scale is a whole number from 1 to 1,000,000, such as zipf_scaled:0.9:250"
+                )),
             },
             "pareto" => match next()?.unwrap_or(200_000) {
                 power @ 1..MILLION => Ok(Self::Pareto(power, centre(next()?)?)),
@@ -217,15 +227,25 @@ impl Distribution {
                 }
                 _ => Err(format!("{text:?}: the deviation is from 0 to 100 percent")),
             },
-            "zoned" | "zoned_abs" => Self::zones(rest, name == "zoned_abs", base),
+            "zoned" | "zoned_abs" => Self::zones(rest, name == "zoned_abs", base).map(Self::Zoned),
+            "zoned_shuffled" => Self::zones(rest, false, base).map(Self::ShuffledZones),
             _ => {
-                let names = ["random", "zipf", "pareto", "normal", "zoned", "zoned_abs"];
+                let names = [
+                    "random",
+                    "zipf",
+                    "zipf_scaled",
+                    "pareto",
+                    "normal",
+                    "zoned",
+                    "zoned_abs",
+                    "zoned_shuffled",
+                ];
                 Err(one_of(text, "no distribution", &names))
             }
         }
     }
 
-    fn zones(text: &str, absolute: bool, base: u64) -> Result<Self, String> {
+    fn zones(text: &str, absolute: bool, base: u64) -> Result<Vec<(u32, Amount)>, String> {
         let (mut accesses, mut end) = (0, 0u64);
         let mut zones = Vec::new();
         for part in text.split(':') {
@@ -248,7 +268,19 @@ impl Distribution {
         if accesses != 100 || (!absolute && end > 100) {
             return Err(format!("{text:?}: the accesses must make 100 percent, the sizes no more"));
         }
-        Ok(Self::Zoned(zones))
+        Ok(zones)
+    }
+}
+
+/// Places of a larger drive for one place, at most.
+const MAX_ZIPF_SCALE: u64 = 1_000_000;
+
+/// An exponent of Zipf's law in millionths.
+fn exponent(given: Option<u64>, text: &str) -> Result<u64, String> {
+    match given.unwrap_or(1_100_000) {
+        MILLION => Err("zipf with an exponent of 1 is not defined: use 0.99 or 1.01".to_owned()),
+        theta @ 1..=10_000_000 => Ok(theta),
+        _ => Err(format!("{text:?}: the exponent is above 0 and at most 10")),
     }
 }
 

@@ -125,6 +125,10 @@ fn wrong_files_say_where_and_what() {
         ),
         ("[a]\nsize=${X\n", "line 2: a variable has no closing brace: write ${NAME}"),
         (
+            "[a]\nrandom_distribution=zipf_scaled:0.9:1.5\n",
+            "line 2: random_distribution: \"zipf_scaled:0.9:1.5\": the scale is a whole number from 1 to 1,000,000, such as zipf_scaled:0.9:250",
+        ),
+        (
             "[a]\nrandom_distribution=zipf:1\n",
             "line 2: random_distribution: zipf with an exponent of 1 is not defined: use 0.99 or 1.01",
         ),
@@ -213,8 +217,8 @@ proptest! {
         rest in proptest::collection::vec(
             "(iodepth=[1-9]|size=[1-9][0-9]{0,2}k|io_size=[1-9][0-9]{0,3}k|loops=[1-3]|number_ios=[0-9]{1,2}|norandommap|\
              thinktime=[1-9]|fsync=[1-9]|verify=(md5|meta|crc32c)|verify_only|end_fsync|rate=[0-9]{4,6}|rate_process=poisson|\
-             rate_iops=[1-9]{2,5}|offset=[0-9]k|offset=[1-9]%|random_distribution=(zipf:[02].[1-9]|pareto:0.[1-9]|normal:[1-9]|\
-             zoned:50/5:50/5)|runtime=[1-9]ms|ramp_time=[1-9]us|startdelay=1|verify_fatal|zonemode=zbd|size=[1-9]z|zone_append|\
+             rate_iops=[1-9]{2,5}|offset=[0-9]k|offset=[1-9]%|random_distribution=(zipf:[02].[1-9]|zipf_scaled:0.[1-9]:[1-9]|pareto:0.[1-9]|normal:[1-9]|\
+             zoned:50/5:50/5|zoned_shuffled:50/5:50/5)|runtime=[1-9]ms|ramp_time=[1-9]us|startdelay=1|verify_fatal|zonemode=zbd|size=[1-9]z|zone_append|\
              max_open_zones=[0-6]|job_max_open_zones=[0-2]|zone_reset_threshold=0.[1-9]|zone_reset_frequency=0.[1-9]|\
              read_beyond_wp)", 0..12)
     ) {
