@@ -78,14 +78,18 @@ pub struct GcConfig {
     pub policy: GcPolicy,
     /// Free superblocks below which collection starts (at least 3).
     pub low: u32,
+    /// The policy chooses among the oldest superblocks that can be collected: this percentage of them, 1 to 100, and one at least.
+    pub window: u32,
     /// Difference of program/erase cycles between superblocks from which cold data is moved on purpose.
     pub wear_gap: u32,
+    /// Difference down to which it is moved then; without it, `wear_gap`.
+    pub wear_stop: Option<u32>,
     /// Divides the dies: one in so many may be busy at a time with erases and with collection ahead of need. Reads find the others
     /// free. 1 allows all dies; 0 is an error.
     pub idle_share: u32,
-    /// Whether what collection moves goes to the superblock that the host writes to, and so comes among newer data; else it has one of its own.
-    /// Only with one placement handle.
-    pub together: bool,
+    /// Percentage of the victims whose data goes to the superblock that the host writes to, and so comes among newer data; that of the others has one
+    /// of its own. Above 0 only with one placement handle.
+    pub together: u32,
     /// Superblocks that collection frees beyond `low` while it is asked to collect ahead: what can be written while it
     /// is held back. No key of the table `gc`: it follows from the table `window`.
     #[serde(skip)]
@@ -97,12 +101,42 @@ impl Default for GcConfig {
         GcConfig {
             policy: GcPolicy::Greedy,
             low: 3,
+            window: 100,
             wear_gap: 100,
+            wear_stop: None,
             // An eighth of the dies. This is assumed: no source tells what drives do.
             idle_share: 8,
-            together: false,
+            together: 0,
             ahead: 0,
         }
+    }
+}
+
+impl GcConfig {
+    /// Difference of program/erase cycles down to which cold data is moved on purpose, once that began.
+    pub(crate) fn wear_stop(&self) -> u32 {
+        self.wear_stop.unwrap_or(self.wear_gap)
+    }
+
+    fn check(&self, superblocks: u32) -> Result<(), ConfigError> {
+        let range = |what, value: u32, rule| Err(ConfigError::Range { what, value: value.into(), rule });
+        if self.low < 3 || self.low >= superblocks {
+            let rule = "free superblocks to keep: at least 3 and fewer than there are superblocks";
+            return range("gc.low", self.low, rule);
+        }
+        if self.idle_share == 0 {
+            return range("gc.idle_share", 0, "one in so many dies: at least 1");
+        }
+        if !(1..=100).contains(&self.window) {
+            return range("gc.window", self.window, "1 to 100 (percent)");
+        }
+        if self.together > 100 {
+            return range("gc.together", self.together, "0 to 100 (percent)");
+        }
+        if self.wear_stop() > self.wear_gap {
+            return range("gc.wear_stop", self.wear_stop(), "at most gc.wear_gap");
+        }
+        Ok(())
     }
 }
 
@@ -168,23 +202,23 @@ impl Default for PlacementConfig {
 }
 
 impl PlacementConfig {
-    /// The placement of data; `together` says whether collection writes where the host does.
-    pub(crate) fn placement(&self, together: bool) -> Placement {
+    /// The placement of data; `together` is the percentage of victims whose data goes where the host writes.
+    pub(crate) fn placement(&self, together: u32) -> Placement {
         match (together, self.isolated && self.handles > 1) {
-            (true, _) => Placement::Together,
-            (false, true) => Placement::ByHandle,
-            (false, false) => Placement::Mixed,
+            (1.., _) => Placement::Together(together),
+            (0, true) => Placement::ByHandle,
+            (0, false) => Placement::Mixed,
         }
     }
 
     /// How many streams a set has, those of hosts and those of collection.
-    fn streams(&self, own: &Policies, together: bool) -> Result<(u32, u32), ConfigError> {
+    fn streams(&self, own: &Policies, together: u32) -> Result<(u32, u32), ConfigError> {
         let policy = own.placement(self.placement(together));
         let handles = self.handles as usize;
         let (hosts, relocation) = (policy.host_streams(handles), policy.relocation_streams(handles));
         let range = |what, value: usize, rule| Err(ConfigError::Range { what, value: value as u64, rule });
         let most = MAX_HANDLES as usize;
-        if own.placement.is_some() && (handles > 1 || together) {
+        if own.placement.is_some() && (handles > 1 || together > 0) {
             let rule = "with a placement policy of its own a set has one handle, and no gc.together";
             return range("placement handles", handles, rule);
         }
@@ -366,16 +400,7 @@ impl Config {
                 SetConfig::Nand { nand, capacity_pages, gc, placement, policies, zones } => {
                     nand.check().map_err(|error| ConfigError::Media { set: i as u32 + 1, error })?;
                     let geo = &nand.geometry;
-                    if gc.low < 3 || gc.low >= geo.superblocks {
-                        return range(
-                            "gc.low",
-                            gc.low.into(),
-                            "free superblocks to keep: at least 3 and fewer than there are superblocks",
-                        );
-                    }
-                    if gc.idle_share == 0 {
-                        return range("gc.idle_share", 0, "one in so many dies: at least 1");
-                    }
+                    gc.check(geo.superblocks)?;
                     if atomic > geo.unit_pages {
                         let rule = "an atomic write must fit into one program unit";
                         return range("atomic write unit in pages", atomic.into(), rule);
@@ -387,7 +412,7 @@ impl Config {
                     if !(1..=MAX_HANDLES).contains(&placement.handles) {
                         return range("placement handles", placement.handles.into(), "1 to 64 are possible");
                     }
-                    if gc.together && placement.handles > 1 {
+                    if gc.together > 0 && placement.handles > 1 {
                         let rule = "with gc.together there is one superblock for the host and for collection: 1 is possible";
                         return range("placement handles", placement.handles.into(), rule);
                     }

@@ -16,6 +16,14 @@ use crate::storage::Storage;
 use crate::victim::GcPolicy;
 use media::{Nanos, OpStatus};
 
+/// The age of the youngest among the oldest superblocks that are this percentage of all, and one at least; 0 of none.
+fn youngest_of_oldest(ages: &mut [u64], percent: u32) -> u64 {
+    let Some(last) = ages.len().checked_sub(1) else { return 0 };
+    let window = (ages.len() * percent as usize).div_ceil(100);
+    let younger = last + 1 - window.clamp(1, last + 1);
+    *ages.select_nth_unstable(younger).1
+}
+
 impl PageMappedSet {
     /// Takes collection one step on; whether anything was done.
     pub(super) fn collect<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
@@ -194,7 +202,16 @@ impl PageMappedSet {
                 is_sealed(chosen) && gives(&candidate((*superblock, chosen)))
             }
         };
-        let mut victim = self.victims.choose(&mut giving()).filter(is_candidate);
+        let youngest = match self.gc.config.window {
+            100.. => 0,
+            window => {
+                self.scratch.ages.clear();
+                self.scratch.ages.extend(giving().map(|c| c.age));
+                youngest_of_oldest(&mut self.scratch.ages, window)
+            }
+        };
+        let mut old_enough = giving().filter(|c| c.age >= youngest);
+        let mut victim = self.victims.choose(&mut old_enough).filter(is_candidate);
         // Hosts and collection must be able to go on.
         if victim.is_none() && superblocks.free() < 2 {
             victim = GcPolicy::Greedy.policy().choose(&mut giving());
@@ -202,10 +219,10 @@ impl PageMappedSet {
         if !self.gc.levelled && superblocks.free() >= 2 {
             let most = superblocks.iter().map(|(_, b)| b.erases).max().unwrap_or(0);
             let least = sealed().min_by_key(|(superblock, b)| (b.erases, *superblock));
-            if let Some((_, b)) = least
-                && most - b.erases > self.gc.config.wear_gap
+            if let Some((superblock, b)) = least
+                && self.gc.levels_wear(most - b.erases)
             {
-                victim = least.map(|(superblock, _)| superblock);
+                victim = Some(superblock);
                 self.gc.levelled = true;
             }
         } else {
@@ -243,5 +260,20 @@ impl PageMappedSet {
     fn holds_valid_pages(&self, superblock: u32) -> bool {
         let pages = self.flash.geo().pages_per_superblock();
         self.valid.next(superblock * pages, (superblock + 1) * pages).is_some()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn the_window_has_its_share_of_the_oldest() {
+        let of = |count: u64, percent| {
+            let mut ages: Vec<u64> = (1..=count).rev().collect();
+            youngest_of_oldest(&mut ages, percent)
+        };
+        assert_eq!([of(200, 25), of(200, 50), of(200, 99), of(200, 1)], [151, 101, 3, 199]);
+        assert_eq!([of(3, 25), of(3, 34), of(1, 1), of(0, 25)], [3, 2, 1, 0]);
     }
 }

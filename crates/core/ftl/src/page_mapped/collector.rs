@@ -64,6 +64,8 @@ pub(super) struct Collector {
     ending: bool,
     /// The last victim was chosen for its wear.
     pub levelled: bool,
+    /// Wear was too uneven, and is not even enough yet.
+    levelling: bool,
 }
 
 /// How much may be gathered now.
@@ -112,7 +114,15 @@ impl Collector {
             gain: 0,
             ending: false,
             levelled: false,
+            levelling: false,
         }
+    }
+
+    /// Whether cold data is moved for its wear, where program/erase cycles differ by so many.
+    pub fn levels_wear(&mut self, gap: u32) -> bool {
+        let limit = if self.levelling { self.config.wear_stop() } else { self.config.wear_gap };
+        self.levelling = gap > limit;
+        self.levelling
     }
 
     /// Forgets what it was at, and goes on: power is lost. What it keeps free ahead stays.
@@ -336,6 +346,17 @@ mod tests {
             gc.gathers(1);
         }
         assert!(gc.has_ops() && gc.lets_host());
+    }
+
+    #[test]
+    fn wear_is_levelled_from_one_difference_down_to_another() {
+        let levelled = |wear_stop| {
+            let config = GcConfig { wear_gap: 10, wear_stop, ..GcConfig::default() };
+            let mut gc = Collector::new(&geometry(), config);
+            [9, 10, 11, 10, 6, 5, 6, 11].map(|gap| gc.levels_wear(gap))
+        };
+        assert_eq!(levelled(None), [false, false, true, false, false, false, false, true]);
+        assert_eq!(levelled(Some(5)), [false, false, true, true, true, false, false, true]);
     }
 
     #[test]

@@ -80,6 +80,8 @@ struct Scratch {
     entries: Vec<u32>,
     spares: Vec<Spare>,
     slots: Vec<Slot>,
+    /// Ages of superblocks that can be collected, where only the oldest may be.
+    ages: Vec<u64>,
 }
 
 /// A page-mapped set on flash.
@@ -164,6 +166,7 @@ impl PageMappedSet {
                 entries: Vec::with_capacity(geo.unit_pages as usize),
                 spares: Vec::with_capacity(geo.unit_pages as usize),
                 slots: Vec::with_capacity(config.atomic_pages as usize),
+                ages: Vec::new(),
             },
             read_only: false,
             wanted: 0,

@@ -22,8 +22,8 @@ pub(crate) enum Placement {
     Mixed,
     /// Collection, too, keeps the data of each handle by itself.
     ByHandle,
-    /// Collection writes where the host does.
-    Together,
+    /// Collection writes where the host does, with the data of this percentage of the victims: 1 to 100.
+    Together(u32),
 }
 
 impl Placement {
@@ -32,7 +32,7 @@ impl Placement {
         match self {
             Placement::Mixed => Box::new(Mixed),
             Placement::ByHandle => Box::new(ByHandle),
-            Placement::Together => Box::new(Together),
+            Placement::Together(percent) => Box::new(Together::new(percent)),
         }
     }
 }
@@ -42,7 +42,7 @@ mod tests {
     use super::*;
     use crate::policy_input::{Candidate, HostWrite, Writer};
 
-    const ALL: [Placement; 3] = [Placement::Mixed, Placement::ByHandle, Placement::Together];
+    const ALL: [Placement; 3] = [Placement::Mixed, Placement::ByHandle, Placement::Together(100)];
 
     fn victim(writer: Writer) -> Candidate {
         Candidate { superblock: 3, valid: 1, usable: 2, age: 1, erases: 0, writer }
@@ -78,5 +78,15 @@ mod tests {
         assert_eq!(relocated(Writer::Host(2)), [first, Writer::Relocation(2), host]);
         assert_eq!(relocated(Writer::Relocation(2)), [first, Writer::Relocation(2), host]);
         assert_eq!(all.map(|p| p.handle(Writer::Relocation(0))), [None, Some(0), None]);
+    }
+
+    #[test]
+    fn a_share_of_the_victims_goes_where_the_host_writes() {
+        for percent in [1, 40, 75, 100] {
+            let mut policy = Placement::Together(percent).policy();
+            let to_host =
+                (0..100).filter(|_| policy.relocated(&victim(Writer::Host(0))) == Writer::Host(0)).count();
+            assert_eq!(to_host, percent as usize);
+        }
     }
 }

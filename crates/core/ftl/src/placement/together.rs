@@ -1,11 +1,22 @@
-//! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data. Its relocation stream is never
-//! opened.
+//! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data: the data of each victim, or of some
+//! of them. Real drives lie in between (`docs/fidelity.md`).
 
 use super::policy::PlacementPolicy;
 use crate::policy_input::{Candidate, Writer};
 
 #[derive(Clone)]
-pub(super) struct Together;
+pub(super) struct Together {
+    /// Of the victims, from 1 to 100.
+    percent: u32,
+    /// Hundredths of a victim that are to go to the host's superblock.
+    due: u32,
+}
+
+impl Together {
+    pub fn new(percent: u32) -> Together {
+        Together { percent, due: 0 }
+    }
+}
 
 impl PlacementPolicy for Together {
     fn relocation_streams(&self, _handles: usize) -> usize {
@@ -13,6 +24,13 @@ impl PlacementPolicy for Together {
     }
 
     fn relocated(&mut self, _victim: &Candidate) -> Writer {
-        Writer::Host(0)
+        self.due += self.percent;
+        match self.due.checked_sub(100) {
+            Some(left) => {
+                self.due = left;
+                Writer::Host(0)
+            }
+            None => Writer::Relocation(0),
+        }
     }
 }

@@ -3,8 +3,11 @@
 
 use crate::support::load;
 
-use ftl::{Config, Extent, Ftl, GcPolicy, Io, NoContents, PAGE, SetId, Source, Write, WriteHistory};
-use load::{LoadedDrive, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
+use ftl::{
+    Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, Policies, SetId, Source, Write,
+    WriteHistory,
+};
+use load::{Class, LoadedDrive, hot_and_cold, kept_apart, oldest_first, uniform, zipf};
 use media::{Nanos, Rng};
 
 #[test]
@@ -68,6 +71,29 @@ fn the_oldest_first_amplifies_as_its_theory_says() {
         println!("spare {spare}, {} classes: {measured:.3}, theory {theory:.3}", classes.len());
         assert!((measured / theory - 1.0).abs() < 0.03, "{measured:.3} is not {theory:.3}");
     }
+}
+
+/// A drive after five drive writes of random data, with greedy victims among the oldest.
+fn windowed(window: u32, classes: &[Class]) -> (f64, LoadedDrive) {
+    let gc = GcConfig { window, wear_gap: 1000, ..GcConfig::default() };
+    let mut load = LoadedDrive::with_gc(0.28, gc, Policies::default(), classes.to_vec());
+    (0..load.pages).for_each(|page| load.write(page));
+    load.overwrite(4 * load.pages);
+    (load.overwrite(load.pages), load)
+}
+
+/// The smallest window takes the oldest, whatever the policy. Uniform data amplifies as theory says with any window.
+#[test]
+fn a_window_amplifies_between_the_oldest_first_and_greedy() {
+    let classes = hot_and_cold(0.9, 0.1);
+    let [greedy, eighth, oldest] = [100, 12, 1].map(|window| windowed(window, &classes).0);
+    let theory = oldest_first(&classes, LoadedDrive::new(0.28, GcPolicy::Greedy, uniform()).alpha);
+    println!("greedy {greedy:.3}, eighth {eighth:.3}, oldest {oldest:.3} ({theory:.3})");
+    assert!((oldest / theory - 1.0).abs() < 0.03, "{oldest:.3} is not {theory:.3}");
+    assert!((greedy.min(oldest)..greedy.max(oldest)).contains(&eighth), "{eighth:.3}");
+    let (uniform_writes, load) = windowed(25, &uniform());
+    let theory = oldest_first(&uniform(), load.alpha);
+    assert!((uniform_writes / theory - 1.0).abs() < 0.03, "{uniform_writes:.3} is not {theory:.3}");
 }
 
 /// What collection moves is written apart from what hosts write, and is colder: so a drive does better than one that collects the

@@ -126,8 +126,13 @@ fn random_config(rng: &mut Rng) -> Config {
                 gc: GcConfig {
                     policy: pick(rng, GcPolicy::ALL),
                     ahead,
+                    window: pick(rng, &[25, 100]),
                     wear_gap: pick(rng, &[3, 100]),
-                    together: hosts == 1 && policies.placement.is_none() && pick(rng, &[false, true]),
+                    wear_stop: pick(rng, &[None, Some(1)]),
+                    together: match hosts == 1 && policies.placement.is_none() {
+                        true => pick(rng, &[0, 40, 100]),
+                        false => 0,
+                    },
                     idle_share: pick(rng, &[1, 8]),
                     ..GcConfig::default()
                 },

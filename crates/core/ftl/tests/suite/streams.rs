@@ -9,10 +9,10 @@ use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
 const SET: SetId = SetId(0);
 
 fn drive(placement: PlacementConfig) -> (Ftl, VolumeId, u64) {
-    drive_with(placement, false, NandTiming::default())
+    drive_with(placement, 0, NandTiming::default())
 }
 
-fn drive_with(placement: PlacementConfig, together: bool, timing: NandTiming) -> (Ftl, VolumeId, u64) {
+fn drive_with(placement: PlacementConfig, together: u32, timing: NandTiming) -> (Ftl, VolumeId, u64) {
     let geometry = Geometry {
         dies: 4,
         channels: 4,
@@ -95,7 +95,7 @@ fn handles_lower_the_write_amplification_of_hot_and_cold_data() {
 
 /// Half of the writes go to a small area in a circle, as to a doublewrite buffer, the other half at random. Pages programmed for each
 /// of the other half's beyond the two of the host.
-fn collected_beside_a_circle(together: bool) -> f64 {
+fn collected_beside_a_circle(together: u32) -> f64 {
     const CIRCLE: u64 = 256;
     let (mut ftl, volume, pages) = drive_with(PlacementConfig::default(), together, NandTiming::default());
     let mut rng = Rng::new(7);
@@ -115,9 +115,10 @@ fn collected_beside_a_circle(together: bool) -> f64 {
 fn collection_beside_the_hosts_data_pays_for_what_dies_at_once() {
     // Where collected data have superblocks of their own, what is dead at once fills only those that are collected next anyway. Among
     // collected data it takes of their spare.
-    let (apart, together) = (collected_beside_a_circle(false), collected_beside_a_circle(true));
-    println!("moved for each page: apart {apart:.3}, together {together:.3}");
+    let [apart, half, together] = [0, 50, 100].map(collected_beside_a_circle);
+    println!("moved for each page: apart {apart:.3}, half of it together {half:.3}, together {together:.3}");
     assert!(together > 1.15 * apart, "{together:.3} together, {apart:.3} apart");
+    assert!(half > 1.03 * apart && together > 1.03 * half, "{apart:.3}, {half:.3}, {together:.3}");
 }
 
 #[test]
@@ -148,7 +149,7 @@ fn the_room_of_a_reclaim_unit_is_what_was_not_accepted_for_it() {
         let mut rng = Rng::new(seed);
         let placement = PlacementConfig { handles: HANDLES.into(), isolated: false };
         let timing = NandTiming { program: Nanos(300_000), erase: Nanos(1_000_000), ..NandTiming::default() };
-        let (mut ftl, volume, pages) = drive_with(placement, false, timing);
+        let (mut ftl, volume, pages) = drive_with(placement, 0, timing);
         let size = ftl.reclaim_unit(SET, 0).expect("a handle").0;
         let mut rooms = [size; HANDLES as usize];
         let (mut now, mut page) = (Nanos::ZERO, 0);

@@ -121,6 +121,12 @@ impl LoadedDrive {
 
     /// The same with policies of one's own.
     pub fn with(spare: f64, policy: GcPolicy, policies: Policies, classes: Vec<Class>) -> LoadedDrive {
+        let gc = GcConfig { policy, wear_gap: 1000, ..GcConfig::default() };
+        LoadedDrive::with_gc(spare, gc, policies, classes)
+    }
+
+    /// The same with other garbage collection.
+    pub fn with_gc(spare: f64, gc: GcConfig, policies: Policies, classes: Vec<Class>) -> LoadedDrive {
         let geometry = Geometry {
             dies: 4,
             channels: 4,
@@ -140,7 +146,7 @@ impl LoadedDrive {
             sets: vec![SetConfig::Nand {
                 nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
                 capacity_pages: pages,
-                gc: GcConfig { policy, wear_gap: 1000, ..GcConfig::default() },
+                gc,
                 placement: Default::default(),
                 policies,
                 zones: ZonesConfig::default(),
