@@ -76,7 +76,7 @@ pub const NOT_YET: &str = "not yet";
 #[derive(Clone, PartialEq, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct Run {
-    /// Arguments of `tranche`, without those for its output. A `study` writes `results.json`; other commands print JSON. `$NAME` is a variable of the environment.
+    /// Arguments of `tranche`, without those for its output. A `study`, and a sweep with `--set`, write `results.json`; other commands print JSON. `$NAME` is a variable of the environment.
     pub command: String,
     /// The parameters that the results depend on: tables of constants, or names of profiles.
     #[serde(default)]
@@ -95,6 +95,8 @@ struct SetFile {
     title: String,
     document: String,
     page: Option<String>,
+    #[serde(default)]
+    crosstab: bool,
     #[serde(default)]
     run: BTreeMap<String, Run>,
     group: Vec<GroupFile>,
@@ -145,6 +147,8 @@ pub struct DataSet {
     pub document: String,
     /// The page of `docs` that treats it.
     pub page: Option<String>,
+    /// Whether its rows are shown as one table ([`crate::crosstab`]).
+    pub crosstab: bool,
     /// Commands by name.
     pub runs: BTreeMap<String, Run>,
     /// Tables of the document.
@@ -201,9 +205,9 @@ impl DataSet {
     /// # Errors
     /// What makes no sense, with the row's name.
     pub fn parse(text: &str) -> Result<Self> {
-        let file: SetFile = toml::from_str(text)?;
+        let mut file: SetFile = toml::from_str(text)?;
         let mut groups = Vec::new();
-        for mut group in file.group {
+        for mut group in std::mem::take(&mut file.group) {
             let rows = std::mem::take(&mut group.rows);
             let rows = rows.into_iter().map(|row| {
                 let id = row.id.clone();
@@ -212,8 +216,8 @@ impl DataSet {
             let rows = rows.collect::<Result<_>>()?;
             groups.push(Group { title: group.title, declared_blind: group.declared_blind, rows });
         }
-        let set =
-            Self { title: file.title, document: file.document, page: file.page, runs: file.run, groups };
+        let SetFile { title, document, page, crosstab, run: runs, .. } = file;
+        let set = Self { title, document, page, crosstab, runs, groups };
         set.check()?;
         Ok(set)
     }
@@ -231,6 +235,9 @@ impl DataSet {
     fn check(&self) -> Result<()> {
         for (at, row) in self.rows().enumerate() {
             let id = &row.id;
+            if self.crosstab {
+                crate::crosstab::place(id)?;
+            }
             ensure!(!self.rows().take(at).any(|other| other.id == *id), "row {id} is there twice");
             if let Some(run) = &row.run {
                 ensure!(self.runs.contains_key(run), "row {id}: there is no run {run:?}");

@@ -6,6 +6,7 @@
 //! other ([`check`]), never on a score.
 
 pub mod check;
+pub mod crosstab;
 pub mod data_set;
 pub mod history;
 pub mod page;

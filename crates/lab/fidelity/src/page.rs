@@ -6,8 +6,9 @@ use std::{
 };
 
 use crate::{
-    Ledger,
+    Ledger, crosstab,
     data_set::{Bound, DataSet, Role, Row},
+    results::Prediction,
     score::{CLOSE_LN_RATIO, Summary, distance},
 };
 
@@ -65,9 +66,10 @@ pub fn page(ledger: &Ledger) -> String {
     text += &parts(ledger);
     text += &fitted(ledger);
     for role in Role::ALL {
-        let of_role: Vec<&Pair<'_>> = pairs.iter().filter(|pair| pair.role == role).collect();
-        text += &rows(role, &of_role);
+        let is_listed = |pair: &&Pair<'_>| pair.role == role && !ledger.sets[pair.set].crosstab;
+        text += &rows(role, &pairs.iter().filter(is_listed).collect::<Vec<_>>());
     }
+    text += &crosstab::section(ledger);
     text += &predictions(ledger);
     text += &without_ours(ledger);
     text
@@ -239,14 +241,30 @@ fn predictions(ledger: &Ledger) -> String {
             if open > 0 {
                 let _ = writeln!(text, "| {set} | {open} of: {} | not predicted yet | |", group.title);
             }
+            if data.crosstab
+                && let Some((of, _)) = blind.first().and_then(|row| ledger.results.prediction(set, &row.id))
+            {
+                let rows = blind.len() - open;
+                let _ = writeln!(
+                    text,
+                    "| {set} | {rows} of: {} | in the table above | {} |",
+                    group.title,
+                    made(of)
+                );
+                continue;
+            }
             for row in blind.into_iter().filter(predicted) {
                 let Some((of, ours)) = ledger.results.prediction(set, &row.id) else { continue };
-                let made = format!("{}, parameters {}", of.date, of.parameters);
-                let _ = writeln!(text, "| {set} | {} | {} | {made} |", row.id, figure(ours, &row.unit));
+                let _ = writeln!(text, "| {set} | {} | {} | {} |", row.id, figure(ours, &row.unit), made(of));
             }
         }
     }
     text + "\n"
+}
+
+/// When a prediction was made, and with which parameters.
+fn made(prediction: &Prediction) -> String {
+    format!("{}, parameters {}", prediction.date, prediction.parameters)
 }
 
 /// Rows that have a published figure and none of ours.
@@ -370,7 +388,7 @@ mod tests {
         assert_eq!(roles(&ledger), [("drive".into(), Role::Seen, 1), ("drive".into(), Role::Fitted, 1)]);
         let mut prediction = ledger.results.runs["drive.sim"].clone();
         prediction.figures = [("a".into(), 20.0)].into();
-        ledger.results.predictions.push(crate::results::Prediction {
+        ledger.results.predictions.push(Prediction {
             set: "drive".into(),
             date: prediction.date,
             commit: prediction.commit,

@@ -209,19 +209,21 @@ fn words(command: &str, variable: impl Fn(&str) -> Option<String>) -> Result<Vec
 /// Runs a command, and keeps its result as a file.
 fn make(settings: &Settings, run: &Run, file: &Path) -> Result<Value> {
     let words = words(&run.command, |name| env::var(name).ok())?;
-    let is_study = words.first().is_some_and(|word| word == "study");
+    // A study and a sweep write their result into a directory.
+    let writes =
+        words.first().is_some_and(|word| word == "study") || words.iter().any(|word| word == "--set");
     let out = file.with_extension("out");
     fs::create_dir_all(folder(settings))?;
     let mut command = Command::new(&settings.program);
     command.current_dir(&settings.root).args(&words).stdin(Stdio::null()).stderr(Stdio::inherit());
-    if is_study {
+    if writes {
         command.arg("--force").arg("--out").arg(&out);
     } else {
         command.args(["--output", "json"]);
     }
     let output = command.output().with_context(|| settings.program.display().to_string())?;
     // `profile check` fails on a figure that is far off, and prints all of them.
-    let json = if is_study { fs::read(out.join("results.json")).unwrap_or_default() } else { output.stdout };
+    let json = if writes { fs::read(out.join("results.json")).unwrap_or_default() } else { output.stdout };
     let value: Value = serde_json::from_slice(&json)
         .with_context(|| format!("its result is no JSON ({})", output.status))?;
     fs::write(file, &json).with_context(|| file.display().to_string())?;

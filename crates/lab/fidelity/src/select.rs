@@ -4,6 +4,7 @@
 //! |---|---|
 //! | `@nand[threads=64].metrics.tpmC` | of the runs of variant `nand` at exactly this point: their metric. `[]` is the point without axes; without brackets, all runs |
 //! | `$.figures[figure=read_latency].measured` | from the root of the document: fields, and elements of lists that have these values |
+//! | `$.runs.simulation[parameters/seed=1].write_amplification` | a `/` leads into objects: the runs of a sweep by their parameters |
 //! | `sum(PATH)`, `geomean(PATH)` | sum, or geometric mean, of all numbers that a path finds. Without it, the median: repetitions of a run |
 //! | `+ - * / ( )`, numbers | arithmetic; operators stand between blanks |
 
@@ -132,7 +133,8 @@ fn elements(value: &Value) -> Vec<&Value> {
 }
 
 fn has(value: &Value, key: &str, wanted: &str) -> bool {
-    match value.get(key) {
+    let found = key.split('/').try_fold(value, |value, name| value.get(name));
+    match found {
         Some(Value::String(text)) => text == wanted,
         Some(Value::Number(number)) => *wanted == *number.to_string(),
         Some(Value::Bool(flag)) => wanted.parse() == Ok(*flag),
@@ -167,6 +169,7 @@ mod tests {
         let nand = [run(4, 1.0, 60), run(4, 3.0, 60), run(4, 2.0, 60), run(8, 7.0, 120)];
         serde_json::json!({"variants": [{"name": "nand", "runs": nand},
             {"name": "xfs-7", "runs": [{"at": {}, "metrics": {"wa": 2.5}}, {"at": {"limit": 0}, "metrics": {"wa": 9.0}}]}],
+            "runs": [{"simulation": {"parameters": {"job.rw": "random"}, "wa": 4.0}}, {"simulation": {"parameters": {"job.rw": "zipf:0.2"}, "wa": 3.0}}],
             "figures": [{"figure": "read", "ratio": 1.5}]})
     }
 
@@ -177,6 +180,7 @@ mod tests {
         assert_eq!(value("@xfs-7[].metrics.wa"), 2.5);
         assert_eq!(value("@nand[threads=8].namespaces[medium=nand].writes / @nand[threads=8].seconds"), 2.0);
         assert_eq!(value("sum(@nand.namespaces[medium=nand].writes)"), 300.0);
+        assert_eq!(value("$.runs.simulation[parameters/job.rw=zipf:0.2].wa"), 3.0);
         assert_eq!(value("2 * ( $.figures[figure=read].ratio - 0.5 ) + 1"), 3.0);
         assert!((value("geomean(@nand.metrics.tpmC)") - 42_f64.powf(0.25)).abs() < 1e-12);
     }
