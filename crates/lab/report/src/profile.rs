@@ -25,21 +25,28 @@ macro_rules! profiles {
 const DEFAULT: Profile = Profile { name: "default", toml: include_str!("default_drive.toml") };
 
 /// All of them but [`DEFAULT`], by name.
-const OTHER_PROFILES: [Profile; 19] = profiles![
+const OTHER_PROFILES: [Profile; 26] = profiles![
     "bench-16g",
     "cheetah-15k7-300g",
+    "cm7-r-3.84t-scaled",
     "constellation2-1t",
+    "d7-p5520-1.92t-scaled",
+    "micron-7450-max-800g-scaled",
+    "micron-7450-pro-960g-scaled",
     "micron-9300-max-6.4t",
     "micron-9300-max-short",
     "no-capacitors",
     "pblaze5-910-3.84t",
     "pblaze5-910-lab",
     "pblaze5-910-short",
+    "pe8110-960g-scaled",
+    "pm9a3-960g-scaled",
     "px02sm-400g",
     "qlc-7.68t",
     "savvio-10k4-600g",
     "savvio-15k3-300g",
     "tlc-3.84t",
+    "wd-960g-scaled",
     "xs1715-400g",
     "zn540-1t",
     "zn540-2t",
