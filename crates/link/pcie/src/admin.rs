@@ -53,6 +53,8 @@ pub(crate) struct AdminParts<'a, M> {
 pub(crate) enum AdminOutcome {
     /// It has ended, with dword 0 of its completion.
     Done(u32),
+    /// It has ended: a completion queue exists.
+    CompletionQueueCreated { qid: u16 },
     /// It has ended: a submission queue with this many entries exists.
     QueueCreated { qid: u16, entries: u32 },
     /// A submission queue is gone, or will be gone when its commands have ended. Then this command ends.
@@ -156,7 +158,7 @@ fn create_completion<M: GuestMemory>(parts: &mut AdminParts<'_, M>, c: CreateIoC
     let (memory, entries) = queue_memory(parts, base, c.qsize_z, c.pc, CQE_BYTES)?;
     let queue = CompletionQueue::new(memory, entries, c.ien.then_some(c.iv));
     parts.queues.add_completion(c.qid, queue);
-    DONE
+    Ok(AdminOutcome::CompletionQueueCreated { qid: c.qid })
 }
 
 /// Create I/O Submission Queue (Base 5.2.2). A namespace's NVM Set says where it lies, so the command's NVM Set means nothing.

@@ -6,7 +6,7 @@ use crate::config_space::{ConfigEffect, ConfigSpace, PciIdentity};
 use crate::data;
 use crate::identify;
 use crate::interrupts::Interrupts;
-use crate::layout::{BarLayout, DOORBELLS_OFFSET, MAX_QUEUE_PAIRS, MAX_STRIDE};
+use crate::layout::{BarLayout, DOORBELLS_OFFSET, Doorbell, MAX_QUEUE_PAIRS, MAX_STRIDE};
 use crate::memory::{Bus, GuestMemory, Unmapped};
 use crate::msix::{MsixMessage, MsixTable, MsixTableOwner};
 use crate::queue::{CompletionQueue, QueueMemory, SubmissionQueue};
@@ -220,13 +220,23 @@ impl Function {
         }
     }
 
-    /// Writes a doorbell. A client that writes doorbells by other ways than BAR0 ends here, too.
+    /// Writes a doorbell of BAR0.
     fn ring<M: GuestMemory>(&mut self, at: u32, value: u32, bus: Bus<'_, M>) {
         // Doorbells of a disabled controller mean nothing.
         if !self.registers.is_ready() {
             return;
         }
-        match self.queues.ring(self.layout.doorbell(at), value, bus.memory) {
+        let doorbell = self.layout.doorbell(at);
+        if let (Some(doorbell), Some(mapped)) = (doorbell, bus.doorbells)
+            && self.queues.set_mapped(doorbell, value, mapped).is_err()
+        {
+            return self.registers.fail();
+        }
+        self.ring_doorbell(doorbell, value, bus);
+    }
+
+    fn ring_doorbell<M: GuestMemory>(&mut self, doorbell: Option<Doorbell>, value: u32, bus: Bus<'_, M>) {
+        match self.queues.ring(doorbell, value, bus.memory) {
             Ok(Some(cqid)) => {
                 self.post(cqid, bus);
                 let vector = self.queues.completion(cqid).and_then(|queue| queue.vector);
@@ -237,6 +247,49 @@ impl Function {
             Ok(None) => {}
             Err(Unmapped) => self.registers.fail(),
         }
+    }
+
+    /// Takes over the doorbells that the host has written in mapped memory. To be called before [`poll`](Function::poll).
+    pub fn follow_doorbells<M: GuestMemory>(&mut self, bus: Bus<'_, M>) {
+        let Some(mapped) = bus.doorbells else { return };
+        let mut index = 0;
+        while self.registers.is_ready() {
+            match self.queues.next_mapped(&mut index, mapped) {
+                Ok(Some((doorbell, value))) => self.ring_doorbell(Some(doorbell), value, bus),
+                Ok(None) => break,
+                Err(Unmapped) => self.registers.fail(),
+            }
+        }
+        self.show_pin();
+    }
+
+    /// Whether the host can ring doorbells in memory.
+    #[must_use]
+    pub fn has_doorbells_in_memory<M: GuestMemory>(&self, bus: Bus<'_, M>) -> bool {
+        self.registers.is_ready() && (bus.doorbells.is_some() || self.queues.has_shadow())
+    }
+
+    /// Whether the host has rung a doorbell in memory since the last [`poll`](Function::poll).
+    #[must_use]
+    pub fn has_news<M: GuestMemory>(&self, bus: Bus<'_, M>) -> bool {
+        self.can_fetch() && self.queues.has_news(bus.memory, bus.doorbells)
+    }
+
+    /// Whether [`poll`](Function::poll) looks at the queues.
+    fn can_fetch(&self) -> bool {
+        // Both commands of a fused operation find a place.
+        self.registers.is_ready() && self.space.is_bus_master() && self.slots.room() >= 2
+    }
+
+    /// The owner begins to call [`has_news`](Function::has_news) again and again, or ends it, and sleeps. While it looks, hosts write the tails of
+    /// shadow doorbells to memory alone. Before it sleeps, they are asked to write the next ones to BAR0, too. Whether there is something to do
+    /// instead of sleep. Doorbells of BAR0 that hosts map have no such way: an owner that lends them never sleeps.
+    pub fn watch<M: GuestMemory>(&mut self, is_watched: bool, bus: Bus<'_, M>) -> bool {
+        let has_commands = self.queues.watch(is_watched, bus.memory);
+        if has_commands.is_err() {
+            self.registers.fail();
+        }
+        self.can_fetch() && has_commands.unwrap_or(false) || self.has_news(bus)
     }
 
     /// Does what follows from a write to a register.
@@ -307,15 +360,27 @@ impl Function {
     }
 
     /// The owner has enabled the controller, or could not.
-    pub fn enabled(&mut self, values: Option<EnabledValues>) {
+    pub fn enabled<M: GuestMemory>(&mut self, values: Option<EnabledValues>, bus: Bus<'_, M>) {
         if !self.registers.end_enable(values.is_some()) {
             return;
+        }
+        for doorbell in [Doorbell::Tail(0), Doorbell::Head(0)] {
+            self.clear_doorbell(doorbell, bus);
         }
         let [(asq, submission), (acq, completion)] = self.registers.admin_queues();
         let submission = SubmissionQueue::new(QueueMemory::Contiguous(asq), submission, 0);
         let completion = CompletionQueue::new(QueueMemory::Contiguous(acq), completion, Some(0));
         let arbitration = Arbitration::from_bits(values.unwrap_or_default().arbitration.into());
         self.queues.start((submission, completion), Arbiter::new(self.registers.is_weighted(), arbitration));
+    }
+
+    /// A new queue begins with mapped doorbells of zero, whatever the host has left there.
+    fn clear_doorbell<M: GuestMemory>(&mut self, doorbell: Doorbell, bus: Bus<'_, M>) {
+        if let Some(mapped) = bus.doorbells
+            && self.queues.set_mapped(doorbell, 0, mapped).is_err()
+        {
+            self.registers.fail();
+        }
     }
 
     /// The owner has shut the controller down.
@@ -345,8 +410,7 @@ impl Function {
         if let Some(error) = self.queues.take_error() {
             return Some(Step::Request(Request::Event(AsyncEvent::error(error))));
         }
-        // Both commands of a fused operation find a place.
-        if self.slots.room() < 2 {
+        if !self.can_fetch() {
             return None;
         }
         let step = match self.queues.fetch(bus.memory) {
@@ -378,7 +442,12 @@ impl Function {
         let executed = admin::execute(&mut parts, &fetched.command);
         match executed {
             Ok(AdminOutcome::Forward(lesson)) => self.pass_on(fetched, lesson).unwrap_or(Step::Handled),
+            Ok(AdminOutcome::CompletionQueueCreated { qid }) => {
+                self.clear_doorbell(Doorbell::Head(qid), bus);
+                self.conclude(fetched, Ok(0), bus)
+            }
             Ok(AdminOutcome::QueueCreated { qid, entries }) => {
+                self.clear_doorbell(Doorbell::Tail(qid), bus);
                 self.conclude(fetched, Ok(0), bus);
                 Step::Request(Request::AddQueue { qid, entries })
             }

@@ -2,7 +2,7 @@
 
 use crate::config_space::PciIdentity;
 use crate::function::{EnabledValues, Function, FunctionConfig, Incoming, Request, Step};
-use crate::memory::{Bus, GuestMemory};
+use crate::memory::GuestMemory;
 use crate::msix::MsixTableOwner;
 use crate::ram::Ram;
 use crate::slots::DataPart;
@@ -16,6 +16,8 @@ const REGIONS: [std::ops::Range<u64>; 2] = [0..0x1_0000, 0x1_4000..0x2_0000];
 const ADMIN_BASES: [u32; 2] = [0x1000, 0x2000];
 /// Entries of an admin queue.
 const ADMIN_ENTRIES: u32 = 16;
+/// Bytes of the pages of doorbells.
+pub(crate) const DOORBELL_BYTES: u64 = 0x1000;
 /// Offset of Command in the configuration space.
 const COMMAND_OFFSET: u64 = 4;
 
@@ -60,21 +62,37 @@ impl Input<'_> {
 struct Bench {
     function: Function,
     memory: Ram,
+    /// Doorbells that the host writes in memory, if it maps them.
+    doorbells: Ram,
+    is_mapped: bool,
     now_ns: u64,
     in_flight: Vec<Incoming>,
     /// Entries that the host has put into the admin queue.
     tail: u32,
 }
 
+/// The tools of a call, of fields of a test's structure.
+macro_rules! bus {
+    ($of:expr) => {
+        crate::memory::Bus {
+            memory: &$of.memory,
+            doorbells: $of.is_mapped.then_some(&$of.doorbells),
+            now_ns: $of.now_ns,
+        }
+    };
+}
+#[cfg(test)]
+pub(crate) use bus;
+
 impl Bench {
     fn write_bar(&mut self, offset: u32, bytes: &[u8]) {
-        let bus = Bus { memory: &self.memory, now_ns: self.now_ns };
+        let bus = bus!(self);
         self.function.write_bar(offset.into(), bytes, bus);
     }
 
     /// The host enables the controller as it should.
     fn enable(&mut self) {
-        let bus = Bus { memory: &self.memory, now_ns: self.now_ns };
+        let bus = bus!(self);
         self.function.write_config(COMMAND_OFFSET, &[0x06, 0], bus);
         let aqa = (ADMIN_ENTRIES - 1) << 16 | (ADMIN_ENTRIES - 1);
         for (offset, value) in [
@@ -101,22 +119,24 @@ impl Bench {
         self.write_bar(0x1000, &tail.to_le_bytes());
     }
 
-    /// The owner does what there is to do. With `all`, it answers all commands.
-    fn settle(&mut self, all: bool) {
+    /// The owner does what there is to do. With `all`, it answers all commands. Whether nothing was left.
+    fn settle(&mut self, all: bool) -> bool {
         for _ in 0..1000 {
-            let bus = Bus { memory: &self.memory, now_ns: self.now_ns };
+            let bus = bus!(self);
+            self.function.follow_doorbells(bus);
             match self.function.poll(bus) {
                 Some(Step::Request(Request::Enable(_))) => {
-                    self.function.enabled(Some(EnabledValues { arbitration: 3 }));
+                    self.function.enabled(Some(EnabledValues { arbitration: 3 }), bus);
                 }
                 Some(Step::Request(Request::Shutdown(_))) => self.function.shut_down(),
                 Some(Step::Request(Request::SubsystemReset)) => self.function.subsystem_reset(),
                 Some(Step::Command(incoming)) => self.in_flight.push(incoming),
                 Some(Step::Request(_) | Step::Handled) => {}
                 None if all && !self.in_flight.is_empty() => self.answer(0, 0),
-                None => return,
+                None => return true,
             }
         }
+        false
     }
 
     /// The controller answers a command, with data of this many bytes.
@@ -140,7 +160,7 @@ impl Bench {
             false => self.function.read_data(tag, part, &mut data, &self.memory),
         });
         let completion = Completion::new(0, status.err().unwrap_or(Status::SUCCESS));
-        let bus = Bus { memory: &self.memory, now_ns: self.now_ns };
+        let bus = bus!(self);
         let _ = self.function.respond(tag, completion, bus);
         // An answered tag means nothing any more.
         let _ = self.function.respond(tag, completion, bus);
@@ -149,7 +169,7 @@ impl Bench {
     /// One act of a host or of the owner.
     fn act(&mut self, input: &mut Input<'_>) {
         let size = self.function.layout().bytes;
-        match input.byte() % 13 {
+        match input.byte() % 15 {
             0 => self.enable(),
             1 => {
                 let offset = u32::from(input.byte()) % 0x38;
@@ -189,7 +209,7 @@ impl Bench {
                 self.answer(input.byte().into(), bytes);
             }
             9 => {
-                let bus = Bus { memory: &self.memory, now_ns: self.now_ns };
+                let bus = bus!(self);
                 let (offset, value) = (u64::from(input.byte()) * 4 % 0x140, input.dword());
                 self.function.write_config(offset, &value.to_le_bytes(), bus);
             }
@@ -206,6 +226,18 @@ impl Bench {
                 self.now_ns += u64::from(input.dword());
                 self.function.take_interrupts(self.now_ns, |_| {});
             }
+            12 => {
+                let (doorbell, value) = (u64::from(input.byte()) % 12, u32::from(input.byte()));
+                let _ = self.doorbells.store(4 * doorbell, value);
+            }
+            13 => {
+                let is_watched = input.byte() & 1 == 0;
+                let bus = bus!(self);
+                // An owner that sleeps has nothing to do.
+                if !self.function.watch(is_watched, bus) && !is_watched {
+                    assert!(!self.function.has_news(bus));
+                }
+            }
             _ => {
                 let mut bytes = [0; 16];
                 let offset = u64::from(input.dword() % (size + 8));
@@ -213,17 +245,25 @@ impl Bench {
                 self.function.read_config(offset, &mut bytes);
             }
         }
-        self.settle(input.byte().is_multiple_of(4));
+        let is_all = self.settle(input.byte().is_multiple_of(4));
+        // What is done is no news: an owner that looks for it could not sleep.
+        assert!(!is_all || !self.function.has_news(bus!(self)));
         assert!(self.function.in_flight() <= 64);
     }
 }
 
 /// Any acts of a host, and any answers of a controller, as bytes say.
 pub fn fuzz(bytes: &[u8]) {
-    let memory = Ram::new(&REGIONS);
-    let mut bench =
-        Bench { function: Function::new(config(4)), memory, now_ns: 0, in_flight: Vec::new(), tail: 0 };
     let mut input = Input(bytes);
+    let mut bench = Bench {
+        function: Function::new(config(4)),
+        memory: Ram::new(&REGIONS),
+        doorbells: Ram::new(&[0..DOORBELL_BYTES]),
+        is_mapped: input.byte() & 1 == 0,
+        now_ns: 0,
+        in_flight: Vec::new(),
+        tail: 0,
+    };
     while !input.0.is_empty() {
         bench.act(&mut input);
     }

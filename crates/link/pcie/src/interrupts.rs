@@ -22,6 +22,8 @@ struct Vector {
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     vectors: Vec<Vector>,
+    /// Vectors that have entries.
+    waiting: usize,
     coalescing: InterruptCoalescing,
 }
 
@@ -30,6 +32,7 @@ impl Interrupts {
     pub(crate) fn new(vectors: u16) -> Self {
         Interrupts {
             vectors: vec![Vector::default(); usize::from(vectors)],
+            waiting: 0,
             coalescing: InterruptCoalescing::new(),
         }
     }
@@ -37,6 +40,7 @@ impl Interrupts {
     /// Everything is as at the start.
     pub(crate) fn reset(&mut self) {
         self.vectors.fill(Vector::default());
+        self.waiting = 0;
         self.coalescing = InterruptCoalescing::new();
     }
 
@@ -75,8 +79,12 @@ impl Interrupts {
     /// Entries were written to a completion queue of this vector. Entries of the admin queue are not coalesced.
     pub(crate) fn posted(&mut self, iv: u16, entries: u32, is_admin: bool, now_ns: u64) {
         let Some(vector) = self.vectors.get_mut(usize::from(iv)) else { return };
+        if entries == 0 {
+            return;
+        }
         if vector.entries == 0 {
             vector.since_ns = now_ns;
+            self.waiting += 1;
         }
         vector.entries = vector.entries.saturating_add(entries);
         vector.is_due |= is_admin;
@@ -85,6 +93,7 @@ impl Interrupts {
     /// The host has taken all entries of a vector: it needs no interrupt.
     pub(crate) fn withdraw(&mut self, iv: u16) {
         if let Some(vector) = self.vectors.get_mut(usize::from(iv)) {
+            self.waiting -= usize::from(vector.entries > 0);
             (vector.entries, vector.is_due) = (0, false);
         }
     }
@@ -103,6 +112,9 @@ impl Interrupts {
     /// Takes the vectors whose interrupts are due.
     pub(crate) fn take_due(&mut self, now_ns: u64, mut raise: impl FnMut(u16)) {
         for index in 0..self.vectors.len() {
+            if self.waiting == 0 {
+                break;
+            }
             let due = self.due_ns(&self.vectors[index]);
             if due.is_some_and(|due| due <= now_ns) {
                 self.withdraw(index as u16);
@@ -113,6 +125,9 @@ impl Interrupts {
 
     /// When the next interrupt is due; `u64::MAX` if none is.
     pub(crate) fn deadline_ns(&self) -> u64 {
+        if self.waiting == 0 {
+            return u64::MAX;
+        }
         self.vectors.iter().filter_map(|vector| self.due_ns(vector)).min().unwrap_or(u64::MAX)
     }
 }

@@ -76,13 +76,17 @@ impl BarLayout {
         }
     }
 
+    /// The number of a doorbell, from the first one.
+    pub(crate) fn doorbell_index(&self, doorbell: Doorbell) -> usize {
+        match doorbell {
+            Doorbell::Tail(qid) => 2 * usize::from(qid),
+            Doorbell::Head(qid) => 2 * usize::from(qid) + 1,
+        }
+    }
+
     /// The offset of a doorbell, from the first one. Shadow doorbells have the same (Base 5.2.5, "Doorbell Buffer Config").
     pub(crate) fn doorbell_offset(&self, doorbell: Doorbell) -> u32 {
-        let index = match doorbell {
-            Doorbell::Tail(qid) => 2 * u32::from(qid),
-            Doorbell::Head(qid) => 2 * u32::from(qid) + 1,
-        };
-        index * self.stride
+        self.doorbell_index(doorbell) as u32 * self.stride
     }
 }
 

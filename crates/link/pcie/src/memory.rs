@@ -41,6 +41,8 @@ pub trait GuestMemory {
 pub struct Bus<'a, M> {
     /// The guest's memory.
     pub memory: &'a M,
+    /// Doorbells that the host writes in memory instead of BAR0, if it maps them: the first one is at address 0.
+    pub doorbells: Option<&'a M>,
     /// The time in nanoseconds, which never goes back. Interrupt coalescing counts it.
     pub now_ns: u64,
 }

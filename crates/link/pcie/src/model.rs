@@ -3,6 +3,9 @@
 //!     TRANCHE_MODEL_ROUNDS=5000 cargo test --profile suite -p pcie model      (more runs)
 //!     TRANCHE_MODEL_FIRST=10000 …                                             (its first seed)
 //!
+//! A third of the hosts writes doorbells to BAR0, a third to mapped memory, and a third to shadow doorbells: then the owner sleeps at times, and wakes up for
+//! a write to BAR0 only.
+//!
 //! What holds: commands come in the order of their queue, with the host's bytes; each is answered once, in the order of the answers, with
 //! its identifiers, status and SQ head; data is where PRPs and SGLs say; entries that wait are announced by an interrupt; a reset
 //! ends when all commands are back, and nothing is written after it began; each command of the transport ends with
@@ -71,6 +74,15 @@ struct Model {
     raised: u32,
     bus_master: bool,
     answered: u64,
+    way: DoorbellWay,
+}
+
+/// Where a host writes doorbells.
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+enum DoorbellWay {
+    Bar,
+    Mapped,
+    Shadow,
 }
 
 impl Model {
@@ -87,7 +99,9 @@ impl Model {
             raised: 0,
             bus_master: true,
             answered: 0,
+            way: [DoorbellWay::Bar, DoorbellWay::Mapped, DoorbellWay::Shadow][(seed % 3) as usize],
         };
+        model.rig.is_mapped = model.way == DoorbellWay::Mapped;
         model.enable();
         model
     }
@@ -98,7 +112,12 @@ impl Model {
         self.rig.config(0x52, &[0, 0x80]);
         let table = self.rig.function.layout().msix_table;
         (0..=u32::from(QUEUE_PAIRS)).for_each(|vector| self.rig.write(table + 16 * vector + 12, 0));
-        self.submission = BTreeMap::from([(0, Submission::default())]);
+        let mut admin = Submission::default();
+        if self.way == DoorbellWay::Shadow {
+            self.rig.share_doorbells([0x3_8000, 0x3_9000]);
+            (admin.fetched, admin.known_head) = (1, 1);
+        }
+        self.submission = BTreeMap::from([(0, admin)]);
         self.completion = BTreeMap::from([(0, (VecDeque::new(), 0))]);
         self.free_pages = DATA_PAGES.collect();
         self.raised = 0;
@@ -298,6 +317,22 @@ impl Model {
         }
     }
 
+    /// The owner has nothing to do, and sleeps.
+    fn sleep(&mut self) {
+        while self.step() {}
+        if self.way == DoorbellWay::Shadow && !self.rig.watch(false) {
+            self.rig.is_asleep = true;
+        }
+    }
+
+    /// The owner is awake, and may look at doorbells in memory from now on.
+    fn wake(&mut self) {
+        self.rig.is_asleep = false;
+        if self.chance(2) {
+            self.rig.watch(true);
+        }
+    }
+
     /// One step of the function.
     fn step(&mut self) -> bool {
         let Some(step) = self.rig.poll() else { return false };
@@ -376,6 +411,7 @@ impl Model {
             return Status::PRP_OFFSET_INVALID;
         }
         self.rig.memory.write(base, &[0; PAGE as usize]).unwrap();
+        self.rig.clear_doorbell(8 * u32::from(c.qid) + 4);
         self.rig.completion.insert(c.qid, HostQueue::contiguous(base, u32::from(c.qsize_z) + 1));
         self.completion.insert(c.qid, (VecDeque::new(), if c.ien { c.iv } else { u16::MAX }));
         Status::SUCCESS
@@ -395,6 +431,7 @@ impl Model {
         if !base.is_multiple_of(PAGE) {
             return Status::PRP_OFFSET_INVALID;
         }
+        self.rig.clear_doorbell(8 * u32::from(c.qid));
         self.rig.submission.insert(c.qid, HostQueue::contiguous(base, u32::from(c.qsize_z) + 1));
         let generation = self.answered;
         self.submission.insert(c.qid, Submission { cqid: c.cqid, generation, ..Submission::default() });
@@ -435,6 +472,7 @@ impl Model {
         if self.in_flight.is_empty() {
             return;
         }
+        self.wake();
         let at = self.rng.below(self.in_flight.len() as u64) as usize;
         let (incoming, sent) = self.in_flight.swap_remove(at);
         let dw0 = self.rng.next_u64() as u32;
@@ -552,12 +590,27 @@ impl Model {
             Some(host) => (host.size + self.rng.below(1 << 31) as u32, ErrorInfo::INVALID_DOORBELL_VALUE),
             None => (self.rng.next_u64() as u32, ErrorInfo::INVALID_DOORBELL),
         };
-        self.rig.write(0x1000 + 8 * u32::from(qid) + 4 * u32::from(is_head), value);
-        if self.bus_master {
-            assert_eq!(self.rig.event(), Some(error), "{}", self.what);
-        } else {
+        let right = host.filter(|_| known).map(|host| host.index);
+        let offset = 8 * u32::from(qid) + 4 * u32::from(is_head);
+        let is_there = error == ErrorInfo::INVALID_DOORBELL_VALUE;
+        match (self.way, self.rig.shadow) {
+            // Doorbells without a queue are memory.
+            (DoorbellWay::Mapped, _) if !is_there => return,
+            (DoorbellWay::Mapped, _) => self.rig.doorbells.store(offset.into(), value).unwrap(),
+            (_, Some([shadow, _])) if is_there && qid > 0 => {
+                // Heads are looked at only when the doorbell is written.
+                self.rig.memory.store(shadow + u64::from(offset), value).unwrap();
+                self.rig.write(0x1000 + offset, 0);
+            }
+            _ => self.rig.write(0x1000 + offset, value),
+        }
+        if !self.bus_master {
             self.set_bus_master(true);
-            assert_eq!(self.rig.event(), Some(error), "{}", self.what);
+        }
+        assert_eq!(self.rig.event(), Some(error), "{}", self.what);
+        // In memory it may have replaced a value that was not seen.
+        if let Some(right) = right {
+            self.rig.write_doorbell(offset, right);
         }
     }
 
@@ -597,8 +650,12 @@ impl Model {
                 self.submit(qid);
             }
             45..70 => {
+                // Another thread may do so while the owner sleeps.
                 for _ in 0..=self.rng.below(8) {
                     self.step();
+                }
+                if self.chance(3) {
+                    self.sleep();
                 }
             }
             70..85 => (0..=self.rng.below(6)).for_each(|_| self.respond()),
@@ -620,7 +677,10 @@ impl Model {
     fn finish(&mut self) {
         self.set_bus_master(true);
         for _ in 0..10_000 {
-            while self.step() {}
+            // An owner that sleeps has heard of everything.
+            if !self.rig.is_asleep {
+                self.sleep();
+            }
             self.interrupts();
             if self.in_flight.is_empty() && self.completion.values().all(|(expected, _)| expected.is_empty())
             {

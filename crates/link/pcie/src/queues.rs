@@ -38,6 +38,11 @@ pub(crate) struct Queues {
     /// The queue that has the second command of the fused operation whose first was fetched last.
     fused: Option<u16>,
     shadow: Option<ShadowDoorbells>,
+    /// The values that were seen last: of shadow doorbells, and of doorbells that the host maps. A value counts once.
+    seen_shadow: Box<[u32]>,
+    seen_mapped: Box<[u32]>,
+    /// Whether the owner looks at doorbells in memory all the time, so that tails need no event.
+    is_watched: bool,
     /// Errors of doorbells that were not reported, one bit for each kind.
     errors: u8,
 }
@@ -45,6 +50,7 @@ pub(crate) struct Queues {
 impl Queues {
     /// No queues.
     pub(crate) fn new(layout: BarLayout, count: u16) -> Self {
+        let doorbells = 2 * usize::from(count);
         Queues {
             layout,
             submission: (0..count).map(|_| None).collect(),
@@ -53,6 +59,9 @@ impl Queues {
             ready: 0,
             fused: None,
             shadow: None,
+            seen_shadow: vec![0; doorbells].into(),
+            seen_mapped: vec![0; doorbells].into(),
+            is_watched: false,
             errors: 0,
         }
     }
@@ -67,7 +76,8 @@ impl Queues {
 
     /// Deletes all queues.
     pub(crate) fn clear(&mut self) {
-        *self = Queues::new(self.layout, self.submission.len() as u16);
+        let is_watched = self.is_watched;
+        *self = Queues { is_watched, ..Queues::new(self.layout, self.submission.len() as u16) };
     }
 
     pub(crate) fn submission(&self, qid: u16) -> Option<&SubmissionQueue> {
@@ -96,6 +106,13 @@ impl Queues {
     /// Adds a completion queue.
     pub(crate) fn add_completion(&mut self, qid: u16, queue: CompletionQueue) {
         self.completion[usize::from(qid)] = Some(queue);
+        self.forget(Doorbell::Head(qid));
+    }
+
+    /// A doorbell is that of a new queue.
+    fn forget(&mut self, doorbell: Doorbell) {
+        let index = self.layout.doorbell_index(doorbell);
+        (self.seen_shadow[index], self.seen_mapped[index]) = (0, 0);
     }
 
     /// Adds a submission queue to its completion queue. An I/O queue has a priority.
@@ -107,6 +124,7 @@ impl Queues {
             self.arbiter.add(qid, priority);
         }
         self.submission[usize::from(qid)] = Some(queue);
+        self.forget(Doorbell::Tail(qid));
     }
 
     pub(crate) fn remove_completion(&mut self, qid: u16) {
@@ -148,6 +166,86 @@ impl Queues {
     /// Doorbells of I/O queues are in guest memory from now on.
     pub(crate) fn set_shadow(&mut self, shadow: ShadowDoorbells) {
         self.shadow = Some(shadow);
+        self.seen_shadow.fill(0);
+    }
+
+    /// All doorbells of existing queues.
+    fn doorbells(&self) -> impl Iterator<Item = Doorbell> {
+        let tails = (0..).zip(&self.submission).filter(|(_, queue)| queue.is_some());
+        let heads = (0..).zip(&self.completion).filter(|(_, queue)| queue.is_some());
+        tails.map(|(qid, _)| Doorbell::Tail(qid)).chain(heads.map(|(qid, _)| Doorbell::Head(qid)))
+    }
+
+    /// The next doorbell that the host has written in mapped memory since it was seen, with its value; from the one with this index on, which
+    /// moves.
+    ///
+    /// # Errors
+    /// The doorbells are not mapped.
+    pub(crate) fn next_mapped<M: GuestMemory>(
+        &mut self,
+        from: &mut usize,
+        mapped: &M,
+    ) -> Result<Option<(Doorbell, u32)>, Unmapped> {
+        while *from < self.seen_mapped.len() {
+            let index = *from;
+            *from += 1;
+            let qid = index / 2;
+            let (doorbell, is_there) = match index % 2 {
+                0 => (Doorbell::Tail(qid as u16), self.submission[qid].is_some()),
+                _ => (Doorbell::Head(qid as u16), self.completion[qid].is_some()),
+            };
+            if is_there {
+                let value = mapped.load(self.layout.doorbell_offset(doorbell).into())?;
+                if std::mem::replace(&mut self.seen_mapped[index], value) != value {
+                    return Ok(Some((doorbell, value)));
+                }
+            }
+        }
+        Ok(None)
+    }
+
+    /// Sets a mapped doorbell. The host has written it by other ways, or its queue is new.
+    ///
+    /// # Errors
+    /// The doorbells are not mapped.
+    pub(crate) fn set_mapped<M: GuestMemory>(
+        &mut self,
+        doorbell: Doorbell,
+        value: u32,
+        mapped: &M,
+    ) -> Result<(), Unmapped> {
+        self.seen_mapped[self.layout.doorbell_index(doorbell)] = value;
+        mapped.store(self.layout.doorbell_offset(doorbell).into(), value)
+    }
+
+    /// Whether a doorbell in memory has a value that was not seen. A queue that is not mapped is news, too.
+    pub(crate) fn has_news<M: GuestMemory>(&self, memory: &M, mapped: Option<&M>) -> bool {
+        self.doorbells().any(|doorbell| {
+            let index = self.layout.doorbell_index(doorbell);
+            let is_new = |memory: &M, at: u64, seen: u32| memory.load(at) != Ok(seen);
+            let offset = self.layout.doorbell_offset(doorbell).into();
+            let is_tail = matches!(doorbell, Doorbell::Tail(_));
+            mapped.is_some_and(|mapped| is_new(mapped, offset, self.seen_mapped[index]))
+                || is_tail
+                    && self
+                        .shadow_of(doorbell)
+                        .is_some_and(|(at, _)| is_new(memory, at, self.seen_shadow[index]))
+        })
+    }
+
+    /// Whether tails are in memory.
+    pub(crate) fn has_shadow(&self) -> bool {
+        self.shadow.is_some()
+    }
+
+    /// The owner begins to look at doorbells in memory all the time, or ends it. Then hosts are to ring at the next change. Whether there are
+    /// commands to fetch.
+    ///
+    /// # Errors
+    /// A shadow doorbell is not mapped.
+    pub(crate) fn watch<M: GuestMemory>(&mut self, is_watched: bool, memory: &M) -> Result<bool, Unmapped> {
+        let was_watched = std::mem::replace(&mut self.is_watched, is_watched);
+        if was_watched && !is_watched { self.follow_tails(memory) } else { Ok(self.ready != 0) }
     }
 
     /// Looks again at whether a command can be fetched from a queue.
@@ -244,25 +342,29 @@ impl Queues {
             Doorbell::Head(qid) => queues.completion(qid).map(CompletionQueue::head),
         };
         let before = known(self);
-        let value = memory.load(at)?;
-        if before.is_some_and(|before| before != value) {
-            self.move_to(doorbell, value);
+        self.see_shadow(doorbell, memory.load(at)?);
+        // Heads are looked at when there is no room, and not all the time.
+        if self.is_watched && matches!(doorbell, Doorbell::Tail(_)) {
+            return Ok(known(self) != before);
         }
-        let after = known(self);
-        memory.store(event, after.unwrap_or(0))?;
+        memory.store(event, known(self).unwrap_or(0))?;
         // The host may have changed it before it saw the index.
-        let again = memory.load(at)?;
-        if again != value && after.is_some_and(|after| after != again) {
-            self.move_to(doorbell, again);
-        }
+        self.see_shadow(doorbell, memory.load(at)?);
         Ok(known(self) != before)
     }
 
-    /// Looks at the shadow doorbells of queues that have run empty. Whether commands can be fetched.
+    /// A shadow doorbell has this value. It counts if it is a new one.
+    fn see_shadow(&mut self, doorbell: Doorbell, value: u32) {
+        let index = self.layout.doorbell_index(doorbell);
+        if std::mem::replace(&mut self.seen_shadow[index], value) != value {
+            self.move_to(doorbell, value);
+        }
+    }
+
+    /// Looks at the shadow doorbells of all submission queues. Whether commands can be fetched.
     fn follow_tails<M: GuestMemory>(&mut self, memory: &M) -> Result<bool, Unmapped> {
         for qid in 1..self.submission.len() as u16 {
-            let runs_empty = |queue: &SubmissionQueue| !queue.has_entries() && queue.deleted_by.is_none();
-            if self.shadow.is_some() && self.submission(qid).is_some_and(runs_empty) {
+            if self.shadow.is_some() && self.submission(qid).is_some() {
                 self.follow_shadow(Doorbell::Tail(qid), memory)?;
             }
         }

@@ -1,14 +1,14 @@
 //! A host as its driver writes it, and a controller that the test answers for.
 
 use crate::function::{EnabledValues, Function, FunctionConfig, Incoming, Request, Step};
-use crate::fuzz;
-use crate::memory::{Bus, GuestMemory};
+use crate::fuzz::{self, bus};
+use crate::memory::GuestMemory;
 use crate::ram::Ram;
 use nvme::admin::{CreateIoCq, CreateIoSq};
 use nvme::aer::{AsyncEvent, ErrorInfo};
 use nvme::property::{Cc, Csts, PropertyOffset};
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{Command, Completion, SglDescriptor, Status, U32};
+use nvme::{AdminOpcode, Command, Completion, SglDescriptor, Status, U32};
 use std::collections::BTreeMap;
 
 /// Guest memory of the tests, with a hole.
@@ -46,6 +46,15 @@ impl HostQueue {
 pub(crate) struct Rig {
     pub function: Function,
     pub memory: Ram,
+    /// Doorbells that the host writes in memory, if it maps them.
+    pub doorbells: Ram,
+    pub is_mapped: bool,
+    /// Pages of shadow doorbells and of their events.
+    pub shadow: Option<[u64; 2]>,
+    /// What the host has written to doorbells, by their offset.
+    rung: BTreeMap<u64, u32>,
+    /// Whether the owner sleeps until the host writes to BAR0.
+    pub is_asleep: bool,
     pub now_ns: u64,
     pub submission: BTreeMap<u16, HostQueue>,
     pub completion: BTreeMap<u16, HostQueue>,
@@ -56,6 +65,11 @@ impl Rig {
         let mut rig = Rig {
             function: Function::new(config),
             memory: Ram::new(&REGIONS),
+            doorbells: Ram::new(&[0..fuzz::DOORBELL_BYTES]),
+            is_mapped: false,
+            shadow: None,
+            rung: BTreeMap::new(),
+            is_asleep: false,
             now_ns: 0,
             submission: BTreeMap::new(),
             completion: BTreeMap::new(),
@@ -78,11 +92,13 @@ impl Rig {
     }
 
     pub(crate) fn config(&mut self, offset: u64, bytes: &[u8]) {
-        self.function.write_config(offset, bytes, Bus { memory: &self.memory, now_ns: self.now_ns });
+        self.is_asleep = false;
+        self.function.write_config(offset, bytes, bus!(self));
     }
 
     pub(crate) fn write(&mut self, offset: u32, value: u32) {
-        let bus = Bus { memory: &self.memory, now_ns: self.now_ns };
+        let bus = bus!(self);
+        self.is_asleep = false;
         self.function.write_bar(offset.into(), &value.to_le_bytes(), bus);
         self.function.check();
     }
@@ -108,9 +124,10 @@ impl Rig {
         self.write(PropertyOffset::ACQ.0, ADMIN_BASES[1] as u32);
         // What an earlier life left there has the wrong phase.
         self.memory.write(ADMIN_BASES[1], &[0; 4096]).unwrap();
+        (self.shadow, self.rung) = (None, BTreeMap::new());
         self.set_cc(cc);
         assert!(matches!(self.poll(), Some(Step::Request(Request::Enable(_)))));
-        self.function.enabled(Some(EnabledValues::default()));
+        self.function.enabled(Some(EnabledValues::default()), bus!(self));
         assert!(self.csts().rdy());
         let queues =
             ADMIN_BASES.map(|base| BTreeMap::from([(0, HostQueue::contiguous(base, ADMIN_ENTRIES))]));
@@ -118,7 +135,8 @@ impl Rig {
     }
 
     pub(crate) fn poll(&mut self) -> Option<Step> {
-        let step = self.function.poll(Bus { memory: &self.memory, now_ns: self.now_ns });
+        self.function.follow_doorbells(bus!(self));
+        let step = self.function.poll(bus!(self));
         self.function.check();
         step
     }
@@ -132,7 +150,7 @@ impl Rig {
     }
 
     pub(crate) fn respond(&mut self, incoming: Incoming, completion: Completion) {
-        let bus = Bus { memory: &self.memory, now_ns: self.now_ns };
+        let bus = bus!(self);
         self.function.respond(incoming.tag, completion, bus).unwrap();
         self.function.check();
     }
@@ -146,7 +164,49 @@ impl Rig {
 
     pub(crate) fn ring(&mut self, qid: u16) {
         let tail = self.submission[&qid].index;
-        self.write(0x1000 + 8 * u32::from(qid), tail);
+        self.write_doorbell(8 * u32::from(qid), tail);
+    }
+
+    /// Writes a doorbell with this offset from the first one, where the host has it.
+    pub(crate) fn write_doorbell(&mut self, offset: u32, value: u32) {
+        let before = self.rung.insert(offset.into(), value).unwrap_or(0);
+        if let Some([shadow, events]) = self.shadow.filter(|_| offset >= 8) {
+            self.memory.store(shadow + u64::from(offset), value).unwrap();
+            let event = self.memory.load(events + u64::from(offset)).unwrap();
+            // Whether the doorbell passes its event, as Linux has it.
+            let [event, before, after] = [event, before, value].map(|value| value as u16);
+            if after.wrapping_sub(event).wrapping_sub(1) >= after.wrapping_sub(before) {
+                return;
+            }
+        }
+        if self.is_mapped {
+            self.doorbells.store(offset.into(), value).unwrap();
+        } else {
+            self.write(0x1000 + offset, value);
+        }
+    }
+
+    /// A queue is new: its doorbell is zero wherever the host has it.
+    pub(crate) fn clear_doorbell(&mut self, offset: u32) {
+        self.rung.remove(&offset.into());
+        for page in self.shadow.into_iter().flatten() {
+            self.memory.store(page + u64::from(offset), 0).unwrap();
+        }
+    }
+
+    /// Moves doorbells of I/O queues to guest memory.
+    pub(crate) fn share_doorbells(&mut self, pages: [u64; 2]) {
+        pages.iter().for_each(|page| self.memory.write(*page, &[0; 4096]).unwrap());
+        let command = Command::new(AdminOpcode::DOORBELL_BUFFER_CONFIG.0, 0);
+        let mut command = command.with_dptr(SglDescriptor::of_prps(pages));
+        command.flags.set_psdt(0);
+        assert_eq!(self.admin(command).status(), Status::SUCCESS);
+        self.shadow = Some(pages);
+    }
+
+    /// The owner looks at doorbells in memory all the time, or wants to sleep. Whether there is something to do.
+    pub(crate) fn watch(&mut self, is_watched: bool) -> bool {
+        self.function.watch(is_watched, bus!(self))
     }
 
     pub(crate) fn submit(&mut self, qid: u16, command: Command) {
@@ -183,7 +243,7 @@ impl Rig {
     /// Tells how many entries were taken.
     pub(crate) fn ring_head(&mut self, cqid: u16) {
         let head = self.completion[&cqid].index;
-        self.write(0x1004 + 8 * u32::from(cqid), head);
+        self.write_doorbell(8 * u32::from(cqid) + 4, head);
     }
 
     /// A command of the admin queue that the function executes itself.

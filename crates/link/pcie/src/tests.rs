@@ -1,8 +1,8 @@
 //! Scenarios.
 
 use crate::function::{EnabledValues, Incoming, Request, Step};
-use crate::fuzz::{config, fuzz};
-use crate::memory::{Bus, GuestMemory};
+use crate::fuzz::{bus, config, fuzz};
+use crate::memory::GuestMemory;
 use crate::msix::MsixMessage;
 use crate::rig::{ENABLED, HostQueue, Rig, with_prp};
 use crate::slots::DataPart;
@@ -323,7 +323,7 @@ fn queues_that_are_not_mapped_are_fatal() {
     rig.write(PropertyOffset::ASQ.0, UNMAPPED_BASE as u32);
     rig.set_cc(ENABLED);
     rig.poll();
-    rig.function.enabled(Some(EnabledValues::default()));
+    rig.function.enabled(Some(EnabledValues::default()), bus!(rig));
     rig.write(0x1000, 1);
     assert!(rig.poll().is_none() && rig.csts().cfs());
 }
@@ -340,7 +340,7 @@ fn a_reset_waits_for_commands_and_touches_nothing() {
     assert!(matches!(rig.poll(), Some(Step::Request(Request::Reset))));
     assert!(rig.poll().is_none() && rig.csts().rdy());
     rig.function.write_data(incoming.tag, DataPart::Data, 0, &[7; 4096], &rig.memory);
-    let bus = Bus { memory: &rig.memory, now_ns: 0 };
+    let bus = bus!(rig);
     rig.function.respond(incoming.tag, done(0), bus).unwrap();
     assert!(rig.function.respond(incoming.tag, done(0), bus).is_err(), "it is stale");
     assert!(rig.poll().is_none() && !rig.csts().rdy());

@@ -3,14 +3,15 @@
 //! Source: *vfio-user Protocol Specification*, version 0.9.1 (libvfio-user, `docs/vfio-user.rst`); the crate `vfio_user` has the messages.
 
 use crate::guest_map::MapAccess;
+use rustix::fs::{MemfdFlags, SealFlags, fcntl_add_seals, memfd_create};
 use std::fs::File;
 use std::io::{Error, ErrorKind};
-use std::os::fd::OwnedFd;
+use std::os::fd::{AsRawFd, OwnedFd};
 use std::os::unix::net::UnixListener;
 use std::panic::AssertUnwindSafe;
 use std::sync::mpsc::{Receiver, SyncSender, sync_channel};
 use vfio_bindings::bindings::vfio;
-use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion};
+use vfio_user::{DmaMapFlags, DmaUnmapFlags, IrqInfo, Server, ServerBackend, ServerRegion, SparseArea};
 
 /// Messages that wait for the drive. A client that sends more waits.
 const MAX_WAITING: usize = 256;
@@ -86,6 +87,8 @@ pub enum ClientMessage {
     Unmap(Option<(u64, u64)>),
     /// Interrupts change.
     Interrupts(InterruptKind, InterruptChange),
+    /// The doorbells of the next client, if they are lent: it may write them there instead of BAR0. There is no answer.
+    Doorbells(File),
     /// The device is to be reset.
     Reset,
     /// The client has gone. There is no answer.
@@ -111,6 +114,8 @@ pub struct DeviceShape {
     pub bar_bytes: u32,
     /// MSI-X vectors.
     pub vectors: u16,
+    /// Pages of BAR0 with doorbells that a client may map. It writes them without a message, so their owner must look at them all the time.
+    pub lent_doorbells: Option<(u32, u32)>,
 }
 
 /// Passes messages on.
@@ -223,7 +228,7 @@ impl<W: Fn()> ServerBackend for Forward<W> {
 }
 
 /// The regions of a PCI device: BAR0 and the configuration space.
-fn regions(shape: DeviceShape) -> Vec<ServerRegion> {
+fn regions(shape: DeviceShape, doorbells: Option<&File>) -> Vec<ServerRegion> {
     let region = |index: u32| {
         let size = match index {
             vfio::VFIO_PCI_BAR0_REGION_INDEX => shape.bar_bytes.into(),
@@ -238,7 +243,17 @@ fn regions(shape: DeviceShape) -> Vec<ServerRegion> {
             size,
             ..Default::default()
         };
-        ServerRegion { region_info, sparse_areas: Vec::new(), mmap_fd: None }
+        let lent = shape.lent_doorbells.zip(doorbells).filter(|_| index == vfio::VFIO_PCI_BAR0_REGION_INDEX);
+        let Some(((start, bytes), file)) = lent else {
+            return ServerRegion { region_info, sparse_areas: Vec::new(), mmap_fd: None };
+        };
+        let flags = region_info.flags | vfio::VFIO_REGION_INFO_FLAG_MMAP;
+        let area = vfio::vfio_region_sparse_mmap_area { offset: start.into(), size: bytes.into() };
+        ServerRegion {
+            region_info: vfio::vfio_region_info { flags, ..region_info },
+            sparse_areas: vec![SparseArea { area }],
+            mmap_fd: Some(file.as_raw_fd()),
+        }
     };
     (0..vfio::VFIO_PCI_NUM_REGIONS).map(region).collect()
 }
@@ -258,6 +273,18 @@ fn interrupts(shape: DeviceShape) -> Vec<IrqInfo> {
     (0..vfio::VFIO_PCI_NUM_IRQS).map(interrupt).collect()
 }
 
+/// A file of the size of BAR0 for its doorbells. A client cannot make it shorter.
+fn doorbell_file(shape: DeviceShape) -> Result<Option<File>, Error> {
+    if shape.lent_doorbells.is_none() {
+        return Ok(None);
+    }
+    let file =
+        File::from(memfd_create("tranche-doorbells", MemfdFlags::CLOEXEC | MemfdFlags::ALLOW_SEALING)?);
+    file.set_len(shape.bar_bytes.into())?;
+    fcntl_add_seals(&file, SealFlags::SHRINK | SealFlags::GROW | SealFlags::SEAL)?;
+    Ok(Some(file))
+}
+
 /// Serves clients of a socket, one after the other, on a thread of its own. `wake` is called after each message. The thread ends after the link
 /// is dropped, with the next message of a client.
 ///
@@ -272,9 +299,16 @@ pub fn serve(
     let (send, messages) = sync_channel(MAX_WAITING);
     let (answers, answered) = sync_channel(1);
     let run = move || {
-        let server = Server::from_owned_fd(OwnedFd::from(listener), true, interrupts(shape), regions(shape));
         let mut forward = Forward { messages: send, answers: answered, wake, is_closed: false };
         while !forward.is_closed {
+            // Each client has doorbells of its own: an earlier one may still have its own mapped. Without, they are messages.
+            let doorbells = doorbell_file(shape).ok().flatten();
+            if let Some(Ok(file)) = doorbells.as_ref().map(File::try_clone) {
+                let _ = forward.post(ClientMessage::Doorbells(file));
+            }
+            let Ok(socket) = listener.try_clone() else { return };
+            let regions = regions(shape, doorbells.as_ref());
+            let server = Server::from_owned_fd(OwnedFd::from(socket), true, interrupts(shape), regions);
             // A client that breaks the protocol may end a call of the server by a panic. It ends its connection and nothing else.
             let served = std::panic::catch_unwind(AssertUnwindSafe(|| server.run(&mut forward)));
             if matches!(served, Ok(Err(vfio_user::Error::SocketAccept(_)))) {

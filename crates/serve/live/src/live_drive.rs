@@ -124,6 +124,21 @@ impl LiveDrive {
         self.front_ends.hosts.take_count()
     }
 
+    /// Whether hosts of virtual machines can ring doorbells in memory.
+    pub(crate) fn has_doorbells_in_memory(&self) -> bool {
+        self.front_ends.pci.as_ref().is_some_and(PciHosts::has_doorbells_in_memory)
+    }
+
+    /// Whether one has.
+    pub(crate) fn has_rung_doorbells(&self) -> bool {
+        self.front_ends.pci.as_ref().is_some_and(PciHosts::has_news)
+    }
+
+    /// The drive's thread is awake, or wants to sleep. Whether there is something to do.
+    pub(crate) fn watch_doorbells(&mut self, is_awake: bool) -> bool {
+        self.front_ends.pci.as_mut().is_some_and(|pci| pci.watch(is_awake))
+    }
+
     /// When the drive or a front end wants to be stepped next.
     #[inline]
     pub(crate) fn deadline(&self) -> Nanos {

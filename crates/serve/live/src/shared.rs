@@ -54,6 +54,8 @@ pub(crate) struct Shared {
     attended: AtomicBool,
     /// The drive's thread never sleeps.
     busy: AtomicBool,
+    /// Hosts of virtual machines can ring doorbells in memory.
+    watching: AtomicBool,
     stopped: Stopped,
     /// When the drive was started.
     started: Instant,
@@ -97,6 +99,7 @@ impl Shared {
             losses: AtomicU64::new(0),
             attended: AtomicBool::new(false),
             busy: AtomicBool::new(false),
+            watching: AtomicBool::new(false),
             stopped: Stopped::default(),
             started: Instant::now(),
         }
@@ -266,6 +269,7 @@ impl Shared {
         let deadline = drive.deadline();
         self.deadline.store(deadline.0, Ordering::Relaxed);
         self.losses.store(drive.engine.losses(), Ordering::Release);
+        self.watching.store(drive.has_doorbells_in_memory(), Ordering::Relaxed);
         drive.wake_for(deadline, &self.clock);
         if drive.engine.has_stopped() {
             self.stopped.set();
@@ -291,6 +295,7 @@ impl Shared {
             match self.drive.lock() {
                 Ok(mut drive) => {
                     drive.sleep_until = None;
+                    drive.watch_doorbells(true);
                     self.turn(drive, Some(&ready), me);
                 }
                 Err(poisoned) => {
@@ -320,7 +325,8 @@ impl Shared {
             let asleep = self.clock.now();
             self.sleeper.sleep(&mut ready, true);
             // A host that sends its next command soon after an answer will go on doing so.
-            brisk = ready.has_sockets() && self.clock.now().since(asleep).0 < LINGER_NANOS;
+            let may_go_on = ready.has_sockets() || self.watching.load(Ordering::Relaxed);
+            brisk = may_go_on && self.clock.now().since(asleep).0 < LINGER_NANOS;
             lead = self.learn(lead, until);
         }
     }
@@ -333,7 +339,11 @@ impl Shared {
             self.sleeper.sleep(ready, false);
             let now = self.clock.now().0;
             let due = self.deadline.load(Ordering::Relaxed) <= now.saturating_add(lead);
-            if due || ready.has_news() || self.pending.load(Ordering::Relaxed) > 0 {
+            if due
+                || ready.has_news()
+                || self.pending.load(Ordering::Relaxed) > 0
+                || self.has_rung_doorbells()
+            {
                 return true;
             }
             if now.saturating_sub(start) >= most {
@@ -344,6 +354,12 @@ impl Shared {
                 std::thread::yield_now();
             }
         }
+    }
+
+    /// Whether a host of a virtual machine has rung a doorbell in memory. A thread that steps the engine looks at them itself.
+    fn has_rung_doorbells(&self) -> bool {
+        self.watching.load(Ordering::Relaxed)
+            && self.try_drive().is_some_and(|drive| drive.has_rung_doorbells())
     }
 
     /// Waits for a deadline that is near without sleeping; whether there was one.
@@ -374,6 +390,9 @@ impl Shared {
         let deadline = drive.deadline();
         let until = Nanos(deadline.0.saturating_sub(lead));
         if deadline != Nanos::MAX && until <= self.clock.now() {
+            return None;
+        }
+        if drive.watch_doorbells(false) {
             return None;
         }
         drive.lead = lead;

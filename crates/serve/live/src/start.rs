@@ -299,7 +299,7 @@ fn bring_up(
             .map_err(|source| StartError::System { what: "watch the listening sockets", source })?;
         front_ends.server = Some(server);
     }
-    front_ends.pci = serve_machines(&mut engine, machines, &sleeper, time)?;
+    front_ends.pci = serve_machines(&mut engine, machines, &sleeper, time, options.poll)?;
     if let Some(path) = &options.record {
         let recorder = Recorder::begin(path, time, &engine.drive)
             .map_err(|source| StartError::Record { path: path.clone(), source })?;
@@ -385,11 +385,12 @@ fn serve_machines(
     machines: Vec<(UnixListener, PathBuf)>,
     sleeper: &Arc<Sleeper>,
     time: Nanos,
+    never_sleeps: bool,
 ) -> Result<Option<PciHosts>, StartError> {
     let mut ports = Vec::new();
     for ((listener, path), number) in machines.into_iter().zip(1..) {
         let bell = sleeper.clone();
-        let link = vfio::serve(listener, pci::shape(), move || bell.ring())
+        let link = vfio::serve(listener, pci::shape(never_sleeps), move || bell.ring())
             .map_err(|source| StartError::System { what: "serve a PCI device", source })?;
         let nqn = format!("nqn.2026-11.io.tranche:pci-{number}");
         let refused = |status| StartError::Pci { path: path.clone(), status };

@@ -30,6 +30,24 @@ impl PciHosts {
     }
 }
 
+/// Doorbells in memory: the drive's thread looks at them while it is awake. Before it sleeps, hosts are asked to write the next ones to BAR0, which is a message.
+impl PciHosts {
+    /// Whether hosts can ring doorbells in memory.
+    pub(crate) fn has_doorbells_in_memory(&self) -> bool {
+        self.ports.iter().any(Port::has_doorbells_in_memory)
+    }
+
+    /// Whether a host has rung a doorbell in memory.
+    pub(crate) fn has_news(&self) -> bool {
+        self.ports.iter().any(Port::has_news)
+    }
+
+    /// The drive's thread is awake, or wants to sleep. Whether there is something to do.
+    pub(crate) fn watch(&mut self, is_awake: bool) -> bool {
+        self.ports.iter_mut().fold(false, |found, port| found | port.watch(is_awake))
+    }
+}
+
 impl FrontEnd for PciHosts {
     fn poll(&mut self, engine: &mut Engine, turn: &mut EngineTurn<'_>) {
         let mut is_all = true;

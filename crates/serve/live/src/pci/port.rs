@@ -17,7 +17,10 @@ use std::fs::File;
 use std::io::Write;
 use std::path::PathBuf;
 use std::sync::mpsc::TryRecvError;
-use vfio::{Answer, ClientLink, ClientMessage, DeviceShape, GuestMap, InterruptChange, InterruptKind, Space};
+use vfio::{
+    Answer, ClientLink, ClientMessage, DeviceShape, GuestMap, InterruptChange, InterruptKind, MapAccess,
+    Space,
+};
 
 /// The front end's name in the engine.
 pub(super) const FRONT_END: FrontEndId = FrontEndId::new(4).with_host_identifiers();
@@ -38,10 +41,20 @@ const MAX_COMMANDS: u16 = 8192;
 const IDENTITY: PciIdentity =
     PciIdentity { vendor: 0x54E7, device: 0x0001, subsystem_vendor: 0x54E7, subsystem: 0x0001, revision: 0 };
 
-/// The shape of every function, which a client asks for before the drive answers.
-pub(crate) fn shape() -> DeviceShape {
+/// The shape of every function, which a client asks for before the drive answers. A client may map doorbells if the drive's thread never
+/// sleeps.
+pub(crate) fn shape(never_sleeps: bool) -> DeviceShape {
     let layout = BarLayout::new(QUEUE_PAIRS, DOORBELL_STRIDE, VECTORS);
-    DeviceShape { bar_bytes: layout.bytes, vectors: layout.vectors }
+    let doorbells = layout.doorbells();
+    let lent_doorbells = never_sleeps.then_some((doorbells.start, doorbells.end - doorbells.start));
+    DeviceShape { bar_bytes: layout.bytes, vectors: layout.vectors, lent_doorbells }
+}
+
+/// The tools of a call of the function.
+macro_rules! bus {
+    ($port:expr) => {
+        Bus { memory: &$port.memory, doorbells: $port.doorbells.as_ref(), now_ns: $port.now.0 }
+    };
 }
 
 /// The events that a client has connected to its interrupts.
@@ -89,6 +102,8 @@ fn raise(event: Option<&File>) {
 pub(crate) struct Port {
     function: Function,
     memory: GuestMap,
+    /// Doorbells that the client may have mapped.
+    doorbells: Option<GuestMap>,
     link: ClientLink,
     events: ClientEvents,
     host: HostIdentity,
@@ -130,6 +145,7 @@ impl Port {
         Ok(Port {
             function,
             memory: GuestMap::default(),
+            doorbells: None,
             link,
             events: ClientEvents::default(),
             host,
@@ -144,17 +160,37 @@ impl Port {
     /// Hears what the client says. False if there is more.
     pub(super) fn hear(&mut self, now: Nanos) -> bool {
         self.now = now;
+        let mut is_all = false;
         for _ in 0..ROUND_MESSAGES {
             match self.link.messages.try_recv() {
                 Ok(message) => self.take(message),
-                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return true,
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => {
+                    is_all = true;
+                    break;
+                }
             }
         }
-        false
+        self.function.follow_doorbells(bus!(self));
+        is_all
+    }
+
+    /// Whether the host can ring doorbells in memory.
+    pub(super) fn has_doorbells_in_memory(&self) -> bool {
+        self.function.has_doorbells_in_memory(bus!(self))
+    }
+
+    /// Whether the host has rung a doorbell in memory.
+    pub(super) fn has_news(&self) -> bool {
+        self.function.has_news(bus!(self))
+    }
+
+    /// The drive's thread is awake, or wants to sleep. Whether there is something to do.
+    pub(super) fn watch(&mut self, is_awake: bool) -> bool {
+        self.function.watch(is_awake, bus!(self))
     }
 
     fn take(&mut self, message: ClientMessage) {
-        let bus = Bus { memory: &self.memory, now_ns: self.now.0 };
+        let bus = bus!(self);
         let done = |result: std::io::Result<()>| result.map(|()| Vec::new()).map_err(|e| e.kind());
         let answer: Answer = match message {
             ClientMessage::Read { space, offset, len } => {
@@ -185,6 +221,17 @@ impl Port {
                 self.events.change(kind, change);
                 Ok(Vec::new())
             }
+            ClientMessage::Doorbells(file) => {
+                let (start, bytes) = shape(true).lent_doorbells.unwrap_or_default();
+                let access = MapAccess { read: true, write: true };
+                let mut doorbells = GuestMap::default();
+                // Without, the client has a page that nobody looks at: the system has no more memory for the drive.
+                match doorbells.map(0, bytes.into(), file, start.into(), access) {
+                    Ok(()) => self.doorbells = Some(doorbells),
+                    Err(error) => tracing::error!("cannot map the doorbells of a virtual machine: {error}"),
+                }
+                return;
+            }
             ClientMessage::Reset => {
                 self.function.function_reset();
                 Ok(Vec::new())
@@ -192,6 +239,7 @@ impl Port {
             ClientMessage::Gone => {
                 self.function.function_reset();
                 self.memory.clear();
+                self.doorbells = None;
                 self.events = ClientEvents::default();
                 return;
             }
@@ -208,8 +256,7 @@ impl Port {
         let mut steps = 0;
         // Both commands of a fused operation find room.
         while steps < ROUND_STEPS && engine.room() > 1 {
-            let bus = Bus { memory: &self.memory, now_ns: now.0 };
-            match self.function.poll(bus) {
+            match self.function.poll(bus!(self)) {
                 Some(Step::Command(incoming)) => self.submit(engine, number, incoming),
                 Some(Step::Request(request)) => self.carry_out(engine, request),
                 Some(Step::Handled) => {}
@@ -234,7 +281,7 @@ impl Port {
     }
 
     fn respond(&mut self, tag: CommandTag, completion: Completion) {
-        let bus = Bus { memory: &self.memory, now_ns: self.now.0 };
+        let bus = bus!(self);
         // Each command is answered once.
         let _ = self.function.respond(tag, completion, bus);
     }
@@ -295,7 +342,7 @@ impl Port {
         match request {
             Request::Enable(cc) => {
                 let values = self.enable(engine, cc);
-                self.function.enabled(values);
+                self.function.enabled(values, bus!(self));
             }
             Request::Reset => {
                 self.is_shutting_down = false;
