@@ -46,7 +46,7 @@ pub struct Cli {
         hide_possible_values = true
     )]
     pub color: ColorChoice,
-    /// Where commands look for the drive unless they have an --on of their own: tcp://HOST:PORT or unix://PATH [default: the Unix
+    /// Where commands look for the drive unless they have an --on of their own: tcp://HOST:PORT, unix://PATH or pci://PATH [default: the Unix
     /// socket of a drive that was served without --unix and --tcp, else tcp://127.0.0.1:4420]
     #[arg(id = "place", long = "on", value_name = "ADDR", env = "TRANCHE_ON")]
     pub on: Option<Addr>,

@@ -3,7 +3,7 @@
 use crate::options::{Credentials, Target};
 use anyhow::{Context, Result, bail};
 use fabric::auth::ChapKeys;
-use host::{Addr, Host, Identity, SocketTransport, TransportError};
+use host::{Addr, DriveTransport, Endpoint, Host, Identity, TransportError};
 use nvme::Nqn;
 use std::io::ErrorKind;
 use std::sync::OnceLock;
@@ -16,7 +16,7 @@ pub const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 static TALKED_TO: OnceLock<(Addr, Credentials)> = OnceLock::new();
 
 /// A connected host.
-pub type Connected = Host<SocketTransport>;
+pub type Connected = Host<DriveTransport>;
 
 /// NQN to connect with.
 pub fn hostnqn(target: &Target) -> Result<Nqn> {
@@ -64,7 +64,7 @@ pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
     let identity = identity(credentials)?;
     let limit = Duration::from_secs(credentials.wait.into());
     TALKED_TO.get_or_init(|| (on.clone(), credentials.clone()));
-    let attempt = || Host::connect(SocketTransport::new(on.clone(), CONNECT_TIMEOUT), &identity);
+    let attempt = || Host::connect(DriveTransport::new(on.clone(), CONNECT_TIMEOUT), &identity);
     host::retry(limit, attempt).map_err(|error| {
         let advice = advice(on, &error);
         let error = anyhow::Error::from(error);
@@ -79,7 +79,7 @@ pub fn connect_to(on: &Addr, credentials: &Credentials) -> Result<Connected> {
 pub fn again() -> Option<Connected> {
     let (on, credentials) = TALKED_TO.get()?;
     let identity = identity(credentials).ok()?;
-    Host::connect(SocketTransport::new(on.clone(), CONNECT_TIMEOUT), &identity).ok()
+    Host::connect(DriveTransport::new(on.clone(), CONNECT_TIMEOUT), &identity).ok()
 }
 
 /// What to do about a connection that did not come about.
@@ -103,12 +103,27 @@ fn advice(on: &Addr, error: &host::Error) -> Option<String> {
             _ => format!("no drive can be reached at {on}"),
         }),
         host::Error::Transport(TransportError::Protocol(_)) => {
-            Some(format!("what listens at {on} does not speak NVMe/TCP (--on names another place)"))
+            Some(format!("what listens at {on} does not speak {} (--on names another place)", protocol(on)))
+        }
+        host::Error::Transport(TransportError::Timeout(_)) if matches!(on.endpoint, Endpoint::Pci(_)) => {
+            Some(format!(
+                "the PCI device at {on} does not answer: a virtual machine or another program may have it, and one at a time can \
+             (--wait TIME tries for longer)"
+            ))
         }
         host::Error::Transport(TransportError::Timeout(_) | TransportError::Closed) => Some(format!(
-            "what listens at {on} does not answer as an NVMe/TCP drive does, or not yet (--on names another place, --wait \
-             TIME tries for longer; if it wants TLS, give --tls-psk)"
+            "what listens at {on} does not answer as an {} drive does, or not yet (--on names another place, --wait \
+             TIME tries for longer; if it wants TLS, give --tls-psk)",
+            protocol(on)
         )),
         _ => None,
+    }
+}
+
+/// What a drive at an address speaks.
+fn protocol(on: &Addr) -> &'static str {
+    match on.endpoint {
+        Endpoint::Pci(_) => "vfio-user",
+        Endpoint::Tcp { .. } | Endpoint::Unix(_) => "NVMe/TCP",
     }
 }

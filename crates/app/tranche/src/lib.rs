@@ -67,6 +67,7 @@ use std::io::IsTerminal;
 use std::path::Path;
 use std::process::ExitCode;
 use tell::tell;
+use tracing_subscriber::{filter::Targets, layer::SubscriberExt, util::SubscriberInitExt};
 
 /// The command line, as its parser has it.
 #[must_use]
@@ -116,7 +117,10 @@ fn log_to_stderr(cli: &Cli) {
         .with_writer(std::io::stderr)
         .with_target(false)
         .without_time();
-    format.with_ansi(color).with_max_level(level).init();
+    // What a client of vfio-user asks for is of interest when something is looked for.
+    let vfio_user = if cli.verbose == 0 { level.min(tracing::Level::WARN) } else { level };
+    let filter = Targets::new().with_default(level).with_target("vfio_user", vfio_user);
+    format.with_ansi(color).with_max_level(level).finish().with(filter).init();
 }
 
 fn run(cli: Cli) -> Result<ExitCode> {

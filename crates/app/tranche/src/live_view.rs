@@ -6,7 +6,7 @@ use crate::signals::asked_by;
 use crate::{print_json_line, print_text};
 use anyhow::{Context, Result, anyhow, bail};
 use clap::Args;
-use host::{Host, SocketTransport, Transport};
+use host::{DriveTransport, Host, Transport};
 use nvme::NSID_ALL;
 use schemars::JsonSchema;
 use serde::Serialize;
@@ -119,7 +119,7 @@ pub fn serve(options: &ServeUi, output: Output) -> Result<()> {
     let mut first = Some(host);
     let again = move || match first.take() {
         Some(host) => Ok(host),
-        None => Host::connect(SocketTransport::new(on.clone(), CONNECT_TIMEOUT), &identity),
+        None => Host::connect(DriveTransport::new(on.clone(), CONNECT_TIMEOUT), &identity),
     };
     let ui = view.start_on(at, again)?;
     match output {

@@ -39,7 +39,7 @@ impl From<FuseIo> for export::FuseTransport {
 /// The drive to talk to.
 #[derive(Args, Debug, Clone)]
 pub struct Target {
-    /// Where the drive listens: tcp://HOST:PORT or unix://PATH, with ?nqn=NQN if there are several [default: as before the command, or
+    /// Where the drive listens: tcp://HOST:PORT, unix://PATH or pci://PATH, with ?nqn=NQN if there are several [default: as before the command, or
     /// $TRANCHE_ON]
     #[arg(long, value_name = "ADDR")]
     on: Option<Addr>,

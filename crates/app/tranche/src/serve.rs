@@ -207,7 +207,8 @@ fn known_as(options: &Options, running: &Running) -> Vec<Addr> {
         .ports()
         .iter()
         .map(|port| Endpoint::Tcp { host: port.address.ip().to_string(), port: port.address.port() });
-    unix.chain(tcp).map(|endpoint| Addr { endpoint, subnqn: None }).collect()
+    let pci = options.pci.iter().map(|path| Endpoint::Pci(path.clone()));
+    unix.chain(tcp).chain(pci).map(|endpoint| Addr { endpoint, subnqn: None }).collect()
 }
 
 /// Where hosts find the drive: TCP ports and a Unix socket.

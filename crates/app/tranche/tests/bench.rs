@@ -10,10 +10,12 @@ use std::path::Path;
 use std::process::{Child, Command, Output, Stdio};
 use testkit::skipped;
 
-/// A drive on a Unix socket, and a place for job files.
+/// A drive on a Unix socket and as a PCI device, and a place for job files.
 struct Drive {
     served: Served,
     dir: tempfile::TempDir,
+    /// The address that is used.
+    on: String,
 }
 
 impl Drive {
@@ -22,19 +24,24 @@ impl Drive {
     }
 
     fn with(args: &[&str]) -> Self {
+        Self::over("unix", args)
+    }
+
+    /// One that is used by an address of this scheme: `unix` or `pci`.
+    fn over(scheme: &str, args: &[&str]) -> Self {
         let dir = tempfile::tempdir().unwrap();
-        let socket = dir.path().join("socket");
-        let arguments = ["serve", "--timing", "off", "--unix"];
-        let served = Served::run(Command::new(TRANCHE).args(arguments).arg(&socket).args(args));
-        Self { served, dir }
+        let [unix, pci] = ["unix", "pci"].map(|name| dir.path().join(name));
+        let mut command = Command::new(TRANCHE);
+        command.args(["serve", "--timing", "off", "--unix"]).arg(&unix).arg("--pci").arg(&pci).args(args);
+        let on = format!("{scheme}://{}", dir.path().join(scheme).display());
+        Self { served: Served::run(&mut command), dir, on }
     }
 
     fn command(&self, job: &str, args: &[&str]) -> Command {
         let file = self.dir.path().join("job.fio");
         std::fs::File::create(&file).unwrap().write_all(job.as_bytes()).unwrap();
         let mut command = Command::new(TRANCHE);
-        let on = format!("unix://{}", self.dir.path().join("socket").display());
-        command.arg("bench").arg(file).args(["--on", &on]).args(args);
+        command.arg("bench").arg(file).args(["--on", &self.on]).args(args);
         command
     }
 
@@ -93,7 +100,12 @@ fn jobs_do_what_they_say_and_report_it() {
 
 #[test]
 fn verification_sees_what_others_wrote() {
-    let drive = Drive::start();
+    for scheme in ["unix", "pci"] {
+        sees_what_others_wrote(&Drive::over(scheme, &[]));
+    }
+}
+
+fn sees_what_others_wrote(drive: &Drive) {
     let job = "[v]\nrw=randwrite\nsize=4m\nbsrange=4k-32k\niodepth=16\nverify=sha256\n";
     let report = drive.json(job);
     assert_eq!(report["jobs"][0]["read"]["io_bytes"], 4 << 20);
@@ -153,7 +165,12 @@ fn errors_say_what_and_where() {
 
 #[test]
 fn an_interrupt_and_a_drive_that_dies_leave_a_report() {
-    let mut drive = Drive::start();
+    for scheme in ["unix", "pci"] {
+        leaves_a_report(Drive::over(scheme, &[]));
+    }
+}
+
+fn leaves_a_report(mut drive: Drive) {
     let job = "[a]\nrw=randread\nruntime=1000\ntime_based\niodepth=4\n[b]\nstonewall\nsize=1m\n";
     for dies in [false, true] {
         let mut command = drive.command(job, &["--output", "json"]);
@@ -180,12 +197,11 @@ fn an_interrupt_and_a_drive_that_dies_leave_a_report() {
 #[test]
 fn a_job_file_from_standard_input() {
     let drive = Drive::start();
-    let on = format!("unix://{}", drive.dir.path().join("socket").display());
     for (job, said) in
         [("[piped]\nrw=randread\nsize=1m\n", None), ("[a]\nbs=1000\n", Some("standard input:1: job a"))]
     {
         let mut command = Command::new(env!("CARGO_BIN_EXE_tranche"));
-        command.args(["bench", "-", "--on", &on]).stdin(Stdio::piped());
+        command.args(["bench", "-", "--on", &drive.on]).stdin(Stdio::piped());
         let mut child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
         child.stdin.take().unwrap().write_all(job.as_bytes()).unwrap();
         let output = child.wait_with_output().unwrap();
@@ -274,12 +290,18 @@ fn a_block_device_takes_the_place_of_a_drive_unless_it_is_in_use() {
 /// A process that is stopped keeps its connections, and says nothing.
 #[test]
 fn a_drive_that_stops_answering_holds_up_neither_the_end_nor_an_interrupt() {
-    let drive = Drive::start();
+    for scheme in ["unix", "pci"] {
+        holds_up_nothing(&Drive::over(scheme, &[]), scheme == "unix");
+    }
+}
+
+fn holds_up_nothing(drive: &Drive, with_end: bool) {
     let signal = |name: &str, process: &Child| {
         let sent = Command::new("kill").args(["-s", name, &process.id().to_string()]).status();
         assert!(sent.unwrap().success());
     };
-    for (runtime, said) in [(3, "the runtime is over"), (1000, "job a: interrupted: ")] {
+    let cases = [(3, "the runtime is over"), (1000, "job a: interrupted: ")];
+    for (runtime, said) in cases.into_iter().skip(usize::from(!with_end)) {
         let job = format!("[a]\nrw=randread\nruntime={runtime}\ntime_based\niodepth=4\n");
         let mut command = drive.command(&job, &["--output", "json"]);
         let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
@@ -296,6 +318,42 @@ fn a_drive_that_stops_answering_holds_up_neither_the_end_nor_an_interrupt() {
         let report = serde_json::from_slice::<Value>(&output.stdout).unwrap();
         assert!(report["jobs"][0]["read"]["runtime"].as_u64().unwrap() > 0);
     }
+}
+
+/// Jobs at the same time have queues of their own, which sleep or poll. One program at a time has the device.
+#[test]
+fn a_pci_device_takes_many_jobs_of_one_program() {
+    let drive = Drive::over("pci", &[]);
+    let job = "[global]\nbs=4k\nsize=2m\nnumjobs=8\noffset_increment=4m\ngroup_reporting\n[w]\nrw=randwrite\niodepth=64\nverify=crc32c\n\
+               [r]\nstonewall\nrw=randrw\niodepth=1\nfsync=16\n[t]\nstonewall\nrw=randtrim\n";
+    for args in [&["--output", "json"][..], &["--output", "json", "--poll"]] {
+        let output = drive.bench(job, args);
+        assert!(output.status.success(), "{}", text(&output.stderr));
+        let report: Value = serde_json::from_slice(&output.stdout).unwrap();
+        let bytes = |job: usize, what: &str| report["jobs"][job][what]["io_bytes"].as_u64().unwrap();
+        assert_eq!((bytes(0, "write"), bytes(0, "read"), bytes(2, "trim")), (16 << 20, 16 << 20, 16 << 20));
+        assert_eq!(bytes(1, "write") + bytes(1, "read"), 16 << 20);
+    }
+    let job = "[a]\nrw=randread\nruntime=1000\ntime_based\n";
+    let mut first = drive.command(job, &[]);
+    let first = first.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(700));
+    let second = drive.bench(job, &[]);
+    let error = text(&second.stderr);
+    assert_eq!(second.status.code(), Some(3), "{error}");
+    assert!(error.contains("a virtual machine or another program may have it"), "{error}");
+    let sent = Command::new("kill").args(["-s", "INT", &first.id().to_string()]).status();
+    assert!(sent.unwrap().success());
+    first.wait_with_output().unwrap();
+    drive.json("[a]\nrw=read\nsize=1m\n");
+    // What listens there speaks something else.
+    let wrong = drive.on.replace("pci:", "unix:");
+    let output = Command::new(TRANCHE).args(["id", "--on", &wrong]).output().unwrap();
+    assert_eq!(output.status.code(), Some(3), "{}", text(&output.stderr));
+    let wrong = format!("pci://{}", drive.dir.path().join("unix").display());
+    let output = Command::new(TRANCHE).args(["id", "--on", &wrong]).output().unwrap();
+    let error = text(&output.stderr);
+    assert!(output.status.code() == Some(3) && error.contains("does not speak vfio-user"), "{error}");
 }
 
 /// Every key of a document, with its place; the members of lists are taken together.
@@ -343,10 +401,10 @@ fn the_report_has_the_keys_of_fios() {
 #[test]
 fn a_profile_is_fitted_to_a_drive_and_its_data_survive() {
     let drive = Drive::start();
-    let on = format!("unix://{}", drive.dir.path().join("socket").display());
+    let on = drive.on.as_str();
     let run =
         |args: &[&str]| Command::new(TRANCHE).current_dir(drive.dir.path()).args(args).output().unwrap();
-    let fit = ["profile", "fit", "--seconds", "1s", "--on", &on];
+    let fit = ["profile", "fit", "--seconds", "1s", "--on", on];
     drive.json("[fill]\nrw=write\nsize=8m\nbs=64k\nverify=crc32c\ndo_verify=0\n");
     let output = run(&fit);
     assert!(output.status.success(), "{}", text(&output.stderr));
@@ -360,7 +418,7 @@ fn a_profile_is_fitted_to_a_drive_and_its_data_survive() {
     // What is there stays.
     let again = run(&fit);
     assert!(!again.status.success() && text(&again.stderr).contains("--force"), "{}", text(&again.stderr));
-    let both = run(&["profile", "fit", "/dev/null", "--on", &on]);
+    let both = run(&["profile", "fit", "/dev/null", "--on", on]);
     assert_eq!(both.status.code(), Some(2), "{}", text(&both.stderr));
     let none = run(&["profile", "fit", "/dev/null", "--file", "other.toml"]);
     assert!(
@@ -373,10 +431,10 @@ fn a_profile_is_fitted_to_a_drive_and_its_data_survive() {
 #[test]
 fn writes_of_a_drive_are_measured_if_it_may_be_overwritten() {
     let drive = Drive::start();
-    let on = format!("unix://{}", drive.dir.path().join("socket").display());
+    let on = drive.on.as_str();
     let mut command = Command::new(TRANCHE);
     command.current_dir(drive.dir.path()).args(["profile", "fit", "--seconds", "1s", "--settle", "1s"]);
-    let output = command.args(["--overwrite-device", "--output", "json", "--on", &on]).output().unwrap();
+    let output = command.args(["--overwrite-device", "--output", "json", "--on", on]).output().unwrap();
     assert!(output.status.success(), "{}", text(&output.stderr));
     let document: Value = serde_json::from_slice(&output.stdout).unwrap();
     assert!(document["measured"]["writes"]["iops"].as_f64().unwrap() > 0.0, "{document}");

@@ -84,7 +84,9 @@ impl Claim {
 /// An address without what may be said in several ways.
 fn address(addr: &Addr) -> String {
     match &addr.endpoint {
-        Endpoint::Unix(path) => path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string(),
+        Endpoint::Unix(path) | Endpoint::Pci(path) => {
+            path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string()
+        }
         Endpoint::Tcp { host, port } if host == "localhost" => format!("127.0.0.1:{port}"),
         Endpoint::Tcp { host, port } => format!("{host}:{port}"),
     }

@@ -1,7 +1,7 @@
 //! A namespace over a socket, for the thread that runs the tier.
 
 use blockdev::{BlockDevice, Completed, Geometry, Nanos, Operation};
-use host::{Host, NamespaceDevice, Queue, SocketQueue, SocketTransport, TransportError};
+use host::{DriveQueue, DriveTransport, Host, NamespaceDevice, Queue, TransportError};
 use std::os::fd::{AsFd, BorrowedFd};
 use std::time::Duration;
 
@@ -10,26 +10,26 @@ const SILENCE_TIMEOUT: Duration = Duration::from_secs(60);
 
 /// A namespace of a drive elsewhere.
 pub struct SocketDevice {
-    device: NamespaceDevice<SocketQueue>,
+    device: NamespaceDevice<DriveQueue>,
     /// The association ends with its admin queue.
-    _host: Host<SocketTransport>,
+    _host: Host<DriveTransport>,
     /// When the first of the present commands was submitted, or the last answer came.
     heard: Nanos,
 }
 
 impl SocketDevice {
     /// A namespace through a queue of this host.
-    pub fn new(host: Host<SocketTransport>, queue: SocketQueue, namespace: blockdev::Namespace) -> Self {
+    pub fn new(host: Host<DriveTransport>, queue: DriveQueue, namespace: blockdev::Namespace) -> Self {
         SocketDevice { device: NamespaceDevice::new(queue, namespace), _host: host, heard: 0 }
     }
 
-    fn queue(&mut self) -> &mut SocketQueue {
+    fn queue(&mut self) -> &mut DriveQueue {
         self.device.queue().queue()
     }
 
     /// Its socket.
     pub fn socket(&mut self) -> BorrowedFd<'_> {
-        SocketQueue::as_fd(self.queue())
+        DriveQueue::as_fd(self.queue())
     }
 }
 

@@ -8,7 +8,7 @@ use crate::local_device::{OwnDevice, identity};
 use crate::place::{Place, Role};
 use crate::socket::SocketDevice;
 use blockdev::{BlockDevice, Operation, Verb};
-use host::{Addr, BlockFile, Host, SocketTransport};
+use host::{Addr, BlockFile, DriveTransport, Host};
 use live::Handle;
 use std::os::unix::fs::FileTypeExt;
 use std::path::Path;
@@ -56,7 +56,7 @@ impl Source {
         role: Role,
         addr: &Addr,
         nsid: u32,
-        mut host: Host<SocketTransport>,
+        mut host: Host<DriveTransport>,
     ) -> Result<Self, Error> {
         let place = Place::Namespace { addr: Box::new(addr.clone()), nsid };
         let mut open = || -> Result<Option<_>, DeviceError> {

@@ -7,7 +7,7 @@ use std::thread::JoinHandle;
 use std::time::{Duration, SystemTime, UNIX_EPOCH};
 
 use fabric::auth::{ChapKeys, TlsPsk};
-use host::{Addr, Host, Identity, SocketQueue, SocketTransport};
+use host::{Addr, DriveQueue, DriveTransport, Host, Identity};
 use nvme::Nsid;
 use store::{Claim, Ino, NamespaceZones, Store};
 
@@ -23,7 +23,7 @@ const CONNECT_TIMEOUT: Duration = Duration::from_secs(10);
 const SYNC_EVERY: Duration = Duration::from_secs(5);
 
 /// A namespace as the store's device.
-pub(crate) type Device = NamespaceZones<SocketQueue>;
+pub(crate) type Device = NamespaceZones<DriveQueue>;
 
 /// The store, and what belongs to it.
 pub(crate) struct Inner {
@@ -35,7 +35,7 @@ pub(crate) struct Inner {
     /// Paths that are locked.
     pub(crate) locks: Mutex<BTreeSet<Vec<u8>>>,
     /// The controller that the queues belong to.
-    _host: Mutex<Host<SocketTransport>>,
+    _host: Mutex<Host<DriveTransport>>,
     claim: Mutex<Option<Claim>>,
 }
 
@@ -95,7 +95,7 @@ fn identity(place: &Place) -> Result<Identity, Failure> {
     Ok(identity)
 }
 
-fn choose(host: &mut Host<SocketTransport>, place: &Place) -> Result<Nsid, Failure> {
+fn choose(host: &mut Host<DriveTransport>, place: &Place) -> Result<Nsid, Failure> {
     if let Some(nsid) = place.nsid {
         return Ok(nsid);
     }
@@ -124,7 +124,7 @@ impl Opened {
 
     fn open_at(place: &Place) -> Result<Arc<Self>, Failure> {
         let identity = identity(place)?;
-        let attempt = || Host::connect(SocketTransport::new(place.addr.clone(), CONNECT_TIMEOUT), &identity);
+        let attempt = || Host::connect(DriveTransport::new(place.addr.clone(), CONNECT_TIMEOUT), &identity);
         let mut host = host::retry(place.wait, attempt)?;
         let nsid = choose(&mut host, place)?;
         let zoned = host.zoned_namespace(nsid)?;

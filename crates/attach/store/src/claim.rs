@@ -35,7 +35,7 @@ impl Claim {
     /// Another program has the claim ([`Error::InUse`]).
     pub fn take(id: &[u8; 16], at: &Addr) -> Result<Self, Error> {
         let address = match &at.endpoint {
-            Endpoint::Unix(path) => {
+            Endpoint::Unix(path) | Endpoint::Pci(path) => {
                 path.canonicalize().unwrap_or_else(|_| path.clone()).display().to_string()
             }
             Endpoint::Tcp { host, port } => format!("{host}:{port}"),

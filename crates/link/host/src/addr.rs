@@ -1,4 +1,4 @@
-//! Addresses of drives: `tcp://HOST:PORT`, `unix://PATH`.
+//! Addresses of drives: `tcp://HOST:PORT`, `unix://PATH`, `pci://PATH`.
 
 use std::fmt;
 use std::path::PathBuf;
@@ -27,6 +27,8 @@ pub enum Endpoint {
     },
     /// The same PDUs over a Unix socket.
     Unix(PathBuf),
+    /// A PCI device over vfio-user, by its Unix socket.
+    Pci(PathBuf),
 }
 
 /// The port of NVMe/TCP.
@@ -41,7 +43,7 @@ impl Default for Addr {
 
 /// What is wrong with an address.
 #[derive(Clone, PartialEq, Eq, Debug, thiserror::Error)]
-#[error("{problem} in the address '{addr}': expected tcp://HOST:PORT or unix://PATH")]
+#[error("{problem} in the address '{addr}': expected tcp://HOST:PORT, unix://PATH or pci://PATH")]
 pub struct AddrError {
     addr: String,
     problem: String,
@@ -61,15 +63,16 @@ impl FromStr for Addr {
         if rest.starts_with("tcp://") && rest.contains('?') {
             return Err(wrong("something other than ?nqn=NQN behind the place"));
         }
-        let endpoint = if let Some(path) = rest.strip_prefix("unix://") {
-            if path.is_empty() {
-                return Err(wrong("no path"));
-            }
+        let socket = |path: &str| match path.len() {
+            0 => Err(wrong("no path")),
             // sun_path of Linux, with its terminating zero.
-            if path.len() > 107 {
-                return Err(wrong("a path longer than the 107 bytes of a Unix socket"));
-            }
-            Endpoint::Unix(path.into())
+            1..=107 => Ok(PathBuf::from(path)),
+            _ => Err(wrong("a path longer than the 107 bytes of a Unix socket")),
+        };
+        let endpoint = if let Some(path) = rest.strip_prefix("unix://") {
+            Endpoint::Unix(socket(path)?)
+        } else if let Some(path) = rest.strip_prefix("pci://") {
+            Endpoint::Pci(socket(path)?)
         } else if let Some(rest) = rest.strip_prefix("tcp://") {
             let rest = rest.strip_suffix('/').unwrap_or(rest);
             let (host, port) = match rest.strip_prefix('[') {
@@ -117,6 +120,7 @@ impl fmt::Display for Addr {
             Endpoint::Tcp { host, port } if host.contains(':') => write!(f, "tcp://[{host}]:{port}")?,
             Endpoint::Tcp { host, port } => write!(f, "tcp://{host}:{port}")?,
             Endpoint::Unix(path) => write!(f, "unix://{}", path.display())?,
+            Endpoint::Pci(path) => write!(f, "pci://{}", path.display())?,
         }
         if let Some(nqn) = &self.subnqn {
             write!(f, "?nqn={nqn}")?;
@@ -138,6 +142,7 @@ mod tests {
             ("tcp://[::1]", "tcp://[::1]:4420"),
             ("tcp://drive:4421/", "tcp://drive:4421"),
             ("unix:///run/drive.sock", "unix:///run/drive.sock"),
+            ("pci:///run/vm.sock", "pci:///run/vm.sock"),
             ("unix://d.sock?nqn=nqn.2026-11.org.example:d", "unix://d.sock?nqn=nqn.2026-11.org.example:d"),
         ] {
             assert_eq!(text.parse::<Addr>().unwrap().to_string(), shown);
@@ -159,12 +164,13 @@ mod tests {
             ("tcp://[::1", "unclosed"),
             ("tcp://[::1]4420", "after ']'"),
             ("unix://", "no path"),
+            ("pci://", "no path"),
             ("tcp://x?nqn=foo", "not an NQN"),
             ("tcp://x:4420?nqx=foo", "other than ?nqn="),
         ] {
             let error = text.parse::<Addr>().unwrap_err().to_string();
             assert!(error.contains(problem), "{text}: {error}");
-            assert!(error.contains("expected tcp://HOST:PORT or unix://PATH"));
+            assert!(error.contains("expected tcp://HOST:PORT, unix://PATH or pci://PATH"));
         }
         assert!(format!("unix:///{}", "x".repeat(107)).parse::<Addr>().is_err());
     }

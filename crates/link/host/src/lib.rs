@@ -1,7 +1,7 @@
 //! A typed NVMe host over any connection.
 //!
 //! - [`Queue`] and [`Transport`] are the contract with what carries commands: a drive in this process, a
-//!   Unix socket, TCP ([`SocketTransport`]).
+//!   Unix socket, TCP ([`SocketTransport`]), a PCI device ([`PciTransport`]). [`DriveTransport`] is what an [`Addr`] names.
 //! - [`Host`] is a controller with typed admin commands; [`IoQueue`] reads and writes namespaces.
 //! - [`Zoned`] is what an [`IoQueue`] must know of a zoned namespace, to report, manage and write its zones.
 //! - [`NamespaceDevice`] is a namespace as a [block device](blockdev::BlockDevice), over any queue.
@@ -34,6 +34,7 @@ mod appends;
 mod auth;
 mod call;
 mod device;
+mod drive;
 mod error;
 mod extents;
 mod faults;
@@ -42,6 +43,7 @@ mod host;
 mod io;
 mod local;
 mod logs;
+mod pci;
 mod queue;
 mod random;
 mod session;
@@ -55,6 +57,7 @@ pub use addr::{Addr, AddrError, DEFAULT_PORT, Endpoint};
 pub use appends::Appends;
 pub(crate) use call::call_alone as call;
 pub use device::{NamespaceDevice, OperationQueue};
+pub use drive::{DriveQueue, DriveTransport};
 pub use error::{Error, TransportError, nsid_list};
 pub use extents::{Extent, ExtentQuery};
 pub use file::{BlockFile, FileDevice};
@@ -62,6 +65,7 @@ pub use host::{Host, namespace_create};
 pub use io::IoQueue;
 pub use local::local_nqn;
 pub use logs::AnaLog;
+pub use pci::{PciQueue, PciTransport};
 pub use queue::{CompletedCommand, Connected, Data, Identity, Queue, Tag, Transport};
 pub use random::fill_random;
 pub use session::{InFlight, Session, TrackedQueue, may_pass, retry};

@@ -249,6 +249,9 @@ pub trait Transport {
     /// # Errors
     /// The transport is broken, or the controller did not report the shutdown complete in time.
     fn shutdown(&mut self, admin: &mut Self::Queue) -> Result<(), Error>;
+
+    /// Lets go of a controller that only one host may have at a time. Its queues are of no more use.
+    fn disconnect(&mut self) {}
 }
 
 /// Who connects, and to which subsystem.

@@ -183,6 +183,7 @@ impl<T: Transport> Session<T> {
         for (queue, old) in self.queues.drain(..).enumerate() {
             self.lost.extend(old.in_flight().map(|(tag, command)| InFlight { queue, tag, command }));
         }
+        self.host.transport.disconnect();
         let (host, queues) = associate(&mut self.make, &self.identity, &self.depths, self.loss_timeout)?;
         (self.host, self.queues) = (host, queues);
         Ok(std::mem::take(&mut self.lost))

@@ -480,6 +480,10 @@ impl SocketTransport {
                 let stream = UnixStream::connect(path).map_err(io(&what))?;
                 Ok(SocketQueue::over_unix(stream, config, self.timeout)?)
             }
+            Endpoint::Pci(_) => Err(Error::Usage(format!(
+                "{} is a PCI device, and this host speaks NVMe/TCP only",
+                self.addr
+            ))),
             Endpoint::Tcp { host, port } => {
                 let addrs = (host.as_str(), *port).to_socket_addrs().map_err(io(&what))?;
                 let mut last = io::Error::new(ErrorKind::NotFound, "the name has no address");

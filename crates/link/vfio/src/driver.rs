@@ -1,10 +1,10 @@
-//! A driver of an NVMe function, as a guest has one: queues and data in memory that it shares with the device.
+//! A small driver of an NVMe function for tests, with one I/O queue pair. A transport of its own choice carries its accesses.
 
 use crate::guest_map::{GuestMap, MapAccess};
+use crate::rings::QueuePair;
 use crate::server::Space;
 use nvme::admin::{CreateIoCq, CreateIoSq};
 use nvme::property::{Cc, PropertyOffset};
-use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{Command, Completion, SglDescriptor};
 use pcie::{GuestMemory, Unmapped};
 use std::fs::File;
@@ -21,14 +21,6 @@ const COMMAND_BYTES: u64 = 32 << 10;
 const COMMANDS_BASE: u64 = 0x10_0000;
 /// Bytes of a page.
 const PAGE_BYTES: u64 = 4096;
-
-/// A guest's side of a queue pair.
-#[derive(Clone, Copy, Default)]
-struct Pair {
-    tail: u32,
-    head: u32,
-    is_second_round: bool,
-}
 
 /// How a driver reaches its device.
 pub trait DeviceAccess {
@@ -55,7 +47,7 @@ pub struct Driver<A> {
     pub access: A,
     memory: GuestMap,
     file: File,
-    pairs: [Pair; 2],
+    pairs: [QueuePair; 2],
     next_cid: u16,
 }
 
@@ -75,6 +67,14 @@ pub fn create_queues() -> [Command; 2] {
     [with_prp(create.into(), completion), with_prp(add.into(), submission)]
 }
 
+/// The admin queues and the I/O queues, empty.
+fn pairs() -> [QueuePair; 2] {
+    [0, 1].map(|qid| {
+        let [submission, completion] = bases(qid);
+        QueuePair::new(submission, completion, ENTRIES)
+    })
+}
+
 fn lost(_: Unmapped) -> Error {
     Error::other("the memory of the driver is not mapped")
 }
@@ -88,7 +88,7 @@ impl<A: DeviceAccess> Driver<A> {
         let mut memory = GuestMap::default();
         let all = MapAccess { read: true, write: true };
         memory.map(0, MEMORY_BYTES, file.try_clone()?, 0, all)?;
-        Ok(Driver { access, memory, file, pairs: [Pair::default(); 2], next_cid: 0 })
+        Ok(Driver { access, memory, file, pairs: pairs(), next_cid: 0 })
     }
 
     /// The memory that the device has, too.
@@ -105,7 +105,7 @@ impl<A: DeviceAccess> Driver<A> {
     /// # Errors
     /// The device cannot be reached.
     pub fn enable(&mut self) -> Result<(), Error> {
-        self.pairs = [Pair::default(); 2];
+        self.pairs = pairs();
         for base in [0, 1].into_iter().flat_map(bases) {
             self.memory.write(base, &[0; PAGE_BYTES as usize]).map_err(lost)?;
         }
@@ -152,11 +152,9 @@ impl<A: DeviceAccess> Driver<A> {
             let second = if pages > 2 { list } else { at + PAGE_BYTES };
             command.dptr = SglDescriptor::of_prps([at, second]);
         }
-        let [base, _] = bases(qid);
         let pair = &mut self.pairs[usize::from(qid)];
-        self.memory.write(base + u64::from(pair.tail) * 64, command.as_bytes()).map_err(lost)?;
-        pair.tail = (pair.tail + 1) % ENTRIES;
-        let tail = pair.tail;
+        pair.push(&self.memory, &command).map_err(lost)?;
+        let tail = pair.tail();
         self.access.write(Space::Bar0, 0x1000 + 8 * u64::from(qid), &tail.to_le_bytes())?;
         Ok(cid)
     }
@@ -166,19 +164,13 @@ impl<A: DeviceAccess> Driver<A> {
     /// # Errors
     /// The device cannot be reached.
     pub fn take(&mut self, qid: u16) -> Result<Option<Completion>, Error> {
-        let [_, base] = bases(qid);
         let pair = &mut self.pairs[usize::from(qid)];
-        let mut bytes = [0; 16];
-        self.memory.read(base + u64::from(pair.head) * 16, &mut bytes).map_err(lost)?;
-        let completion = Completion::read_from_bytes(&bytes).unwrap_or_default();
-        if (completion.sf.get() & 1 != 0) == pair.is_second_round {
-            return Ok(None);
+        let completion = pair.take(&self.memory).map_err(lost)?;
+        if completion.is_some() {
+            let head = pair.head();
+            self.access.write(Space::Bar0, 0x1004 + 8 * u64::from(qid), &head.to_le_bytes())?;
         }
-        pair.head = (pair.head + 1) % ENTRIES;
-        pair.is_second_round ^= pair.head == 0;
-        let head = pair.head;
-        self.access.write(Space::Bar0, 0x1004 + 8 * u64::from(qid), &head.to_le_bytes())?;
-        Ok(Some(completion))
+        Ok(completion)
     }
 
     /// The data of a command.

@@ -2,17 +2,25 @@
 //!
 //! - [`serve`] runs the socket on a thread of its own, and passes messages on.
 //! - [`GuestMap`] is guest memory, mapped from the files that a client passes. It is a [`pcie::GuestMemory`].
-//! - [`Driver`] is the other side: a guest's driver of an NVMe function.
+//! - [`PciDevice`] is the other side: a device that this process drives, over a [`Client`]. [`QueuePair`] has the entries of its queues.
+//! - [`Driver`] is a small driver for tests.
 //!
-//! Not here: the device itself; doorbells and registers that a client maps; migration; guest memory that a client only lends by messages.
+//! Not here: the device itself; migration; guest memory that a client only lends by messages.
 
+mod client;
 mod driver;
 mod fault_guard;
 mod guest_map;
+mod pci_device;
+mod rings;
 mod server;
 
+pub use client::{Client, MappableArea, RegionInfo};
 pub use driver::{DeviceAccess, Driver, MEMORY_BYTES, create_queues};
 pub use guest_map::{GuestMap, MAX_MAPPINGS, MapAccess};
+pub use pci_device::{Doorbell, LentMemory, PAGE_BYTES, PciDevice};
+pub use pcie::{GuestMemory, Unmapped};
+pub use rings::{CQE_BYTES, QueuePair, SQE_BYTES};
 pub use server::{
     Answer, ClientLink, ClientMessage, DeviceShape, InterruptChange, InterruptKind, Space, serve,
 };
