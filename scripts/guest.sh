@@ -2,12 +2,13 @@
 # Boots a stock Debian kernel in an emulated machine (QEMU, no KVM, no root needed), with this machine's files as its own,
 # and runs a command there: a real Linux NVMe host for the drive under test.
 #
-#   usage: scripts/guest.sh [-t SECONDS] [-p PORT] COMMAND [ARGUMENT...]
+#   usage: scripts/guest.sh [-t SECONDS] [-p PORT] [-c PROCESSORS] [-v SOCKET]... COMMAND [ARGUMENT...]
 #
 # The command runs as root of the guest. It sees this machine's root file system read-only under a layer in memory that is
 # gone afterwards, so that nvme-cli, fio and mkfs of this machine work there; this machine's loopback is 10.0.2.2. Its
 # output comes out here, and its exit status is ours; 124 if it took longer than SECONDS (600), 77 if no kernel can be had.
-# With PORT, 127.0.0.1:PORT here is port 4420 there: the kernel can be an NVMe target, too.
+# With PORT, 127.0.0.1:PORT here is port 4420 there: the kernel can be an NVMe target, too. The guest has 2 PROCESSORS.
+# Each SOCKET of `tranche serve --pci` is a PCI device, at 0000:00:10.0 and the following slots. scripts/qemu.sh fetches the QEMU for it.
 #
 # Needs qemu-system-x86, busybox-static, cpio, kmod, xz-utils. The kernel's package (6.12; Debian 12's own 6.1 lacks NVMe
 # authentication and TLS) is fetched and unpacked once, to target/guest.
@@ -17,10 +18,16 @@ export LC_ALL=C
 
 limit=600
 forward=
-while getopts t:p: option; do
+processors=2
+sockets=
+newline='
+'
+while getopts t:p:c:v: option; do
     case $option in
     t) limit=$OPTARG ;;
     p) forward=,hostfwd=tcp:127.0.0.1:$OPTARG-:4420 ;;
+    c) processors=$OPTARG ;;
+    v) sockets=$sockets$OPTARG$newline ;;
     *) exit 2 ;;
     esac
 done
@@ -34,6 +41,8 @@ done
 PATH=$PATH:/usr/sbin:/sbin
 
 root=$(cd "$(dirname "$0")/.." && pwd)
+qemu=qemu-system-x86_64
+[ -z "$sockets" ] || qemu=$("$root/scripts/qemu.sh") || exit $?
 # Another version of this script makes its own.
 cache=${CARGO_TARGET_DIR:-$root/target}/guest/$(cksum <"$0" | cut -d ' ' -f 1)
 mkdir -p "$cache"
@@ -133,12 +142,25 @@ mkdir "$work/command.d"
 } >"$work/command.d/command"
 { cat "$cache/initrd"; (cd "$work/command.d" && echo command | cpio -o -H newc -R 0:0 --quiet); } >"$work/initrd.full"
 
+# PCI devices, and memory that they share.
+set -- -m 1536
+if [ -n "$sockets" ]; then
+    set -- "$@" -machine q35,memory-backend=memory -object memory-backend-memfd,id=memory,size=1536M,share=on
+    slot=16
+    IFS=$newline
+    for socket in $sockets; do
+        set -- "$@" -device "{\"driver\":\"vfio-user-pci\",\"addr\":\"$(printf %x $slot).0\",\"socket\":{\"type\":\"unix\",\"path\":\"$socket\"}}"
+        slot=$((slot + 1))
+    done
+    unset IFS
+fi
+
 # One run of the machine; its console in "$work/out". The kernel's check of the timer's interrupt at boot counts real time,
 # and panics where the emulation is slowed by other work (no_timer_check). Both processors of the guest share one thread: with a thread each,
 # QEMU at times runs an instruction that the kernel has replaced since, and the kernel panics ("Oops: int3"). It is no slower.
 # The kernel boots sooner with random numbers from the processor, and without its guards against processors that this one is not.
 run() {
-    timeout --foreground "$limit" qemu-system-x86_64 -accel tcg,thread=single -cpu qemu64,+rdrand -smp 2 -m 1536 -nographic -no-reboot \
+    timeout --foreground "$limit" "$qemu" -accel tcg,thread=single -cpu qemu64,+rdrand -smp "$processors" -nographic -no-reboot "$@" \
         -kernel "$cache/vmlinuz" -initrd "$work/initrd.full" \
         -append "console=ttyS0 quiet panic=-1 loglevel=3 no_timer_check mitigations=off" \
         -fsdev local,id=root,path=/,security_model=none,readonly=on,multidevs=remap \
@@ -153,7 +175,7 @@ run() {
 }
 # A kernel that dies before it runs the command has done nothing yet, and may be booted again.
 for attempt in 1 2 3; do
-    run
+    run "$@"
     grep -q '^guest: running$' "$work/out" && break
     echo "guest.sh: the guest did not boot (attempt $attempt of 3)" >&2
     cat "$work/out" >&2

@@ -1,9 +1,11 @@
-//! A stock Linux kernel, booted in an emulated machine, as a host of the drive over NVMe/TCP: see the scripts in `guest/`.
+//! A stock Linux kernel, booted in an emulated machine, as a host of the drive over NVMe/TCP and PCI Express: see the scripts in `guest/`.
 //! Needs what `scripts/guest.sh` needs; says so where it is missing.
 
 mod common;
 #[path = "guest/dm_cache.rs"]
 mod dm_cache;
+#[path = "guest/pci.rs"]
+mod pci;
 
 use common::{Served, TRANCHE};
 use std::ffi::OsStr;
@@ -101,7 +103,12 @@ impl Guest {
     }
 
     /// Waits for its end, which must be a good one; all that it said, unless it was skipped.
-    fn must_be_well(mut self, test: &str) -> Option<String> {
+    fn must_be_well(self, test: &str) -> Option<String> {
+        self.must_be_well_while(test, || {})
+    }
+
+    /// Does this again and again until it has ended well; all that it said, unless it was skipped.
+    fn must_be_well_while(mut self, test: &str, mut meanwhile: impl FnMut()) -> Option<String> {
         loop {
             match self.ended() {
                 Some(Ended::Skipped(why)) => {
@@ -112,7 +119,7 @@ impl Guest {
                     assert!(status.success() && log.contains("== all is well"), "{status}");
                     return Some(log);
                 }
-                None => {}
+                None => meanwhile(),
             }
         }
     }
@@ -138,29 +145,18 @@ fn a_linux_host_attaches_uses_and_keeps_the_drive() {
     let image = temporary.path().join("image");
     let mut drive = Drive::start(&image, 0);
     let port = drive.port;
-    let Some(mut guest) = Guest::boot(name, "host.sh", &["fio", "mkfs.xfs"], port, &[]) else { return };
+    let Some(guest) = Guest::boot(name, "host.sh", &["fio", "mkfs.xfs"], port, &[]) else { return };
     // The last load makes 8,192 writes; all before it make fewer than 4,000.
     let mut killed = false;
-    let ended = loop {
-        if let Some(ended) = guest.ended() {
-            break ended;
-        }
+    let ended = guest.must_be_well_while(name, || {
         if !killed && drive.writes() > 6_000 {
-            drop(drive);
+            drive.served.kill();
             std::thread::sleep(Duration::from_secs(1));
             drive = Drive::start(&image, port);
             killed = true;
         }
-    };
-    match ended {
-        Ended::Skipped(why) => testkit::skipped(name, &why),
-        Ended::With(status, log) => {
-            assert!(
-                status.success() && killed && log.contains("== all is well"),
-                "{status}, killed {killed}"
-            );
-        }
-    }
+    });
+    assert!(killed || ended.is_none());
 }
 
 /// A runner of a CI system that connects its own kernel to a drive: see `guest/ci-drive.sh`.
@@ -346,25 +342,38 @@ lba = 4096
     )
 }
 
+/// The drive of `guest/tenants.sh` in a directory, with further options.
+fn tenants_drive(directory: &Path, options: &[&OsStr]) -> Drive {
+    let made = |file: &str, arguments: &[&str], change: fn(String) -> String| {
+        let output = Command::new(TRANCHE).args(arguments).output().unwrap();
+        let path = directory.join(file);
+        std::fs::write(&path, change(String::from_utf8(output.stdout).unwrap())).unwrap();
+        path
+    };
+    let key = made("key", &["key", "drive"], |key| key);
+    let toml = made("tenants.toml", &["profile", "show", "default"], |toml| {
+        toml + &placed_set("placement = { handles = 4, fdp = true }")
+    });
+    let more = ["--drive-key".as_ref(), key.as_os_str(), toml.as_os_str()];
+    Drive::start_with(&directory.join("tenants"), 0, &[&more, options].concat())
+}
+
 /// Namespaces as tenants, with nvme-cli alone: see `guest/tenants.sh`. What it prints is a transcript.
 #[test]
 fn linux_hosts_manage_namespaces_as_tenants() {
     let name = "linux_hosts_manage_namespaces_as_tenants";
     let temporary = tempfile::tempdir().unwrap();
-    let made = |file: &str, arguments: &[&str], change: fn(String) -> String| {
-        let output = Command::new(TRANCHE).args(arguments).output().unwrap();
-        let path = temporary.path().join(file);
-        std::fs::write(&path, change(String::from_utf8(output.stdout).unwrap())).unwrap();
-        path
-    };
-    let key = made("key", &["key", "drive"], |key| key);
-    let toml = made("drive.toml", &["profile", "show", "default"], |toml| {
-        toml + &placed_set("placement = { handles = 4, fdp = true }")
-    });
-    let more = ["--drive-key".as_ref(), key.as_os_str(), toml.as_os_str()];
-    let drive = Drive::start_with(&temporary.path().join("image"), 0, &more);
+    let drive = tenants_drive(temporary.path(), &[]);
     let Some(guest) = Guest::boot(name, "tenants.sh", &[], drive.port, &[]) else { return };
     guest.must_be_well(name);
+}
+
+/// The drive of `guest/upkeep.sh` in a directory, with further options.
+fn upkeep_drive(directory: &Path, options: &[&OsStr]) -> Drive {
+    let placed = placed_set("placement = { handles = 4 }\nwindow = { superblocks = 12, time = \"10s\" }");
+    let file = directory.join("upkeep.toml");
+    std::fs::write(&file, protected() + &placed).unwrap();
+    Drive::start_with(&directory.join("upkeep"), 0, &[&[file.as_os_str()][..], options].concat())
 }
 
 /// What whoever runs a drive does with it, with nvme-cli alone: see `guest/upkeep.sh`. What it prints is a transcript.
@@ -372,13 +381,7 @@ fn linux_hosts_manage_namespaces_as_tenants() {
 fn a_linux_host_looks_after_the_drive() {
     let name = "a_linux_host_looks_after_the_drive";
     let temporary = tempfile::tempdir().unwrap();
-    let shown = Command::new(TRANCHE).args(["profile", "show", "default"]).output().unwrap();
-    let placed = placed_set("placement = { handles = 4 }\nwindow = { superblocks = 12, time = \"10s\" }");
-    let toml = String::from_utf8(shown.stdout).unwrap() + &placed;
-    let toml = toml.replacen("[drive]\n", "[drive]\nallow_network_faults = true\n", 1);
-    let file = temporary.path().join("drive.toml");
-    std::fs::write(&file, toml).unwrap();
-    let drive = Drive::start_with(&temporary.path().join("image"), 0, &[file.as_os_str()]);
+    let drive = upkeep_drive(temporary.path(), &[]);
     let Some(guest) = Guest::boot(name, "upkeep.sh", &[], drive.port, &[TRANCHE]) else { return };
     guest.must_be_well(name);
 }

@@ -90,6 +90,12 @@ impl Served {
         assert!(sent.unwrap().success());
     }
 
+    /// Kills it, without notice.
+    pub fn kill(&mut self) {
+        let _ = self.child.kill();
+        let _ = self.child.wait();
+    }
+
     /// Exit code, if it ends.
     pub fn end(mut self) -> Option<i32> {
         let start = Instant::now();
@@ -105,7 +111,6 @@ impl Served {
 
 impl Drop for Served {
     fn drop(&mut self) {
-        let _ = self.child.kill();
-        let _ = self.child.wait();
+        self.kill();
     }
 }

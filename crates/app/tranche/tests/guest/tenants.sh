@@ -42,7 +42,7 @@ formatted() { [ "$(blockdev --getss "$ns")" = 4096 ]; }
 await formatted
 run nvme id-ns "$ns"
 says 'dps *: 0x1'
-# Linux has no block device over TCP for formats with metadata, but passes commands on: PRACT is 8, the checks 1, 2 and 4.
+# Linux has no block device for formats with metadata here, but passes commands on: PRACT is 8, the checks 1, 2 and 4.
 head -c 65536 $scratch/data >$scratch/blocks
 run nvme write "$ns" --start-block=5 --block-count=15 --data-size=65536 --data=$scratch/blocks --prinfo=8 --ref-tag=5
 run nvme read "$ns" --start-block=5 --block-count=15 --data-size=65536 --data=$scratch/back --prinfo=15 --ref-tag=5
@@ -151,6 +151,6 @@ run nvme sanitize /dev/nvme0 --sanact=4
 await sanitized
 zeros $(node 0 1) 4096 16 100 || fail "what was sanitized"
 discard "$protected"
-run nvme disconnect -n "$nqn"
+detach
 await gone $(node 0 1)
 echo "== all is well"

@@ -1,5 +1,5 @@
 # What transcripts of nvme-cli have in common, for the scripts of scripts/guest.sh that print them: `.` it with the address, port and
-# subsystem NQN of the drive as $1 to $3.
+# subsystem NQN of the drive as $1 to $3. With `pci` as the address, the port is the list of its PCI devices: 0000:00:10.0,0000:00:11.0.
 # The guest sees this machine's files: what lies in /tmp is not its own.
 scratch=$(mktemp -d)
 
@@ -39,13 +39,33 @@ refused() {
 says() { echo "$answer" | tr '\n' ' ' | grep -Eqi "$1" || fail "this does not say '$1'"; }
 
 about "without multipath, so that each host has block devices of its own"
-modprobe -r nvme-tcp nvme-core
-modprobe nvme-core multipath=N
-modprobe nvme-tcp
-# Connects host 0 or 1, with further options.
+modprobe -r nvme nvme-tcp nvme-core
+if [ "$address" = pci ]; then
+    # A command of a drive without power has no answer.
+    modprobe nvme-core multipath=N admin_timeout=10 io_timeout=10
+    echo 0 >/sys/bus/pci/drivers_autoprobe
+    modprobe nvme
+else
+    modprobe nvme-core multipath=N
+    modprobe nvme-tcp
+fi
+# Connects host 0 or 1, with further options of fabrics.
 attach() {
-    # What `nvme connect` writes there, with --hostnqn and --hostid; some versions of it take the second host for the first.
-    echo "nqn=$nqn,transport=tcp,traddr=$address,trsvcid=$port,hostnqn=nqn.2026-11.test:tenant$1,hostid=0000000$1-1111-4222-8333-444444444444${2:-}" \
-        >/dev/nvme-fabrics
+    if [ "$address" = pci ]; then
+        echo "$port" | cut -d , -f $(($1 + 1)) >/sys/bus/pci/drivers/nvme/bind
+    else
+        # What `nvme connect` writes there, with --hostnqn and --hostid; some versions of it take the second host for the first.
+        echo "nqn=$nqn,transport=tcp,traddr=$address,trsvcid=$port,hostnqn=nqn.2026-11.test:tenant$1,hostid=0000000$1-1111-4222-8333-444444444444${2:-}" \
+            >/dev/nvme-fabrics
+    fi
     await [ -b "/dev/nvme${1}n1" ]
+}
+# All hosts go.
+detach() {
+    if [ "$address" = pci ]; then
+        modprobe -r nvme
+        echo 1 >/sys/bus/pci/drivers_autoprobe
+    else
+        run nvme disconnect -n "$nqn"
+    fi
 }

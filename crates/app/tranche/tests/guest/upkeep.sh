@@ -61,7 +61,8 @@ run nvme set-feature /dev/nvme0 --feature-id=0x0e --value=1800000000000
 run nvme get-feature /dev/nvme0 --feature-id=0x0e --human-readable
 # Extended Host Identifier: over fabrics there is no other.
 run nvme get-feature /dev/nvme0 --feature-id=0x81 --cdw11=1 --data-len=16
-says '44 44 44 44 44 44'
+# A PCI device has one of the drive.
+[ "$address" = pci ] || says '44 44 44 44 44 44'
 
 about "device self-test"
 run nvme device-self-test /dev/nvme0 --namespace-id=1 --self-test-code=1
@@ -116,6 +117,6 @@ run nvme persistent-event-log /dev/nvme0 --action=1 --log_len=4096
 says 'telemetry'
 run nvme persistent-event-log /dev/nvme0 --action=2
 
-run nvme disconnect -n "$nqn"
+detach
 await gone "$(node 0 1)"
 echo "== all is well"

@@ -1,0 +1,87 @@
+//! A stock Linux kernel with drives on its PCI bus, over vfio-user: see `pci.sh`. `scripts/qemu.sh` fetches a QEMU that has such devices.
+
+use super::{Drive, Guest, TRANCHE, tenants_drive, unprotected, upkeep_drive};
+use host::{Host, Identity, SocketTransport};
+use std::ffi::OsStr;
+use std::net::TcpListener;
+use std::path::{Path, PathBuf};
+use std::time::Duration;
+
+/// Namespace 1 of 1 GiB on a set of NAND.
+const SETS: &str = r#"
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "1152MiB"
+spare = "12.5%"
+channels = 4
+dies = 4
+planes = 2
+nand_page = "16KiB"
+pages_per_block = 48
+rated_cycles = 3000
+[[namespace]]
+size = "1GiB"
+lba = 4096
+"#;
+
+/// `pci.sh` flushes this text before the drive is killed.
+const FLUSHED: &str = "flushed before the drive was killed\n";
+/// The first of its blocks of 4 KiB.
+const FLUSHED_LBA: u64 = 8256 * 16;
+/// Bytes of it.
+const FLUSHED_BYTES: usize = 4 << 20;
+
+/// Options of `tranche serve` for PCI devices.
+fn options(sockets: &[PathBuf]) -> Vec<&OsStr> {
+    sockets.iter().flat_map(|socket| ["--pci".as_ref(), socket.as_os_str()]).collect()
+}
+
+/// The text that was flushed is in the image.
+fn has_what_was_flushed(drive: &Drive) {
+    let address = drive.served.tcp()[0].parse().unwrap();
+    let transport = SocketTransport::new(address, Duration::from_secs(60));
+    let mut host =
+        Host::connect(transport, &Identity::new("nqn.2026-11.test:host".parse().unwrap())).unwrap();
+    let namespace = host.namespace(1).unwrap();
+    let mut queue = host.io_queue(8).unwrap();
+    let mut bytes = vec![0; FLUSHED_BYTES];
+    queue.read(&namespace, FLUSHED_LBA, &mut bytes).unwrap();
+    let expected: Vec<u8> = FLUSHED.bytes().cycle().take(FLUSHED_BYTES).collect();
+    assert!(bytes == expected, "what was flushed before the drive was killed");
+}
+
+#[test]
+fn a_linux_host_has_drives_on_its_pci_bus() {
+    let name = "a_linux_host_has_drives_on_its_pci_bus";
+    let temporary = tempfile::tempdir().unwrap();
+    let at = |file: &str| temporary.path().join(file);
+    let sockets = ["first", "second", "upkeep", "volatile"].map(|socket| at(&format!("{socket}.sock")));
+    let _tenants = tenants_drive(temporary.path(), &options(&sockets[..2]));
+    let _upkeep = upkeep_drive(temporary.path(), &options(&sockets[2..3]));
+    let (toml, image) = (at("volatile.toml"), at("volatile"));
+    std::fs::write(&toml, unprotected() + SETS).unwrap();
+    let more = [&[toml.as_os_str()][..], &options(&sockets[3..])].concat();
+    let mut volatile = Drive::start_with(&image, 0, &more);
+    // The guest connects when the drive is to be killed.
+    let signal = TcpListener::bind("127.0.0.1:0").unwrap();
+    signal.set_nonblocking(true).unwrap();
+    let port = signal.local_addr().unwrap().port();
+
+    let mut guest_options = vec!["-t", "900", "-c", "6"];
+    guest_options.extend(sockets.iter().flat_map(|socket| ["-v", socket.to_str().unwrap()]));
+    let Some(guest) = Guest::boot_with(name, "pci.sh", &["fio"], &guest_options, port, &[TRANCHE]) else {
+        return;
+    };
+    let mut is_killed = false;
+    let ended = guest.must_be_well_while(name, || {
+        if signal.accept().is_ok() {
+            volatile.served.kill();
+            is_killed = true;
+        }
+    });
+    if ended.is_some() {
+        assert!(is_killed, "the guest did not ask for it");
+        has_what_was_flushed(&Drive::start_with(&image, 0, &[]));
+    }
+}
