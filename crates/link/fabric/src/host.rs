@@ -108,9 +108,20 @@ enum HostSlotState {
     Completing(Completion),
 }
 
+/// Bits of a command identifier that say which place the command has, where the queue is no deeper. Those above count the commands that had
+/// the place before. So a completion that comes twice is not taken for that of the next command.
+const PLACE_BITS: u32 = 12;
+
+/// The identifier of the next command of a place.
+fn command_identifier(index: u16, generation: u16, depth: usize) -> u16 {
+    if depth <= 1 << PLACE_BITS { index | generation << PLACE_BITS } else { index }
+}
+
 #[derive(Debug, Default)]
 struct Slot {
     state: HostSlotState,
+    /// Identifier of the command.
+    cid: u16,
     generation: u16,
     data: Data,
     /// Bytes that arrived, or that the controller has asked for.
@@ -203,11 +214,13 @@ impl Connection {
             _ if in_capsule => SglDescriptor::in_capsule(len),
             _ => SglDescriptor::transport(len),
         };
-        let mut sqe = sqe.with_cid(index).with_dptr(dptr);
-        sqe.flags.set_psdt(1);
+        let depth = self.slots.len();
         let slot = &mut self.slots[usize::from(index)];
-        *slot =
-            Slot { state: HostSlotState::Outstanding, generation: slot.generation, data, ..Slot::default() };
+        let generation = slot.generation;
+        let cid = command_identifier(index, generation, depth);
+        let mut sqe = sqe.with_cid(cid).with_dptr(dptr);
+        sqe.flags.set_psdt(1);
+        *slot = Slot { state: HostSlotState::Outstanding, cid, generation, data, ..Slot::default() };
         let ch = CommonHeader::new(PduType::CAPSULE_CMD, format.hdgst);
         if in_capsule {
             let ch = format.with_data(ch, len);
@@ -349,8 +362,7 @@ impl Connection {
             PduType::IC_RESP => self.initialized(),
             PduType::CAPSULE_RESP => {
                 let pdu: CapsuleResp = self.framer.header()?;
-                let index = pdu.rccqe.cid.get();
-                outstanding(&mut self.slots, pdu.rccqe.cid, 20)?;
+                let (index, _) = outstanding(&mut self.slots, pdu.rccqe.cid, 20)?;
                 self.complete(index, pdu.rccqe);
                 Ok(())
             }
@@ -384,7 +396,7 @@ impl Connection {
     fn c2h_data(&mut self) -> Result<(), Fault> {
         let pdu: DataHeader = self.framer.header()?;
         let len = self.framer.data_len();
-        let slot = outstanding(&mut self.slots, pdu.cccid, 8)?;
+        let (index, slot) = outstanding(&mut self.slots, pdu.cccid, 8)?;
         let (Data::In(_) | Data::Elsewhere(_)) = &slot.data else {
             return Err(Fault::sequence("data for a command that expects none"));
         };
@@ -399,7 +411,7 @@ impl Connection {
         if flags.success() && !flags.last_pdu() {
             return Err(Fault::field(1, "SUCCESS flag without LAST_PDU"));
         }
-        self.sink = Some((pdu.cccid.get(), flags.success()));
+        self.sink = Some((index, flags.success()));
         Ok(())
     }
 
@@ -407,7 +419,7 @@ impl Connection {
         let pdu: R2t = self.framer.header()?;
         let format = self.format.unwrap_or_default();
         let max = self.max_h2c_data;
-        let slot = outstanding(&mut self.slots, pdu.cccid, 8)?;
+        let (index, slot) = outstanding(&mut self.slots, pdu.cccid, 8)?;
         let Data::Out(buffer) = &slot.data else {
             return Err(Fault::sequence("ready to transfer for a command without data"));
         };
@@ -438,10 +450,10 @@ impl Connection {
             };
             let start = usize::try_from(at).unwrap_or(usize::MAX);
             let end = start + usize::try_from(part).unwrap_or(0);
-            self.out.with_data(&header, ch, format, pdu.cccid.get(), at, &buffer[start..end]);
+            self.out.with_data(&header, ch, format, index, at, &buffer[start..end]);
             at += part;
         }
-        self.out.mark(pdu.cccid.get());
+        self.out.mark(index);
         Ok(())
     }
 
@@ -502,9 +514,30 @@ impl Connection {
     }
 }
 
-fn outstanding(slots: &mut [Slot], cid: U16, field: u32) -> Result<&mut Slot, Fault> {
-    slots
-        .get_mut(usize::from(cid.get()))
-        .filter(|slot| slot.state == HostSlotState::Outstanding)
+/// The place of an outstanding command, and its index.
+fn outstanding(slots: &mut [Slot], cid: U16, field: u32) -> Result<(u16, &mut Slot), Fault> {
+    let cid = cid.get();
+    let index = if slots.len() <= 1 << PLACE_BITS { cid & ((1 << PLACE_BITS) - 1) } else { cid };
+    let slot = slots.get_mut(usize::from(index));
+    slot.filter(|slot| slot.state == HostSlotState::Outstanding && slot.cid == cid)
+        .map(|slot| (index, slot))
         .ok_or(Fault::field(field, "a command identifier that is not outstanding"))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn commands_of_a_place_have_identifiers_of_their_own() {
+        let of = |generation, depth| command_identifier(5, generation, depth);
+        assert_eq!((of(0, 32), of(1, 32), of(16, 32)), (5, 0x1005, 5));
+        assert_eq!((of(3, 4096), of(3, 4097)), (0x3005, 5));
+        let slot = || Slot { state: HostSlotState::Outstanding, ..Slot::default() };
+        let mut slots: Vec<Slot> = (0..8).map(|_| slot()).collect();
+        slots[5].cid = 0x1005;
+        assert_eq!(outstanding(&mut slots, U16::new(0x1005), 8).unwrap().0, 5);
+        assert!(outstanding(&mut slots, U16::new(5), 8).is_err(), "the command before");
+        assert!(outstanding(&mut slots, U16::new(0x1009), 8).is_err());
+    }
 }

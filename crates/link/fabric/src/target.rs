@@ -623,6 +623,16 @@ impl Connection {
         Ok(())
     }
 
+    /// Sends the completion of a command again, which was answered since bytes were sent last. Only a controller with a fault does that.
+    pub fn repeat(&mut self, tag: Tag, completion: Completion) {
+        let slot = self.slots.get(tag.index());
+        let answered =
+            |slot: &&Slot| slot.generation == tag.generation && slot.state == CommandState::Answered;
+        if !self.ended && slot.filter(answered).is_some() {
+            self.send_response(tag.slot, completion);
+        }
+    }
+
     fn answer(&mut self, index: u16, completion: Completion, filled: usize) {
         let slot = &mut self.slots[usize::from(index)];
         slot.state = CommandState::Answered;
@@ -667,12 +677,16 @@ impl Connection {
 
     fn conclude_answer(&mut self, index: u16, completion: Completion, short: bool) {
         if !short {
-            let mut rccqe = completion.with_cid(self.slots[usize::from(index)].sqe.cid.get());
-            rccqe.sqhd.set(if self.sq_flow_control { self.sq_head } else { 0xFFFF });
-            let ch = CommonHeader::new(PduType::CAPSULE_RESP, self.format.hdgst);
-            self.out.plain(&CapsuleResp { ch, rccqe }, self.format);
+            self.send_response(index, completion);
         }
         self.out.mark(index);
+    }
+
+    fn send_response(&mut self, index: u16, completion: Completion) {
+        let mut rccqe = completion.with_cid(self.slots[usize::from(index)].sqe.cid.get());
+        rccqe.sqhd.set(if self.sq_flow_control { self.sq_head } else { 0xFFFF });
+        let ch = CommonHeader::new(PduType::CAPSULE_RESP, self.format.hdgst);
+        self.out.plain(&CapsuleResp { ch, rccqe }, self.format);
     }
 
     /// Connect has succeeded: the queue has a size.
