@@ -8,6 +8,7 @@ use crate::toml_names;
 use ftl::{MediaKind, PAGE, SetConfig, ZoneLayout};
 use media::Nanos;
 use nvme::Nqn;
+use nvme::protocol_fault::ProtocolFault;
 use units::format_size;
 
 /// Everything that shapes a drive. [`Config::from_toml`] reads it from a file.
@@ -45,6 +46,8 @@ pub struct Config {
     pub fdp: Vec<u16>,
     /// Namespaces that a new drive has.
     pub namespaces: Vec<InitialNamespace>,
+    /// Faults of the protocol that are armed from the start.
+    pub protocol_faults: Vec<ProtocolFault>,
     /// What its maker says of its speed. The drive does not look at it.
     pub data_sheet: Option<DataSheet>,
 }

@@ -4,6 +4,7 @@ use crate::config::{Config, Identity, Link};
 use crate::config_error::ConfigError;
 use crate::datasheet::DataSheetTable;
 use crate::disk_table::DiskTable;
+use crate::fault_table::{self, ProtocolFaultTable};
 use crate::lba_format::LbaFormat;
 use crate::namespace_table::{self, NamespaceTable};
 use crate::quantity::{Percent, Rate, Size, Time};
@@ -29,6 +30,8 @@ struct File {
     set: Vec<SetTable>,
     #[serde(default)]
     namespace: Vec<NamespaceTable>,
+    #[serde(default)]
+    fault: Vec<ProtocolFaultTable>,
     datasheet: Option<DataSheetTable>,
 }
 
@@ -445,6 +448,7 @@ fn build(file: File) -> Result<Config, ConfigError> {
         fdp,
         windows,
         namespaces,
+        protocol_faults: fault_table::build(file.fault)?,
         data_sheet,
     })
 }

@@ -8,6 +8,7 @@ mod config_error;
 mod datasheet;
 mod disk_table;
 mod drive_toml;
+mod fault_table;
 mod lba_format;
 mod limits;
 mod namespace_table;

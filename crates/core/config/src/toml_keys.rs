@@ -10,11 +10,13 @@ const NAND: &str = "cell = \"tlc\"\nchannels = 1\ndies = 1\nplanes = 1\nnand_pag
 const DISK: &str = "rpm = 1\nheads = 1\ncylinders = 1\nouter_sectors = 1\ninner_sectors = 1\nread_seek = [\"1ms\", \"1ms\", \"1ms\"]";
 /// The keys that a namespace must have, likewise.
 const NAMESPACE: &str = "size = \"1MiB\"";
+/// The keys that a fault must have, likewise.
+const FAULT: &str = "kind = \"drop\"";
 
 /// Gives tables of a text the keys that they lack, so that they can be read on. Returns which these are, a line for each table.
 pub(crate) fn complete(document: &mut DeTable<'_>, text: &str) -> Vec<String> {
     let mut lines = Vec::new();
-    for (name, required) in [("set", None), ("namespace", Some(NAMESPACE))] {
+    for (name, required) in [("set", None), ("namespace", Some(NAMESPACE)), ("fault", Some(FAULT))] {
         let Some(DeValue::Array(tables)) = document.get_mut(name).map(Spanned::get_mut) else { continue };
         for (number, table) in (1..).zip(tables.iter_mut()) {
             let line = 1 + text.bytes().take(table.span().start).filter(|byte| *byte == b'\n').count();

@@ -28,6 +28,7 @@ use crate::namespaces::management;
 use crate::persistent_event_log;
 use crate::ports::Ports;
 use crate::predictable_latency::PredictableLatency;
+use crate::protocol_faults::ProtocolFaults;
 use crate::reservation::ReservationCommands;
 use crate::sanitize::{SANITIZE_IO, SanitizeOperation};
 use crate::self_test;
@@ -40,6 +41,7 @@ use drive_config::{Config, ConfigError};
 use ftl::{CompletedIo, Ftl, Io, SetStats, StorageError, WriteHistory};
 use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};
+use nvme::protocol_fault::{CommandSource, ProtocolAction, QueueKind};
 use nvme::{Command, Completion, FormatUnit, IoCommand, Nsid, Status, Transfer};
 use steps::Steps;
 
@@ -74,6 +76,7 @@ pub struct Drive {
     pub(crate) copies: ReadingCopies,
     pub(crate) windows: PredictableLatency,
     pub(crate) ports: Ports,
+    pub(crate) protocol_faults: ProtocolFaults,
     /// Blocks that are potentially unrecoverable.
     pub(crate) lost: LostBlocks,
     pub(crate) sanitize: SanitizeOperation,
@@ -86,8 +89,10 @@ pub struct Drive {
 impl From<Core> for Drive {
     /// A drive whose components have no state yet.
     fn from(core: Core) -> Drive {
+        let protocol_faults = ProtocolFaults::new(core.config.ftl.faults.seed, &core.config.protocol_faults);
         Drive {
             core,
+            protocol_faults,
             health: Health::default(),
             cut: None,
             telemetry: Telemetry::default(),
@@ -280,6 +285,39 @@ impl Drive {
     /// A controller that was just connected is reached through this port.
     pub fn arrive(&mut self, controller: ControllerId, port: PortId) {
         self.ports.arrive(&mut self.core, controller, port);
+    }
+
+    /// Whether there are faults of the protocol. If so, its owner asks for each command ([`strike`](Drive::strike)) and each controller
+    /// that is enabled ([`strike_enabling`](Drive::strike_enabling)).
+    #[inline]
+    pub fn has_protocol_faults(&self) -> bool {
+        !self.protocol_faults.is_empty()
+    }
+
+    /// The fault of the protocol that a command meets, if any. It is asked for once, before the command is submitted; its owner carries it
+    /// out.
+    #[cold]
+    pub fn strike(
+        &mut self,
+        controller: ControllerId,
+        qid: u16,
+        command: &Command,
+    ) -> Option<ProtocolAction> {
+        let queue = if qid == 0 { QueueKind::Admin } else { QueueKind::Io };
+        let source = self.command_source(controller, queue);
+        self.protocol_faults.strike(source, command)
+    }
+
+    /// How late a controller that is being enabled becomes ready, in microseconds ([`ProtocolAction::ENDLESS_US`]); `None` if it is not late.
+    #[cold]
+    pub fn strike_enabling(&mut self, controller: ControllerId) -> Option<u32> {
+        let source = self.command_source(controller, QueueKind::Admin);
+        self.protocol_faults.strike_enabling(source)
+    }
+
+    fn command_source(&self, controller: ControllerId, queue: QueueKind) -> CommandSource {
+        let port = self.port_of(controller).map_or(0, |port| port.0);
+        CommandSource { queue, controller: controller.0, port }
     }
 
     /// The port that a controller is reached through.

@@ -244,7 +244,7 @@ mod tests {
         let mut expected = Vec::new();
         let media = FaultKind::NAMES.into_iter().map(|(_, kind)| kind).filter(|kind| {
             let others = [FaultKind::CLEAR, FaultKind::POWER_CUT];
-            !others.contains(kind) && !kind.is_of_port() && !kind.is_of_host_disk()
+            !others.contains(kind) && !kind.is_of_port() && !kind.is_of_host_disk() && !kind.is_of_protocol()
         });
         for kind in media {
             let param = if [FaultKind::STUCK_DIE, FaultKind::SLOW].contains(&kind) { 3 } else { 0 };

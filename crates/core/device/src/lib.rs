@@ -44,6 +44,7 @@ mod persist;
 mod persistent_event_log;
 mod ports;
 mod predictable_latency;
+mod protocol_faults;
 mod quota;
 mod reservation;
 mod sanitize;

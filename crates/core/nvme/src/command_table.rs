@@ -13,6 +13,7 @@ use crate::fabrics::{ConnectData, FabricsCommand};
 use crate::feature::{self, Select};
 use crate::io::{self, DsmRange, IoCommand};
 use crate::log::Effects;
+use crate::protocol_fault::FaultSelector;
 use crate::reservation::{
     AcquireKeys, RegisterKeys, ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport,
 };
@@ -370,6 +371,7 @@ static ADMIN: [Row<AdminCommand>; 24] = [
         .during_sanitize()
         .only_for(Audience::Administrators),
     admin(AdminOpcode::FAULT_INJECTION, SUBSYSTEM.with_lbcc(true), admin::parse::fault_injection)
+        .data(bytes!(AdminCommand::ProtocolFault, _ => size_of::<FaultSelector>() as u64))
         .changes()
         .during_sanitize()
         .only_for(Audience::Administrators),

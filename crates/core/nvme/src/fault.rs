@@ -33,6 +33,24 @@ open_enum! {
         /// A port loses its connections and takes no new ones for `param` milliseconds, at least 1; the port's
         /// identifier stands in the place of the NVM Set Identifier.
         PORT_DOWN = 0x11 => "port down",
+        /// The completion of a command never comes.
+        DROP = 0x30 => "dropped completion",
+        /// The completion of a command comes later, by `param` microseconds.
+        DELAY = 0x31 => "delayed completion",
+        /// The completion of a command comes twice.
+        DUPLICATE = 0x32 => "duplicated completion",
+        /// The completion of a command has another status, `param`.
+        STATUS = 0x33 => "another status",
+        /// A completion comes without an interrupt.
+        LOST_INTERRUPT = 0x34 => "lost interrupt",
+        /// An interrupt comes without a completion, which comes `param` microseconds later or more.
+        SPURIOUS_INTERRUPT = 0x35 => "spurious interrupt",
+        /// Identify returns old data.
+        STALE_IDENTIFY = 0x36 => "stale Identify",
+        /// A controller vanishes for `param` microseconds.
+        VANISH = 0x37 => "vanished controller",
+        /// A controller becomes ready `param` microseconds late; all ones: never.
+        LATE_READY = 0x38 => "late ready",
         /// A planned power cut (vendor specific command D0h). Only the log Injected Faults has this kind.
         POWER_CUT = 0x20 => "planned power cut",
     }
@@ -40,7 +58,7 @@ open_enum! {
 
 impl FaultKind {
     /// Every kind, by the name that programs give it.
-    pub const NAMES: [(&'static str, FaultKind); 15] = [
+    pub const NAMES: [(&'static str, FaultKind); 24] = [
         ("clear", Self::CLEAR),
         ("bit-errors", Self::BIT_ERRORS),
         ("uncorrectable", Self::UNCORRECTABLE),
@@ -55,6 +73,15 @@ impl FaultKind {
         ("host-disk-error", Self::HOST_DISK_ERROR),
         ("port-ana", Self::PORT_ANA),
         ("port-down", Self::PORT_DOWN),
+        ("drop", Self::DROP),
+        ("delay", Self::DELAY),
+        ("duplicate", Self::DUPLICATE),
+        ("status", Self::STATUS),
+        ("lost-interrupt", Self::LOST_INTERRUPT),
+        ("spurious-interrupt", Self::SPURIOUS_INTERRUPT),
+        ("stale-identify", Self::STALE_IDENTIFY),
+        ("vanish", Self::VANISH),
+        ("late-ready", Self::LATE_READY),
         ("power-cut", Self::POWER_CUT),
     ];
 
@@ -74,6 +101,12 @@ impl FaultKind {
     #[must_use]
     pub fn is_of_port(self) -> bool {
         [Self::PORT_ANA, Self::PORT_DOWN].contains(&self)
+    }
+
+    /// Whether it is a fault of the protocol ([`ProtocolFault`](crate::protocol_fault::ProtocolFault)).
+    #[must_use]
+    pub fn is_of_protocol(self) -> bool {
+        (Self::DROP..=Self::LATE_READY).contains(&self)
     }
 
     /// Whether it concerns the host's disk under the drive's image.

@@ -4,7 +4,7 @@ use super::Drive;
 use super::steps::CommandWork;
 use crate::contents::Contents;
 use crate::core::{
-    AdminResult, Admission, ControllerId, Cx, Failure, Output, Reply, Token, WaitingAdminCommand,
+    AdminResult, Admission, ControllerId, Cx, Failure, Output, PortId, Reply, Token, WaitingAdminCommand,
 };
 use crate::lba_status::Scan;
 use crate::namespaces::change::{ChangeCommand, NamespaceChange};
@@ -23,6 +23,7 @@ use nvme::command::AdminOpcode;
 use nvme::fabrics::FabricsCommand;
 use nvme::identify::Cns;
 use nvme::log::SelfTestOutcome;
+use nvme::protocol_fault::{FaultField, ProtocolFault, ProtocolFaultInjection};
 use nvme::{Command, Status};
 use std::collections::BTreeSet;
 
@@ -146,6 +147,7 @@ impl Drive {
                 Ok(Reply::Done(0))
             }
             AdminCommand::FaultInjection(c) => self.inject_fault(id, c, cx),
+            AdminCommand::ProtocolFault(c) => self.inject_protocol_fault(id, c, data, cx),
             AdminCommand::DeleteIoSq(_)
             | AdminCommand::CreateIoSq(_)
             | AdminCommand::DeleteIoCq(_)
@@ -385,11 +387,35 @@ impl Drive {
         }
         if c.kind == FaultKind::CLEAR {
             self.cut = None;
+            self.protocol_faults.clear();
             self.ports.restore(&mut self.core, cx);
             cx.out.push(Output::ClearHostDiskFaults);
         }
         persistent_event_log::vendor_command(&mut self.core, cx, id, c.into());
         cx.out.push(Output::FaultInjected { kind: c.kind, nvmsetid: c.nvmsetid });
+        Ok(Reply::Done(0))
+    }
+
+    fn inject_protocol_fault<S: Contents>(
+        &mut self,
+        id: ControllerId,
+        c: ProtocolFaultInjection,
+        data: &[u8],
+        cx: &mut Cx<'_, S>,
+    ) -> AdminResult {
+        fault_injection::check_origin(&self.core, id)?;
+        let fault = ProtocolFault::parse(&c, data).map_err(|wrong| match wrong.field {
+            FaultField::Command(byte) => Failure::field(byte),
+            FaultField::Data(byte) => Failure::field(24).with_information(byte.into()),
+        })?;
+        if fault.commands.port.is_some_and(|port| self.ports.state(PortId(port)).is_none()) {
+            return Err(Failure::field(42));
+        }
+        if !self.protocol_faults.arm(fault) {
+            return Err(Failure::field(40));
+        }
+        persistent_event_log::vendor_command(&mut self.core, cx, id, c.into());
+        cx.out.push(Output::FaultInjected { kind: c.kind, nvmsetid: c.port });
         Ok(Reply::Done(0))
     }
 }

@@ -246,7 +246,9 @@ impl Drive {
                 set_map::log(&self.core, controller, c.lsi, wanted, now)?
             }
             LogId::DIE_TIMES => die_times::log(&self.core, c.lsi, now)?,
-            LogId::INJECTED_FAULTS => injected_faults::log(&self.core, &self.ports, disk, now),
+            LogId::INJECTED_FAULTS => {
+                injected_faults::log(&self.core, &self.ports, &self.protocol_faults, disk, now)
+            }
             _ => return Err(Failure { location: 40, ..Status::INVALID_LOG_PAGE.into() }),
         })
     }

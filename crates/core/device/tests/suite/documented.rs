@@ -10,6 +10,7 @@ use nvme::log::{
     ControllerEntry, DieTimesEntry, DieTimesHeader, InjectedFault, InjectedFaultsHeader, LogId,
     NamespaceStatistics, SetMapEntry, SetMapHeader, SupportedLogPages,
 };
+use nvme::protocol_fault::FaultSelector;
 use nvme::quota::Quota;
 use nvme::zerocopy::FromZeros;
 use nvme::{Command, NSID_ALL};
@@ -297,7 +298,7 @@ fn vendor_specific_structures_are_documented_as_they_are() {
         let mut all = layouts.iter().filter(|(heading, _)| heading.starts_with(title));
         all.nth(number).unwrap_or_else(|| panic!("no table {number} of {title}")).1.clone()
     };
-    assert_eq!(layouts.len(), 10, "a table that is not looked at: {layouts:?}");
+    assert_eq!(layouts.len(), 11, "a table that is not looked at: {layouts:?}");
     let quota = fields!(Quota {
         version, limits, weight, burst_us, read_bandwidth, write_bandwidth, read_commands, write_commands; rsvd40
     });
@@ -344,8 +345,12 @@ fn vendor_specific_structures_are_documented_as_they_are() {
 
     let header = fields!(InjectedFaultsHeader { version, ports, header_bytes, entry_bytes, entries; rsvd12 });
     assert_eq!(of("Log DCh", 0), header);
-    let entry = fields!(InjectedFault { kind, nvmsetid, chance, param, remaining; rsvd1, rsvd12, rsvd24 });
+    let entry =
+        fields!(InjectedFault { kind, nvmsetid, chance, param, nsid, remaining, strikes, selector; rsvd1 });
     assert_eq!(of("Log DCh", 1), entry);
+    let selector = fields!(FaultSelector { version, flags, opcode, cntlid, slba, blocks, after, every; rsvd3, rsvd6, rsvd32 });
+    assert_eq!(of("Commands that", 0), selector);
+    assert!(text.contains(&format!("[{} bytes of data]", size_of::<FaultSelector>())));
     let (header, entry) = (size_of::<InjectedFaultsHeader>(), size_of::<InjectedFault>());
     assert!(
         text.contains(&format!("A header of {header} bytes, then one entry of {entry} bytes for each fault"))

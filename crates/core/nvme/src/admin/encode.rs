@@ -45,6 +45,7 @@ impl From<AdminCommand> for Command {
             AdminCommand::GetLbaStatus(c) => c.into(),
             AdminCommand::PowerCut(c) => c.into(),
             AdminCommand::FaultInjection(c) => c.into(),
+            AdminCommand::ProtocolFault(c) => c.into(),
             AdminCommand::Fabrics(c) => c.into(),
         }
     }
@@ -243,6 +244,13 @@ impl From<FaultInjection> for Command {
             cdw15,
             ..Self::new(AdminOpcode::FAULT_INJECTION.0, c.nsid)
         }
+    }
+}
+
+impl From<ProtocolFaultInjection> for Command {
+    fn from(c: ProtocolFaultInjection) -> Self {
+        let ProtocolFaultInjection { nsid, kind, port, count, one_in, param } = c;
+        FaultInjection { nsid, kind, nvmsetid: port, count, one_in, param, lba: None }.into()
     }
 }
 

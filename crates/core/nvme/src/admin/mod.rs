@@ -10,6 +10,7 @@ pub use crate::fault::FaultKind;
 use crate::feature::{FeatureId, Select};
 use crate::identify::Cns;
 use crate::log::LogId;
+use crate::protocol_fault::ProtocolFaultInjection;
 use crate::{Csi, Nsid, Status, U32};
 
 /// A command of an admin queue, as a controller executes it.
@@ -61,6 +62,8 @@ pub enum AdminCommand {
     PowerCut(PowerCut),
     /// Vendor specific D1h: inject a fault.
     FaultInjection(FaultInjection),
+    /// The same for a fault of the protocol.
+    ProtocolFault(ProtocolFaultInjection),
     /// A fabrics command.
     Fabrics(FabricsCommand),
 }

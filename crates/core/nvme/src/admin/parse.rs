@@ -209,10 +209,21 @@ pub(crate) fn power_cut(cmd: &Command) -> Parsed {
 
 pub(crate) fn fault_injection(cmd: &Command) -> Parsed {
     let d = FaultCdw10(cmd.cdw10);
+    let kind = known(d.kind(), FaultKind::name)?;
+    if kind.is_of_protocol() {
+        return Ok(AdminCommand::ProtocolFault(ProtocolFaultInjection {
+            nsid: cmd.nsid.get(),
+            kind,
+            port: d.nvmsetid(),
+            count: cmd.cdw11.get(),
+            one_in: cmd.cdw12.get(),
+            param: cmd.cdw13.get(),
+        }));
+    }
     let lba = u64::from(cmd.cdw14.get()) | u64::from(cmd.cdw15.get()) << 32;
     Ok(AdminCommand::FaultInjection(FaultInjection {
         nsid: cmd.nsid.get(),
-        kind: known(d.kind(), FaultKind::name)?,
+        kind,
         nvmsetid: d.nvmsetid(),
         count: cmd.cdw11.get(),
         one_in: cmd.cdw12.get(),

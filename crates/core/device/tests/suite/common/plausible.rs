@@ -146,6 +146,14 @@ fn admin_dwords(opcode: u8, n: &[u32; 12], command: &mut Command, data: &mut [u8
             (d[0], d[2]) = (n[2] % 1200, n[3] % 64);
             d[3] = n[4] % 70 | pick(&[0x10, 0x11], n[5]) << 24;
         }
+        // A fault of the protocol. Its commands are others' affair: the drive counts them when it is asked.
+        0xD1 if n[2] % 2 == 0 => {
+            d[0] = 0x30 + n[3] % 10;
+            (d[1], d[2]) = (n[4] % 3, pick(&[0, 1, 2, n[5]], n[6]));
+            d[3] = pick(&[0, 0, 1, 0x281, u32::MAX], n[7]);
+            put(data, 0, &[1, n[8] as u8 & 0xF, pick(&[0x06, 0x7F, 0x01, 0x02], n[9])]);
+            put(data, 24, &[n[10] as u8 % 4]);
+        }
         // Power Cut, Fault Injection.
         0xD0 | 0xD1 => (0..5).for_each(|i| d[i] = pick(&[0, 1, 2, n[2 + i] % 1000], n[7 + i % 5])),
         _ => {}
