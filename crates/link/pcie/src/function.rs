@@ -100,6 +100,18 @@ pub enum Step {
     Handled,
 }
 
+/// What an injected fault does to the answer of a command.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum AnswerFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// Its entry comes twice.
+    Duplicate,
+    /// Its entry comes without an interrupt, if its queue has room.
+    LostInterrupt,
+}
+
 /// Values of features that a controller has when it is enabled.
 #[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
 pub struct EnabledValues {
@@ -564,6 +576,20 @@ impl Function {
         completion: Completion,
         bus: Bus<'_, M>,
     ) -> Result<(), StaleTag> {
+        self.respond_with(tag, completion, AnswerFault::None, bus)
+    }
+
+    /// The same, with a fault.
+    ///
+    /// # Errors
+    /// The tag is stale.
+    pub fn respond_with<M: GuestMemory>(
+        &mut self,
+        tag: CommandTag,
+        completion: Completion,
+        fault: AnswerFault,
+        bus: Bus<'_, M>,
+    ) -> Result<(), StaleTag> {
         let slot = self.slots.get(tag)?;
         let (qid, lesson) = (slot.qid, slot.lesson);
         let mut completion = completion.with_cid(slot.cid);
@@ -576,7 +602,15 @@ impl Function {
             if completion.status().is_success() {
                 self.learn(lesson, completion.dw0.get());
             }
-            self.answer(qid, completion, bus);
+            match fault {
+                AnswerFault::None => self.answer(qid, completion, bus),
+                AnswerFault::Duplicate => (0..2).for_each(|_| self.answer(qid, completion, bus)),
+                AnswerFault::LostInterrupt => {
+                    if let Some(cqid) = self.queues.answer(qid, completion) {
+                        self.write_entries(cqid, bus);
+                    }
+                }
+            }
             if let Some(cid) = self.queues.end(qid) {
                 self.queues.remove_submission(qid);
                 self.answer(0, Completion::success(cid, 0), bus);
@@ -606,17 +640,33 @@ impl Function {
 
     /// Writes the entries of a completion queue, if the function may.
     fn post<M: GuestMemory>(&mut self, cqid: u16, bus: Bus<'_, M>) {
-        if !self.registers.is_ready() || !self.space.is_bus_master() {
-            return;
+        let entries = self.write_entries(cqid, bus);
+        if entries > 0
+            && let Some(vector) = self.queues.completion(cqid).and_then(|queue| queue.vector)
+        {
+            self.interrupts.posted(vector, entries, cqid == 0, bus.now_ns);
         }
-        match self.queues.post(cqid, bus.memory) {
-            Ok(0) => {}
-            Ok(entries) => {
-                if let Some(vector) = self.queues.completion(cqid).and_then(|queue| queue.vector) {
-                    self.interrupts.posted(vector, entries, cqid == 0, bus.now_ns);
-                }
-            }
-            Err(Unmapped) => self.registers.fail(),
+    }
+
+    /// The same without an interrupt. Returns how many entries were written.
+    fn write_entries<M: GuestMemory>(&mut self, cqid: u16, bus: Bus<'_, M>) -> u32 {
+        if !self.registers.is_ready() || !self.space.is_bus_master() {
+            return 0;
+        }
+        self.queues.post(cqid, bus.memory).unwrap_or_else(|Unmapped| {
+            self.registers.fail();
+            0
+        })
+    }
+
+    /// Raises the interrupt of a command's queue, which is in flight, without an entry: a fault. Only messages (MSI-X) can do so: a pin
+    /// shows whether there are entries.
+    pub fn raise_spurious(&mut self, tag: CommandTag) {
+        let Ok(slot) = self.slots.get(tag) else { return };
+        let cqid = self.queues.submission(slot.qid).map(|queue| queue.cqid);
+        let vector = cqid.and_then(|cqid| self.queues.completion(cqid)).and_then(|queue| queue.vector);
+        if let Some(vector) = vector {
+            self.interrupts.raise(vector);
         }
     }
 

@@ -1,7 +1,7 @@
 //! What a `fuzz` target calls.
 
 use crate::config_space::PciIdentity;
-use crate::function::{EnabledValues, Function, FunctionConfig, Incoming, Request, Step};
+use crate::function::{AnswerFault, EnabledValues, Function, FunctionConfig, Incoming, Request, Step};
 use crate::memory::GuestMemory;
 use crate::msix::MsixTableOwner;
 use crate::ram::Ram;
@@ -161,7 +161,12 @@ impl Bench {
         });
         let completion = Completion::new(0, status.err().unwrap_or(Status::SUCCESS));
         let bus = bus!(self);
-        let _ = self.function.respond(tag, completion, bus);
+        let fault = [AnswerFault::None, AnswerFault::Duplicate, AnswerFault::LostInterrupt];
+        let fault = fault[(incoming.sqe.cid.get() >> 4) as usize % fault.len()];
+        if incoming.sqe.cid.get() & 8 != 0 {
+            self.function.raise_spurious(tag);
+        }
+        let _ = self.function.respond_with(tag, completion, fault, bus);
         // An answered tag means nothing any more.
         let _ = self.function.respond(tag, completion, bus);
     }

@@ -16,13 +16,22 @@ struct Vector {
     since_ns: u64,
     /// Whether an interrupt is due without coalescing.
     is_due: bool,
+    /// Whether an interrupt is due without an entry: a fault.
+    is_spurious: bool,
+}
+
+impl Vector {
+    /// Whether an interrupt is due, now or later.
+    fn is_waiting(&self) -> bool {
+        self.entries > 0 || self.is_spurious
+    }
 }
 
 /// All vectors of a function.
 #[derive(Debug)]
 pub(crate) struct Interrupts {
     vectors: Vec<Vector>,
-    /// Vectors that have entries.
+    /// Vectors with an interrupt to come.
     waiting: usize,
     coalescing: InterruptCoalescing,
 }
@@ -82,19 +91,27 @@ impl Interrupts {
         if entries == 0 {
             return;
         }
+        self.waiting += usize::from(!vector.is_waiting());
         if vector.entries == 0 {
             vector.since_ns = now_ns;
-            self.waiting += 1;
         }
         vector.entries = vector.entries.saturating_add(entries);
         vector.is_due |= is_admin;
     }
 
+    /// An interrupt is due, whether there are entries or not.
+    pub(crate) fn raise(&mut self, iv: u16) {
+        if let Some(vector) = self.vectors.get_mut(usize::from(iv)) {
+            self.waiting += usize::from(!vector.is_waiting());
+            vector.is_spurious = true;
+        }
+    }
+
     /// The host has taken all entries of a vector: it needs no interrupt.
     pub(crate) fn withdraw(&mut self, iv: u16) {
         if let Some(vector) = self.vectors.get_mut(usize::from(iv)) {
-            self.waiting -= usize::from(vector.entries > 0);
-            (vector.entries, vector.is_due) = (0, false);
+            self.waiting -= usize::from(vector.is_waiting());
+            (vector.entries, vector.is_due, vector.is_spurious) = (0, false, false);
         }
     }
 
@@ -103,6 +120,7 @@ impl Interrupts {
         let full = vector.entries > u32::from(self.coalescing.thr_z());
         let wait = u64::from(self.coalescing.time()) * AGGREGATION_UNIT_NS;
         match vector.entries {
+            _ if vector.is_spurious => Some(0),
             0 => None,
             _ if full || vector.is_due || vector.is_immediate => Some(vector.since_ns),
             _ => Some(vector.since_ns.saturating_add(wait)),
@@ -164,6 +182,13 @@ mod tests {
         interrupts.posted(1, 1, false, 70);
         interrupts.withdraw(1);
         assert_eq!((due(&mut interrupts, u64::MAX), interrupts.deadline_ns()), (vec![], u64::MAX));
+        interrupts.raise(1);
+        interrupts.raise(9);
+        assert_eq!(
+            (due(&mut interrupts, 80), due(&mut interrupts, 80)),
+            (vec![1], vec![]),
+            "without an entry"
+        );
         interrupts.posted(9, 1, false, 70);
         assert_eq!(interrupts.deadline_ns(), u64::MAX, "no such vector");
     }

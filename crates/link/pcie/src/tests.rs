@@ -1,6 +1,6 @@
 //! Scenarios.
 
-use crate::function::{EnabledValues, Incoming, Request, Step};
+use crate::function::{AnswerFault, EnabledValues, Incoming, Request, Step};
 use crate::fuzz::{bus, config, fuzz};
 use crate::memory::GuestMemory;
 use crate::msix::MsixMessage;
@@ -578,4 +578,84 @@ fn any_bytes_are_taken() {
         let bytes: Vec<u8> = (0..length * 3).map(|_| rng.next_u64() as u8).collect();
         fuzz(&bytes);
     }
+}
+
+#[test]
+fn an_answer_comes_twice_or_without_its_interrupt() {
+    let mut rig = Rig::enabled();
+    rig.create_cq(1, 0x1_0000, 8, 1);
+    rig.create_sq(1, 0x1_1000, 8, 1);
+    rig.interrupts();
+    let answer = |rig: &mut Rig, fault| {
+        rig.submit(1, io(3));
+        let incoming = rig.command();
+        let bus = bus!(rig);
+        rig.function.respond_with(incoming.tag, done(9), fault, bus).unwrap();
+        rig.function.check();
+        let entries: Vec<_> =
+            std::iter::from_fn(|| rig.take(1)).map(|entry| (entry.cid.get(), entry.dw0.get())).collect();
+        let interrupts = rig.interrupts();
+        rig.ring_head(1);
+        (entries, interrupts)
+    };
+    assert_eq!(answer(&mut rig, AnswerFault::None), (vec![(3, 9)], vec![1]));
+    assert_eq!(answer(&mut rig, AnswerFault::Duplicate), (vec![(3, 9); 2], vec![1]));
+    assert_eq!(answer(&mut rig, AnswerFault::LostInterrupt), (vec![(3, 9)], vec![]));
+    // What the host did not take is told with the next one.
+    rig.submit(1, io(4));
+    let incoming = rig.command();
+    rig.respond(incoming, done(0));
+    assert_eq!((rig.take(1).unwrap().cid.get(), rig.interrupts()), (4, vec![1]));
+}
+
+#[test]
+fn duplicates_wait_for_room_as_other_entries_do() {
+    let mut rig = Rig::enabled();
+    rig.create_cq(1, 0x1_0000, 2, 1);
+    rig.create_sq(1, 0x1_1000, 8, 1);
+    rig.submit(1, io(3));
+    let incoming = rig.command();
+    let bus = bus!(rig);
+    rig.function.respond_with(incoming.tag, done(0), AnswerFault::Duplicate, bus).unwrap();
+    rig.function.check();
+    assert_eq!((rig.take(1).unwrap().cid.get(), rig.sees_entry(1)), (3, false), "the queue has one place");
+    rig.ring_head(1);
+    assert_eq!(rig.take(1).unwrap().cid.get(), 3);
+}
+
+#[test]
+fn an_interrupt_comes_without_an_entry() {
+    let mut rig = Rig::enabled();
+    rig.create_cq(1, 0x1_0000, 8, 1);
+    rig.create_sq(1, 0x1_1000, 8, 1);
+    rig.submit(1, io(3));
+    let incoming = rig.command();
+    rig.interrupts();
+    rig.function.raise_spurious(incoming.tag);
+    assert_eq!((rig.interrupts(), rig.interrupts(), rig.sees_entry(1)), (vec![1], vec![], false));
+    rig.respond(incoming, done(0));
+    assert_eq!((rig.interrupts(), rig.sees_entry(1)), (vec![1], true));
+    // The command has ended.
+    rig.function.raise_spurious(incoming.tag);
+    assert_eq!(rig.interrupts(), []);
+}
+
+/// The owner takes its time, or never enables the controller.
+#[test]
+fn a_controller_that_is_not_ready_can_be_reset() {
+    let mut rig = Rig::new(config(2));
+    rig.write(PropertyOffset::AQA.0, 0xF_000F);
+    rig.write(PropertyOffset::ASQ.0, 0x1000);
+    rig.write(PropertyOffset::ACQ.0, 0x2000);
+    rig.set_cc(ENABLED);
+    assert!(matches!(rig.poll(), Some(Step::Request(Request::Enable(_)))));
+    assert!(!rig.csts().rdy() && !rig.csts().cfs() && rig.poll().is_none());
+    rig.write(0x1000, 1);
+    assert!(rig.poll().is_none(), "its doorbells mean nothing");
+    rig.set_cc(Cc::new());
+    assert!(matches!(rig.poll(), Some(Step::Request(Request::Reset))));
+    // What was meant for before comes too late.
+    rig.function.enabled(Some(EnabledValues::default()));
+    assert!(!rig.csts().rdy());
+    rig.enable(ENABLED);
 }
