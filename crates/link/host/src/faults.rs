@@ -5,11 +5,14 @@ use crate::{Error, Host, Transport};
 use nvme::Status;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{InjectedFault, InjectedFaultsHeader, LogId};
+use nvme::protocol_fault::ProtocolFault;
 use nvme::zerocopy::FromBytes;
 
 /// Entries that are read at first, and the most that a drive may claim.
 const FIRST_ENTRIES: usize = 30;
 const MAX_ENTRIES: usize = 1 << 16;
+/// Faults of the protocol that a drive takes at once.
+const MAX_PROTOCOL_FAULTS: usize = 64;
 
 impl<T: Transport> Host<T> {
     /// Arms or clears a fault (vendor specific).
@@ -22,6 +25,33 @@ impl<T: Transport> Host<T> {
         asked.map_err(|error| match error {
             Error::Command { what, status } if status.is(Status::INVALID_FIELD) => {
                 let why = self.fault_range(&fault).unwrap_or_default();
+                Error::Command { what: what + &why, status }
+            }
+            error => error,
+        })
+    }
+
+    /// Arms a fault of the protocol (vendor specific).
+    ///
+    /// # Errors
+    /// The fault makes no sense, which the error says; the drive has no such port or too many faults; or the transport is broken.
+    pub fn inject_protocol_fault(&mut self, fault: &ProtocolFault) -> Result<(), Error> {
+        let kind = fault.action.kind();
+        let what = || format!("injecting the fault '{kind}'");
+        fault.check().map_err(|wrong| Error::Usage(format!("{}: {}", what(), wrong.rule)))?;
+        let (command, data) = fault.command();
+        let asked = self.ask(command, Data::Out(data.to_vec()), what).map(|_| ());
+        asked.map_err(|error| match error {
+            Error::Command { what, status } if status.is(Status::INVALID_FIELD) => {
+                let why = match (fault.commands.port, self.injected_faults()) {
+                    (Some(port), Ok((header, _))) if port > header.ports.get() => {
+                        format!(": there is no port {port} (the drive has {})", header.ports.get())
+                    }
+                    (_, Ok((_, faults))) if faults.len() >= MAX_PROTOCOL_FAULTS => {
+                        format!(": the drive takes {MAX_PROTOCOL_FAULTS} at once")
+                    }
+                    _ => String::new(),
+                };
                 Error::Command { what: what + &why, status }
             }
             error => error,

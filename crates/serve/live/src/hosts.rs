@@ -513,7 +513,7 @@ impl Hosts {
         if qid != 0 {
             *queue = None;
             if let Some(id) = controller {
-                engine.drive.remove_queue(id, qid);
+                engine.remove_queue(id, qid);
             }
             return;
         }

@@ -1,8 +1,8 @@
 //! A drive under the wall's clock: its engine with its front ends, in the hands of one thread at a time.
 
 use crate::clock::Clock;
-use crate::engine::Engine;
 use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
+use crate::engine::{Engine, Owner};
 use crate::hosts::{Hosts, Notice};
 use crate::pci::PciHosts;
 use crate::server::{Guard, Server};
@@ -11,6 +11,7 @@ use crate::wake::{Ready, Sleeper};
 use device::{ControllerId, PortId};
 use image::Store;
 use media::Nanos;
+use nvme::Nqn;
 use std::sync::Arc;
 use std::time::Duration;
 
@@ -76,6 +77,14 @@ impl FrontEnd for FrontEnds {
 
     fn controller_lost(&mut self, controller: ControllerId) {
         self.all_mut().for_each(|front_end| front_end.controller_lost(controller));
+    }
+
+    fn interrupt(&mut self, owner: Owner) {
+        self.all_mut().for_each(|front_end| front_end.interrupt(owner));
+    }
+
+    fn controller_vanished(&mut self, controller: ControllerId, host: &Nqn, until: Nanos) {
+        self.all_mut().for_each(|front_end| front_end.controller_vanished(controller, host, until));
     }
 
     fn port_down(&mut self, port: PortId, span: Nanos) {

@@ -167,7 +167,7 @@ impl Drop for SimQueue {
         if self.qid != 0
             && let Ok(mut world) = self.association.world.try_borrow_mut()
         {
-            world.drives[self.association.drive].drive.remove_queue(self.association.controller, self.qid);
+            world.drives[self.association.drive].remove_queue(self.association.controller, self.qid);
             self.association.queues.borrow_mut().remove(&self.qid);
             world.arrived.retain(|arrival| arrival.done.queue != self.number);
         }

@@ -200,15 +200,46 @@ view! {
     ActiveFault(f: InjectedFault) {
         /// Its name: that of the command, or power-cut.
         kind: &'static str = f.kind.keyword(),
-        /// NVM Set, or port; 0 for the drive and the host's disk.
-        id: u16 = f.nvmsetid.get(),
+        /// NVM Set, or port; 0 for the drive, the host's disk and the protocol.
+        id: u16 = if f.kind.is_of_protocol() { 0 } else { f.nvmsetid.get() },
         /// One in so many operations; 1: each.
         one_in: u32 = f.one_in(),
-        /// A die, a factor, a state; else 0.
+        /// The commands that a fault of the protocol strikes.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        #[schemars(extend("absent" = "it is no fault of the protocol"))]
+        commands: Option<StruckCommands> = f.kind.is_of_protocol().then(|| f.into()),
+        /// A die, a factor, a state, a status, microseconds; else 0.
         parameter: u32 = f.param.get(),
         /// Operations until it ends; 0: until cleared. Milliseconds for a port that is down, operations until a power
         /// cut.
         remaining: u64 = f.remaining.get(),
+    }
+}
+
+view! {
+    /// Commands that a fault of the protocol strikes.
+    StruckCommands(f: InjectedFault) {
+        /// Matching commands that pass first.
+        after: u32 = f.selector.after.get(),
+        /// Logical blocks of the range; 0: any command.
+        blocks: u64 = f.selector.blocks.get(),
+        /// Its name, or queue and opcode; empty: any command of I/O queues.
+        command: String = f.selector.command().map(|command| command.to_string()).unwrap_or_default(),
+        /// Controller that they come to.
+        #[schemars(extend("null" = "any"))]
+        controller: Option<u16> = f.selector.flags.controller().then_some(f.selector.cntlid.get()),
+        /// One in this number has its turn; 0 and 1: each.
+        every: u32 = f.selector.every.get(),
+        /// Whether a struck command is executed.
+        executed: bool = !f.selector.flags.unexecuted(),
+        /// First logical block of the range.
+        first_block: u64 = f.selector.slba.get(),
+        /// Their namespace; 0: any.
+        nsid: u32 = f.nsid.get(),
+        /// The port that they come through; 0: any.
+        port: u16 = f.nvmsetid.get(),
+        /// How many were struck.
+        strikes: u64 = f.strikes.get(),
     }
 }
 

@@ -20,7 +20,20 @@ use crate::wake::Ready;
 use device::{ControllerId, PortId};
 use image::{DataBuffer, Store};
 use media::Nanos;
-use nvme::Completion;
+use nvme::{Completion, Nqn};
+
+/// What an injected fault does to a completion on its way to the host. Hosts of this process see no queue entries and get no interrupts:
+/// for their front ends it changes nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CompletionFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// The host gets it twice.
+    Duplicate,
+    /// It comes without an interrupt.
+    LostInterrupt,
+}
 
 /// A command that has ended.
 pub struct EndedCommand {
@@ -30,6 +43,8 @@ pub struct EndedCommand {
     pub completion: Completion,
     /// Bytes of the data that go to the host if it succeeded.
     pub to_host: u32,
+    /// What is wrong with the way in which its host hears of it.
+    pub fault: CompletionFault,
     /// The buffer that came with the command. Its references to slots are the front end's to end
     /// ([`Store::end_references`]).
     pub data: DataBuffer,
@@ -84,6 +99,16 @@ pub trait FrontEnd {
     /// The drive has ended a controller (keep-alive timeout, subsystem reset). Its commands come back nevertheless.
     fn controller_lost(&mut self, controller: ControllerId) {
         let _ = controller;
+    }
+
+    /// An interrupt comes for the queue of this command, which is in flight.
+    fn interrupt(&mut self, owner: Owner) {
+        let _ = owner;
+    }
+
+    /// A controller of this host vanishes until this time. [`controller_lost`](FrontEnd::controller_lost) follows.
+    fn controller_vanished(&mut self, controller: ControllerId, host: &Nqn, until: Nanos) {
+        let _ = (controller, host, until);
     }
 
     /// A port goes down for a time, after its hosts were told what has ended.

@@ -1,10 +1,16 @@
 //! A drive with its contents and the commands in flight. Its owner steps it.
 //!
 //! - Here: what the engine holds, and how a command goes to the drive ([`Engine::submit`]).
+//! - `faults`: faults of the protocol, on the way of completions to front ends.
 //! - [`front_end`]: what the engine asks of those who send commands.
 //! - `step`: what is due is done, and what has ended is told ([`Engine::settle`]).
 //! - `power`: power cuts, and the stop in order.
 
+#[cfg(test)]
+mod fault_model;
+#[cfg(test)]
+mod fault_tests;
+mod faults;
 pub mod front_end;
 mod power;
 mod step;
@@ -13,6 +19,7 @@ mod tests;
 
 use crate::record::Recorder;
 use device::{ControllerId, Drive, MAX_IO, MAX_QUEUE_ENTRIES, Output, Role, Submission};
+use faults::StruckCommands;
 use ftl::Io;
 use image::DiskEvent;
 use image::{DataBuffer, Store};
@@ -88,6 +95,8 @@ struct Entry {
     reads: bool,
     /// Bytes that go to the host if it succeeds.
     to_host: u32,
+    /// Whether it has met a fault of the protocol.
+    is_struck: bool,
 }
 
 /// How far a clean stop has come.
@@ -127,12 +136,20 @@ pub struct Engine {
     /// When power comes back.
     power_back: Option<Nanos>,
     stop: Stop,
+    /// The time of the last step.
+    now: Nanos,
+    /// Whether a command may meet a fault of the protocol.
+    watches_faults: bool,
+    struck: StruckCommands,
 }
 
 impl Engine {
     /// No command is in flight yet.
     pub fn new(drive: Drive, store: Store) -> Self {
         Engine {
+            now: Nanos::ZERO,
+            watches_faults: drive.has_protocol_faults(),
+            struck: StruckCommands::default(),
             drive,
             store,
             recorder: None,
@@ -184,7 +201,7 @@ impl Engine {
         if self.has_stopped() {
             return Nanos::MAX;
         }
-        let next = self.drive.due();
+        let next = self.drive.due().min(self.struck.due);
         self.power_back.map_or(next, |back| back.min(next))
     }
 
@@ -245,7 +262,7 @@ impl Engine {
             Transfer::ToHost(bytes) => u32::try_from(bytes).unwrap_or(u32::MAX),
             _ => 0,
         };
-        let io = self.number(Entry { owner: Some(owner), reads, to_host });
+        let io = self.number(Entry { owner: Some(owner), reads, to_host, is_struck: false });
         if let Some(recorder) = &mut self.recorder {
             recorder.begun(now, io, qid, &command);
         }
@@ -271,6 +288,12 @@ impl Engine {
             let status = Status::DATA_SGL_LENGTH_INVALID.with_dnr();
             self.ended.push((io, Completion::new(command.cid.get(), status)));
             return 0;
+        }
+        if self.watches_faults
+            && let Some(completion) = self.meet_faults(now, (io, owner), (controller, qid), &command)
+        {
+            self.ended.push((io, completion));
+            return transfer.bytes();
         }
         let submission = Submission { controller, qid, io, command: &command, data: &self.controller_data };
         self.drive.submit(now, submission, &mut self.store, &mut self.outputs);
@@ -302,7 +325,14 @@ impl Engine {
 
     /// A host is gone, with its controller.
     pub fn drive_disconnect(&mut self, now: Nanos, controller: ControllerId) {
+        self.forget_controller(controller);
         self.drive.disconnect(now, controller, &mut self.store, &mut self.outputs);
+    }
+
+    /// A host has ended a queue.
+    pub fn remove_queue(&mut self, controller: ControllerId, qid: u16) {
+        self.release_queue(controller, Some(qid));
+        self.drive.remove_queue(controller, qid);
     }
 
     /// A host has another role.

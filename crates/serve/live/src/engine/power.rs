@@ -1,6 +1,6 @@
 //! Power cuts, and the stop in order.
 
-use super::front_end::{EndedCommand, FrontEnd};
+use super::front_end::{CompletionFault, EndedCommand, FrontEnd};
 use super::{Engine, Stop};
 use device::Output;
 use ftl::Io;
@@ -15,6 +15,7 @@ impl Engine {
         if let Some(image) = self.store.image() {
             image.forget_waiters();
         }
+        self.forget_struck_commands();
         front_ends.power_lost(&mut self.store);
         for index in 0..self.table.len() {
             let Some(owner) = self.table[index].owner.take() else { continue };
@@ -24,8 +25,8 @@ impl Engine {
                 self.store.end_references(memory);
             }
             self.free.push(io.0);
-            let completion = Completion::new(0, Status::POWER_LOSS);
-            front_ends.complete(EndedCommand { owner, completion, to_host: 0, data }, &mut self.store);
+            let (completion, fault) = (Completion::new(0, Status::POWER_LOSS), CompletionFault::None);
+            front_ends.complete(EndedCommand { owner, completion, to_host: 0, fault, data }, &mut self.store);
         }
     }
 

@@ -1,6 +1,6 @@
 //! Stepping the engine: what is due is done, what has ended goes to its front end.
 
-use super::front_end::{EndedCommand, EngineTurn, FrontEnd};
+use super::front_end::{CompletionFault, EngineTurn, FrontEnd};
 use super::{Engine, Stop};
 use device::Output;
 use ftl::Io;
@@ -31,11 +31,15 @@ impl Engine {
 
     /// Runs the drive until nothing is due and everything is delivered.
     pub fn settle<F: FrontEnd>(&mut self, now: Nanos, front_ends: &mut F) {
+        self.now = self.now.max(now);
         if self.power_back.is_some_and(|back| back <= now) {
             self.power_returns(now, front_ends);
         }
         if self.drive.due() <= now {
             self.drive.poll(now, &mut self.store, &mut self.outputs);
+        }
+        if self.struck.due <= now {
+            self.carry_out_faults(now, front_ends);
         }
         while self.sort_outputs(front_ends) || front_ends.has_to_flush() || self.store.has_image() {
             if self.carry_out(now, front_ends) {
@@ -93,7 +97,10 @@ impl Engine {
             Output::Data { io, ref bytes } => self.store.fill(io, bytes),
             Output::Sync { io } => self.syncs.push(io),
             Output::Forget { io, all } => self.forgets.push((io, all)),
-            Output::Disconnect { controller } => front_ends.controller_lost(controller),
+            Output::Disconnect { controller } => {
+                self.forget_controller(controller);
+                front_ends.controller_lost(controller);
+            }
             Output::PowerCut { off, lossy } => {
                 let kept =
                     if lossy { "completed writes may be lost" } else { "every completed write is kept" };
@@ -104,9 +111,10 @@ impl Engine {
             Output::FaultInjected { kind, nvmsetid } => {
                 let place = match nvmsetid {
                     0 => String::new(),
-                    id if kind.is_of_port() => format!(", port {id}"),
+                    id if kind.is_of_port() || kind.is_of_protocol() => format!(", port {id}"),
                     id => format!(", NVM Set {id}"),
                 };
+                self.faults_changed(kind == FaultKind::STALE_IDENTIFY);
                 match kind {
                     FaultKind::CLEAR => tracing::info!("injected faults are cleared"),
                     _ => tracing::warn!("injected fault: {kind}{place} (`tranche fault list` shows all)"),
@@ -120,15 +128,13 @@ impl Engine {
         }
     }
 
-    /// Gives a command that has ended to its front end. Its number is free from now on.
+    /// A command has ended.
     #[inline]
     fn end<F: FrontEnd>(&mut self, io: Io, completion: Completion, front_ends: &mut F) {
-        let entry = &mut self.table[io.0 as usize];
-        let Some(owner) = entry.owner.take() else { return };
-        let to_host = entry.to_host;
-        self.free.push(io.0);
-        let data = self.store.give_back(io);
-        front_ends.complete(EndedCommand { owner, completion, to_host, data }, &mut self.store);
+        if self.table[io.0 as usize].is_struck {
+            return self.end_struck(io, completion, front_ends);
+        }
+        self.return_command(io, completion, CompletionFault::None, front_ends);
     }
 
     /// Gives back what has ended. Without `kept`, changes did not reach the image. Then a command that changes something must

@@ -14,25 +14,27 @@ use nvme::{AdminOpcode, Command, Status};
 
 /// What the front end was told, in order.
 #[derive(Clone, PartialEq, Eq, Debug)]
-enum Told {
+pub(super) enum Told {
     Polled,
     Completed(u64, Status),
     Flushed,
     ControllerLost(ControllerId),
     PortDown(PortId),
     PortsUp,
+    Interrupted(u64),
+    Vanished(ControllerId, Nanos),
     PowerLost,
     PowerReturned,
     Stopped,
 }
 
-struct Fake {
+pub(super) struct Fake {
     /// What it submits when it is polled.
-    waiting: Vec<(u16, Command, DataBuffer)>,
-    controller: ControllerId,
-    submitted: u64,
-    told: Vec<Told>,
-    ended: Vec<EndedCommand>,
+    pub(super) waiting: Vec<(u16, Command, DataBuffer)>,
+    pub(super) controller: ControllerId,
+    pub(super) submitted: u64,
+    pub(super) told: Vec<Told>,
+    pub(super) ended: Vec<EndedCommand>,
     deadline: Nanos,
     unflushed: bool,
 }
@@ -41,7 +43,7 @@ impl Fake {
     const ID: FrontEndId = FrontEndId::new(77);
     /// Numbers of no use but to come back as they are.
     const QUEUE: u64 = u64::MAX - 5;
-    const FIRST: u64 = 1 << 63;
+    pub(super) const FIRST: u64 = 1 << 63;
 }
 
 impl FrontEnd for Fake {
@@ -82,6 +84,15 @@ impl FrontEnd for Fake {
         self.told.push(Told::ControllerLost(controller));
     }
 
+    fn interrupt(&mut self, owner: Owner) {
+        self.told.push(Told::Interrupted(owner.token.command - Fake::FIRST));
+    }
+
+    fn controller_vanished(&mut self, controller: ControllerId, host: &nvme::Nqn, until: Nanos) {
+        assert_eq!(host.as_str(), "nqn.2026-11.test:host");
+        self.told.push(Told::Vanished(controller, until));
+    }
+
     fn port_down(&mut self, port: PortId, span: Nanos) {
         assert_eq!(span, Nanos(7_000_000));
         self.told.push(Told::PortDown(port));
@@ -105,16 +116,22 @@ impl FrontEnd for Fake {
     }
 }
 
-struct Bench {
-    engine: Engine,
-    fake: Fake,
-    clock: Clock,
+pub(super) struct Bench {
+    pub(super) engine: Engine,
+    pub(super) fake: Fake,
+    pub(super) clock: Clock,
 }
 
 impl Bench {
-    fn new() -> Self {
+    pub(super) fn new() -> Self {
+        Bench::with(|_| ())
+    }
+
+    /// A drive that is shaped further.
+    pub(super) fn with(change: impl FnOnce(&mut device::Config)) -> Self {
         let mut config = testing::shape("", "4MiB", &[("1MiB", "4096")]).config;
         config.ftl.durable = true;
+        change(&mut config);
         let mut drive = Drive::new(config).unwrap();
         drive.add_port(PortId(1), nvme::log::AnaState::OPTIMIZED);
         let store = Store::in_memory(pages(drive.config()));
@@ -138,12 +155,12 @@ impl Bench {
     }
 
     /// A turn with this command: what the front end was told.
-    fn turn_with(&mut self, qid: u16, command: Command, data: DataBuffer) -> Vec<Told> {
+    pub(super) fn turn_with(&mut self, qid: u16, command: Command, data: DataBuffer) -> Vec<Told> {
         self.fake.waiting.push((qid, command, data));
         self.turn()
     }
 
-    fn turn(&mut self) -> Vec<Told> {
+    pub(super) fn turn(&mut self) -> Vec<Told> {
         self.engine.turn(&mut EngineTurn::new(&self.clock, None), &mut self.fake);
         let mut told = std::mem::take(&mut self.fake.told);
         assert_eq!(told.remove(0), Told::Polled, "each turn begins with a poll");
@@ -151,7 +168,7 @@ impl Bench {
     }
 
     /// Turns until so many commands have ended that were not taken yet, and takes them.
-    fn ended(&mut self, count: usize) -> Vec<EndedCommand> {
+    pub(super) fn ended(&mut self, count: usize) -> Vec<EndedCommand> {
         while self.fake.ended.len() < count {
             let next = self.engine.next_deadline(&self.fake);
             assert_ne!(next, Nanos::MAX, "nothing more will happen");
@@ -162,7 +179,7 @@ impl Bench {
     }
 }
 
-fn lent(bytes: u32) -> DataBuffer {
+pub(super) fn lent(bytes: u32) -> DataBuffer {
     DataBuffer::Lent(Box::new(LentMemory { bytes: Buffer::zeroed(bytes), parts: Vec::new() }))
 }
 

@@ -8,11 +8,12 @@ mod port;
 pub(crate) use port::{Port, shape};
 
 use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
-use crate::engine::{Engine, FrontEndId};
+use crate::engine::{Engine, FrontEndId, Owner};
 use crate::wake::Sleeper;
 use device::ControllerId;
 use image::Store;
 use media::Nanos;
+use nvme::Nqn;
 use std::sync::Arc;
 
 /// Virtual machines that the drive serves, one for each path.
@@ -61,9 +62,9 @@ impl FrontEnd for PciHosts {
     }
 
     fn complete(&mut self, ended: EndedCommand, _: &mut Store) {
-        let EndedCommand { owner, completion, to_host, data } = ended;
+        let EndedCommand { owner, completion, to_host, fault, data } = ended;
         if let Some(port) = self.ports.get_mut(owner.token.queue as usize) {
-            port.complete(owner.token.command as u32, completion, to_host as usize, data);
+            port.complete(owner.token.command as u32, completion, fault, to_host as usize, data);
         }
     }
 
@@ -85,6 +86,22 @@ impl FrontEnd for PciHosts {
 
     fn controller_lost(&mut self, controller: ControllerId) {
         self.ports.iter_mut().for_each(|port| port.controller_lost(controller));
+    }
+
+    fn interrupt(&mut self, owner: Owner) {
+        if let Some(port) =
+            self.ports.get_mut(owner.token.queue as usize).filter(|_| owner.front_end == Self::ID)
+        {
+            port.interrupt_of(owner.token.command as u32);
+        }
+    }
+
+    fn controller_vanished(&mut self, controller: ControllerId, _: &Nqn, until: Nanos) {
+        self.ports.iter_mut().for_each(|port| port.vanish(controller, until));
+    }
+
+    fn ports_up(&mut self) {
+        self.ports.iter_mut().for_each(Port::reappear);
     }
 
     fn power_lost(&mut self, _: &mut Store) {

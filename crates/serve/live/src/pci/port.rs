@@ -1,6 +1,7 @@
 //! One virtual machine's function, with the controller that it has at the drive.
 
 use crate::endpoint::HostIdentity;
+use crate::engine::front_end::CompletionFault;
 use crate::engine::{Engine, FrontEndId, Owner, Token};
 use device::{ControllerId, Host, MAX_IO_QUEUES, Origin};
 use image::{Buffer, DataBuffer};
@@ -10,8 +11,8 @@ use nvme::feature::{FeatureId, Select};
 use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
 use nvme::{CNTLID_DYNAMIC, Command, Completion, Status, Transfer, U32};
 use pcie::{
-    BarLayout, Bus, CommandTag, DataPart, EnabledValues, Function, FunctionConfig, Incoming, MsixTableOwner,
-    PciIdentity, Request, Step,
+    AnswerFault, BarLayout, Bus, CommandTag, DataPart, EnabledValues, Function, FunctionConfig, Incoming,
+    MsixTableOwner, PciIdentity, Request, Step,
 };
 use std::fs::File;
 use std::io::Write;
@@ -113,6 +114,10 @@ pub(crate) struct Port {
     is_touched: bool,
     /// Whether the drive is shutting the controller down.
     is_shutting_down: bool,
+    /// A fault: the controller is enabled, and the function is told so only then.
+    late_ready: Option<(Nanos, EnabledValues)>,
+    /// A fault: the function is not there until then.
+    vanished: Option<Nanos>,
     now: Nanos,
     /// The socket, which goes with the port.
     path: Option<PathBuf>,
@@ -152,6 +157,8 @@ impl Port {
             controller: Some(controller),
             is_touched: false,
             is_shutting_down: false,
+            late_ready: None,
+            vanished: None,
             now,
             path,
         })
@@ -196,11 +203,13 @@ impl Port {
             ClientMessage::Read { space, offset, len } => {
                 let mut bytes = vec![0; len];
                 match space {
+                    _ if self.vanished.is_some() => bytes.fill(u8::MAX),
                     Space::Config => self.function.read_config(offset, &mut bytes),
                     Space::Bar0 => self.function.read_bar(offset, &mut bytes),
                 }
                 Ok(bytes)
             }
+            ClientMessage::Write { .. } if self.vanished.is_some() => return,
             ClientMessage::Write { space: Space::Config, offset, bytes } => {
                 return self.function.write_config(offset, &bytes, bus);
             }
@@ -252,6 +261,7 @@ impl Port {
     pub(super) fn advance(&mut self, engine: &mut Engine, number: u64, now: Nanos) -> bool {
         self.now = now;
         self.is_touched = false;
+        self.end_faults();
         self.see_shutdown(engine);
         let mut steps = 0;
         // Both commands of a fused operation find room.
@@ -322,6 +332,7 @@ impl Port {
         &mut self,
         tag: u32,
         completion: Completion,
+        fault: CompletionFault,
         to_host: usize,
         mut data: DataBuffer,
     ) {
@@ -333,8 +344,46 @@ impl Port {
             self.function.describe_transport(tag, bytes);
             self.function.write_data(tag, DataPart::Data, 0, bytes, &self.memory);
         }
-        self.respond(tag, completion);
+        let fault = match fault {
+            CompletionFault::None => AnswerFault::None,
+            CompletionFault::Duplicate => AnswerFault::Duplicate,
+            CompletionFault::LostInterrupt => AnswerFault::LostInterrupt,
+        };
+        let bus = bus!(self);
+        // Each command is answered once.
+        let _ = self.function.respond_with(tag, completion, fault, bus);
         self.is_touched = true;
+    }
+
+    /// A fault: an interrupt comes for the queue of a command in flight.
+    pub(super) fn interrupt_of(&mut self, tag: u32) {
+        self.function.raise_spurious(CommandTag::from_bits(tag));
+        self.is_touched = true;
+    }
+
+    /// A fault: the function is not there until this time.
+    pub(super) fn vanish(&mut self, controller: ControllerId, until: Nanos) {
+        if self.controller == Some(controller) {
+            self.power_lost();
+            self.vanished = Some(until);
+        }
+    }
+
+    /// A function that has vanished is there again.
+    pub(super) fn reappear(&mut self) {
+        if self.vanished.take().is_some() {
+            self.function.power_returned();
+        }
+    }
+
+    /// Ends faults whose time has come.
+    fn end_faults(&mut self) {
+        if self.vanished.is_some_and(|until| until <= self.now) {
+            self.reappear();
+        }
+        if let Some((_, values)) = self.late_ready.take_if(|(until, _)| *until <= self.now) {
+            self.function.enabled(Some(values), bus!(self));
+        }
     }
 
     /// Does what the function requests of the drive.
@@ -342,10 +391,18 @@ impl Port {
         match request {
             Request::Enable(cc) => {
                 let values = self.enable(engine, cc);
-                self.function.enabled(values, bus!(self));
+                let late = self.controller.and_then(|id| engine.enabling_is_late(self.now, id));
+                match late.zip(values) {
+                    Some(late) => self.late_ready = Some(late),
+                    None => self.function.enabled(values, bus!(self)),
+                }
             }
             Request::Reset => {
                 self.is_shutting_down = false;
+                self.late_ready = None;
+                if let Some(controller) = self.controller {
+                    engine.release_queue(controller, None);
+                }
                 self.set(engine, PropertyOffset::CC, Cc::new().into_bits().get());
             }
             Request::Shutdown(shn) => self.begin_shutdown(engine, shn),
@@ -363,7 +420,7 @@ impl Port {
             }
             Request::RemoveQueue { qid } => {
                 if let Some(controller) = self.controller {
-                    engine.drive.remove_queue(controller, qid);
+                    engine.remove_queue(controller, qid);
                 }
             }
             Request::Event(event) => tracing::warn!("a virtual machine writes a wrong doorbell: {event:?}"),
@@ -419,7 +476,8 @@ impl Port {
 
     /// When an interrupt is due that waits for others.
     pub(super) fn deadline(&self) -> Nanos {
-        Nanos(self.function.deadline_ns())
+        let faults = self.vanished.into_iter().chain(self.late_ready.map(|(until, _)| until));
+        faults.fold(Nanos(self.function.deadline_ns()), Nanos::min)
     }
 
     /// The drive has ended a controller.
@@ -435,10 +493,12 @@ impl Port {
     pub(super) fn power_lost(&mut self) {
         self.controller = None;
         self.is_shutting_down = false;
+        self.late_ready = None;
         self.function.power_lost();
     }
 
     pub(super) fn power_returned(&mut self) {
+        self.vanished = None;
         self.function.power_returned();
     }
 }

@@ -14,8 +14,31 @@ use nvme::fabrics::{Connect, ConnectData, ConnectResult, FabricsCommand, connect
 use nvme::zerocopy::{FromBytes, IntoBytes};
 use nvme::{CNTLID_DYNAMIC, Command, Completion, Nqn, Status};
 
-/// Executes Connect (Base 6.3).
+/// Executes Connect (Base 6.3). `None` for a host whose controller has vanished: its connection ends without an answer.
 pub(super) fn connect(
+    engine: &mut Engine,
+    peer: &mut Peer,
+    ports: &mut Ports,
+    places: &Places,
+    incoming: &Incoming,
+    now: Nanos,
+) -> Option<Completion> {
+    let data = peer.wire.data(incoming.tag).ok().and_then(|bytes| ConnectData::ref_from_prefix(bytes).ok());
+    let is_hidden =
+        data.and_then(|(data, _)| host_of(data)).is_some_and(|host| ports.is_hidden_from(&host, now));
+    (!is_hidden).then(|| execute(engine, peer, ports, places, incoming, now))
+}
+
+/// The name of a host that connects.
+fn host_of(data: &ConnectData) -> Option<Nqn> {
+    match data.hostnqn[0] {
+        // SPDK's tools give no name unless told: such a host goes by its Host Identifier.
+        0 => Some(Nqn::from_uuid(data.hostid)),
+        _ => Nqn::from_field(&data.hostnqn).ok(),
+    }
+}
+
+fn execute(
     engine: &mut Engine,
     peer: &mut Peer,
     ports: &mut Ports,
@@ -49,14 +72,7 @@ pub(super) fn connect(
     if subsystem != engine.drive.config().identity.nqn && !discovery {
         return invalid(true, 256);
     }
-    let host = match data.hostnqn[0] {
-        // SPDK's tools give no name unless told: such a host goes by its Host Identifier.
-        0 => Nqn::from_uuid(data.hostid),
-        _ => match Nqn::from_field(&data.hostnqn) {
-            Ok(host) => host,
-            Err(_) => return invalid(true, 512),
-        },
-    };
+    let Some(host) = host_of(&data) else { return invalid(true, 512) };
     let role = match peer.gate.admit(&peer.stream, &host, &data.hostid, &subsystem) {
         Ok(role) => role,
         Err(status) => return failed(status, 0),

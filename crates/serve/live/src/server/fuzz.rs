@@ -14,14 +14,16 @@ use fabric::auth::{ChapKey, ChapKeys, Methods, Parties};
 use fabric::host::{Connection, Data};
 use image::{Store, pages};
 use media::Nanos;
+use nvme::admin::FaultKind;
 use nvme::auth::SECP_NVME;
 use nvme::fabrics::{
     Authentication, Connect, ConnectAttributes, ConnectData, ConnectResult, FabricsCommand, FabricsType,
 };
 use nvme::log::AnaState;
 use nvme::property::{Cc, PropertyOffset};
+use nvme::protocol_fault::FaultSelector;
 use nvme::zerocopy::{FromBytes, IntoBytes};
-use nvme::{CNTLID_DYNAMIC, Command, Nqn};
+use nvme::{AdminOpcode, CNTLID_DYNAMIC, Command, Nqn};
 use peers::Network;
 use std::collections::HashMap;
 use std::io::{Read, Write};
@@ -78,6 +80,20 @@ fn plausible(bytes: &mut [u8; 64]) {
         0x19 | 0x1A if choice & 1 == 0 => [bytes[44], bytes[45]] = [choice >> 1 & 3, choice >> 3 & 1],
         // Few ranges, in a format that there is.
         0x19 => [bytes[48], bytes[49]] = [choice >> 1 & 3, choice >> 3 & 0x30],
+        // A fault of the protocol, as it should be.
+        0xD1 if choice & 1 != 0 => {
+            bytes[40] = 0x30 + (choice >> 1) % 9;
+            bytes[44] = choice >> 5;
+            bytes[48..52].fill(0);
+            match FaultKind(bytes[40]) {
+                FaultKind::STATUS => (bytes[52], bytes[54], bytes[55]) = (bytes[52] | 1, 0, 0),
+                FaultKind::DROP
+                | FaultKind::DUPLICATE
+                | FaultKind::LOST_INTERRUPT
+                | FaultKind::STALE_IDENTIFY => bytes[52..56].fill(0),
+                _ => (bytes[52], bytes[55]) = (bytes[52] | 1, 0),
+            }
+        }
         // What is allocated.
         0x86 => bytes[55] = 0x10 | choice & 1,
         _ => {}
@@ -231,6 +247,24 @@ struct World {
     nqn: Nqn,
     /// Hosts of the network have to prove who they are.
     guarded: bool,
+    /// Faults of the protocol were injected: what hosts are answered may break it.
+    is_faulty: bool,
+}
+
+/// Which commands a fault of the protocol strikes.
+fn selector(script: &mut Script<'_>) -> Vec<u8> {
+    let mut bytes: [u8; 64] = script.array();
+    (bytes[0], bytes[1]) = (FaultSelector::VERSION, bytes[1] & 0xF);
+    bytes[3] = 0;
+    bytes[5..8].fill(0);
+    // Few blocks, few commands that pass.
+    [10..16, 17..24, 25..28, 29..32, 32..64].into_iter().for_each(|range| bytes[range].fill(0));
+    match bytes[2] {
+        0..64 => (bytes[1], bytes[2], bytes[16]) = (bytes[1] | 3, 0x06, 0),
+        64..128 => (bytes[1], bytes[2], bytes[16]) = (bytes[1] | 3, 0x7F, 0),
+        _ => bytes[2] = OPCODES[usize::from(bytes[2]) % OPCODES.len()],
+    }
+    bytes.to_vec()
 }
 
 /// The key of all hosts.
@@ -264,7 +298,17 @@ impl World {
         server.helper.at_once();
         let peers = [const { None }; PEERS];
         let ready = Ready::new();
-        World { engine, server, sleeper, ready, clock: Clock::Virtual(1.into()), peers, nqn, guarded }
+        World {
+            engine,
+            server,
+            sleeper,
+            ready,
+            clock: Clock::Virtual(1.into()),
+            peers,
+            nqn,
+            guarded,
+            is_faulty: false,
+        }
     }
 
     /// Lets the drive do what there is to do, until nothing more comes of it.
@@ -306,7 +350,7 @@ impl World {
         self.peers[index] = Some(Peer {
             stream: ours,
             wire,
-            spoilt: false,
+            spoilt: self.is_faulty,
             cntlid: CNTLID_DYNAMIC,
             proves: how & 32 == 0,
             must_prove: self.guarded && matches!(source, Source::Network(_)),
@@ -367,7 +411,11 @@ impl World {
                 }
                 let Ok(command) = Command::read_from_bytes(&bytes) else { return };
                 let len = usize::from(script.byte() % 17) * 4096 + usize::from(script.byte() & 3) * 512;
+                let kind = FaultKind(command.cdw10.get() as u8);
+                let is_fault = command.opc == AdminOpcode::FAULT_INJECTION.0 && kind.is_of_protocol();
+                self.is_faulty |= is_fault;
                 let data = match script.byte() % 8 {
+                    _ if is_fault => Data::Out(selector(script)),
                     // Another direction than the opcode's: no host's, as it could not tell what comes of it.
                     0 => {
                         peer.spoilt = true;
@@ -383,6 +431,9 @@ impl World {
                     && command.fctype() == FabricsType::DISCONNECT
                 {
                     peer.exempt.insert(tag, Exempt::Noise);
+                }
+                if self.is_faulty {
+                    self.peers.iter_mut().flatten().for_each(|peer| peer.spoilt = true);
                 }
             }
             // Bytes that make no sense.
@@ -440,6 +491,7 @@ pub fn fuzz_hosts(script: &[u8]) {
     let drive = &world.engine.drive;
     assert_eq!((drive.in_flight(), drive.controllers().count()), (0, 0), "hosts that have gone");
     assert_eq!(world.engine.store.references(), 0, "contents that nobody sends");
+    assert_eq!(world.engine.room(), device::MAX_IO as usize, "completions that faults hold back");
     assert_eq!(world.server.connections(), 0);
     assert!(world.server.places.are_unused(), "places that nobody holds");
 }

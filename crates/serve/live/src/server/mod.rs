@@ -25,7 +25,7 @@ pub(crate) use socket::Listener;
 pub use socket::{accept_tcp, listen_privately};
 pub use timers::Limits;
 
-use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
+use crate::engine::front_end::{CompletionFault, EndedCommand, EngineTurn, FrontEnd};
 use crate::engine::{CommandLimits, Engine, FrontEndId, Owner};
 use crate::snapshot::{AuthenticationFailures, ConnectionCounts, TransportSnapshot};
 use crate::wake::{Ready, Sleeper};
@@ -42,7 +42,7 @@ use image::{DataBuffer, LentMemory, Store};
 use media::{Nanos, Slot};
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::FabricsType;
-use nvme::{Completion, Status};
+use nvme::{Completion, Nqn, Status};
 use peer::Peer;
 use peer_warnings::warn_limited;
 use peers::Network;
@@ -119,11 +119,17 @@ impl FrontEnd for Server {
 
     /// Answers the command; the answer is sent by [`flush`](FrontEnd::flush).
     fn complete(&mut self, ended: EndedCommand, store: &mut Store) {
-        let EndedCommand { owner, completion, to_host, mut data } = ended;
+        let EndedCommand { owner, completion, to_host, fault, mut data } = ended;
         let (id, tag) = ConnectionId::of(owner.token);
         let mut parts = std::mem::take(&mut self.parts);
         let spare = match self.peer(id) {
-            Some(peer) => peer.answer(tag, completion, to_host, data, &mut parts, store),
+            Some(peer) => {
+                let spare = peer.answer(tag, completion, to_host, data, &mut parts, store);
+                if fault == CompletionFault::Duplicate {
+                    peer.wire.repeat(tag, completion);
+                }
+                spare
+            }
             None => {
                 data.lent_mut().into_iter().for_each(|memory| store.end_references(memory));
                 None
@@ -178,6 +184,13 @@ impl FrontEnd for Server {
 
     fn controller_lost(&mut self, controller: ControllerId) {
         self.expelled.push(controller);
+    }
+
+    fn controller_vanished(&mut self, controller: ControllerId, host: &Nqn, until: Nanos) {
+        self.ports.hide_from(host, until);
+        let peers = self.peers.iter_mut().flatten();
+        let own = peers.filter(|peer| peer.queue.is_some_and(|(id, _)| id == controller));
+        own.for_each(|peer| peer.is_mute = true);
     }
 
     fn port_down(&mut self, port: PortId, span: Nanos) {
@@ -441,6 +454,7 @@ impl Server {
             away: false,
             rung: false,
             rests: false,
+            is_mute: false,
             counted: ConnectionCounts::default(),
         };
         self.peers[index] = Some(Box::new(peer));
@@ -613,7 +627,10 @@ impl Server {
             }
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::CONNECT {
                 let (ports, places) = (&mut self.ports, &self.places);
-                let completion = connect::connect(engine, peer, ports, places, &incoming, now);
+                let Some(completion) = connect::connect(engine, peer, ports, places, &incoming, now) else {
+                    peer.leaving = true;
+                    break;
+                };
                 let _ = peer.wire.respond(tag, completion, 0);
                 peer.prove(engine, &mut self.places);
                 continue;
@@ -629,7 +646,7 @@ impl Server {
             };
             if sqe.opc == FABRICS_OPCODE && sqe.fctype() == FabricsType::DISCONNECT && qid != 0 {
                 if peer.promised.is_none() {
-                    engine.drive.remove_queue(controller, qid);
+                    engine.remove_queue(controller, qid);
                 }
                 let _ = peer.wire.respond(tag, Completion::success(0, 0), 0);
                 peer.queue = None;
@@ -671,7 +688,7 @@ impl Server {
                 engine.drive_disconnect(now, controller);
                 self.close_controller(engine, controller, now);
             }
-            Some((controller, qid)) if !promised => engine.drive.remove_queue(controller, qid),
+            Some((controller, qid)) if !promised => engine.remove_queue(controller, qid),
             _ => {}
         }
     }

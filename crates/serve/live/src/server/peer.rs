@@ -60,6 +60,8 @@ pub(super) struct Peer {
     pub(super) rung: bool,
     /// Its party has had its turn, and it goes on in the next round.
     pub(super) rests: bool,
+    /// Its controller has vanished: nothing more is sent.
+    pub(super) is_mute: bool,
     /// What is counted here; [`counts`](Peer::counts) has all.
     pub(super) counted: ConnectionCounts,
 }
@@ -178,6 +180,9 @@ impl Peer {
 
     /// Sends until the socket is full; false if the connection is over.
     pub(super) fn send(&mut self, store: &mut Store) -> bool {
+        if self.is_mute {
+            return false;
+        }
         while self.wire.wants_to_send() && !self.blocked {
             let sent = {
                 let mut slices = [IoSlice::new(&[]); SLICES];

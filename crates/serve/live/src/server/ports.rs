@@ -11,6 +11,9 @@ use std::net::{IpAddr, SocketAddr};
 /// Ports of a drive, at most: their listeners have the first numbers among the sockets that are watched.
 pub const MAX_PORTS: usize = 16;
 
+/// Hosts for which the drive is not there, at most: their controllers have vanished.
+const MAX_HIDDEN: usize = 64;
+
 /// A TCP address to listen on.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct TcpPort {
@@ -49,6 +52,8 @@ pub(crate) struct Ports {
     generation: u64,
     /// The last discovery controller's identifier.
     discovery: u16,
+    /// Hosts whose controller has vanished, and until when.
+    hidden: Vec<(Nqn, Nanos)>,
 }
 
 impl Ports {
@@ -57,7 +62,7 @@ impl Ports {
         let ports = (1..).zip(listeners);
         let list =
             ports.map(|(id, (listener, ana))| Port { listener, id: PortId(id), ana, down: None }).collect();
-        Ports { list, generation: 1, discovery: 0 }
+        Ports { list, generation: 1, discovery: 0, hidden: Vec::new() }
     }
 
     pub(crate) fn iter(&self) -> impl Iterator<Item = &Port> {
@@ -80,6 +85,9 @@ impl Ports {
 
     /// Brings back the ports whose time is over, or all; whether there were any.
     pub(super) fn bring_up(&mut self, now: Option<Nanos>) -> bool {
+        if now.is_none() {
+            self.hidden.clear();
+        }
         let mut news = false;
         for port in &mut self.list {
             if port.down.is_some_and(|until| now.is_none_or(|now| until <= now)) {
@@ -89,6 +97,21 @@ impl Ports {
         }
         self.generation += u64::from(news);
         news
+    }
+
+    /// The drive is not there for a host until this time.
+    pub(super) fn hide_from(&mut self, host: &Nqn, until: Nanos) {
+        self.hidden.retain(|(hidden, _)| hidden != host);
+        if self.hidden.len() == MAX_HIDDEN {
+            self.hidden.remove(0);
+        }
+        self.hidden.push((*host, until));
+    }
+
+    /// Whether the drive is not there for a host.
+    pub(super) fn is_hidden_from(&mut self, host: &Nqn, now: Nanos) -> bool {
+        self.hidden.retain(|(_, until)| *until > now);
+        self.hidden.iter().any(|(hidden, _)| hidden == host)
     }
 
     /// When the next port comes back.

@@ -2,8 +2,10 @@
 
 mod access;
 mod common;
+mod faults;
 mod greedy_hosts;
 mod live;
+mod machine_faults;
 mod machines;
 mod ports;
 mod power;

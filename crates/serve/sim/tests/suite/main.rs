@@ -5,4 +5,5 @@ mod block_layer;
 #[path = "../../../live/tests/suite/common/mod.rs"]
 mod common;
 mod machine;
+mod protocol_faults;
 mod virtual_time;
