@@ -5,7 +5,8 @@ use pyo3::{exceptions::PyValueError, prelude::*};
 
 /// Kinds that can be ordered by name. Drives in a Python process have no ports, and a power cut is another order.
 fn kinds() -> impl Iterator<Item = (&'static str, FaultKind)> {
-    FaultKind::NAMES.into_iter().filter(|(_, kind)| !kind.is_of_port() && *kind != FaultKind::POWER_CUT)
+    let other = |kind: FaultKind| kind.is_of_port() || kind.is_of_protocol() || kind == FaultKind::POWER_CUT;
+    FaultKind::NAMES.into_iter().filter(move |(_, kind)| !other(*kind))
 }
 
 /// The fault of this name.

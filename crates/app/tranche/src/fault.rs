@@ -1,7 +1,8 @@
 //! `tranche fault`: the drive's fault injection (vendor specific command D1h, docs/vendor.md).
 
-use crate::connect::connect;
+use crate::connect::{Connected, connect};
 use crate::options::{Output, Target};
+use crate::protocol_fault::{self, Commands, Turns};
 use crate::refusal::network_refusal;
 use crate::table::table;
 use crate::{print_json, print_text};
@@ -10,13 +11,15 @@ use clap::{Args, Subcommand};
 use host::view;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{AnaState, InjectedFault};
+use nvme::protocol_fault::{ProtocolAction, ProtocolFault};
+use nvme::{AdminOpcode, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `tranche fault`.
 #[derive(Subcommand, Debug)]
 pub enum Fault {
-    /// List the faults that are active now: those of media, ports and the host's disk, and a planned power cut
+    /// List the faults that are active now: those of media, ports, the protocol and the host's disk, and a planned power cut
     List {
         #[command(flatten)]
         target: Target,
@@ -84,6 +87,71 @@ pub enum Fault {
         for_ms: u32,
         #[command(flatten)]
         target: Target,
+    },
+    /// The completion of a command never comes
+    Drop {
+        /// The command is lost on its way: the drive does not execute it
+        #[arg(long)]
+        unexecuted: bool,
+        #[command(flatten)]
+        commands: Commands,
+    },
+    /// The completion of a command comes late
+    Delay {
+        /// How late
+        #[arg(value_parser = protocol_fault::micros)]
+        time: u32,
+        #[command(flatten)]
+        commands: Commands,
+    },
+    /// The completion of a command comes twice, over NVMe/TCP and PCI
+    Duplicate(Commands),
+    /// A command completes with another status
+    Status {
+        /// internal-error, namespace-not-ready, …, or type and code as 0x281; 0x4000 is Do Not Retry
+        #[arg(value_parser = protocol_fault::status)]
+        status: Status,
+        /// The drive does not execute the command
+        #[arg(long)]
+        unexecuted: bool,
+        #[command(flatten)]
+        commands: Commands,
+    },
+    /// A completion comes without an interrupt, over PCI
+    LostInterrupt(Commands),
+    /// An interrupt comes without a completion, over PCI
+    SpuriousInterrupt {
+        /// How much later the completion of the command comes, at least
+        #[arg(long = "before", value_name = "TIME", default_value = "1ms", value_parser = protocol_fault::micros)]
+        before: u32,
+        #[command(flatten)]
+        commands: Commands,
+    },
+    /// Identify returns its data of now, whatever changes
+    StaleIdentify {
+        /// For this namespace only
+        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        nsid: Option<u32>,
+        #[command(flatten)]
+        turns: Turns,
+    },
+    /// A controller vanishes when it gets a command
+    ///
+    /// Over NVMe/TCP its connections end, and those that its host makes end, too. Over PCI all its registers read as ones.
+    Vanish {
+        /// For how long
+        #[arg(long = "for", value_name = "TIME", default_value = "10s", value_parser = protocol_fault::micros)]
+        span: u32,
+        #[command(flatten)]
+        commands: Commands,
+    },
+    /// A controller that is enabled becomes ready (CSTS.RDY) late or never
+    LateReady {
+        /// How late, or never
+        #[arg(value_parser = protocol_fault::micros_or_never)]
+        time: u32,
+        #[command(flatten)]
+        turns: Turns,
     },
 }
 
@@ -184,6 +252,41 @@ impl Fault {
                 (plain(FaultKind::PORT_ANA, *port, state.0.into()), target)
             }
             Fault::PortDown { port, for_ms, target } => (plain(FaultKind::PORT_DOWN, *port, *for_ms), target),
+            _ => return None,
+        })
+    }
+
+    /// The fault of the protocol that it injects, and where it goes.
+    fn protocol_fault(&self) -> Option<(ProtocolFault, &Target)> {
+        let of = |commands: &Commands, action| commands.fault(action);
+        Some(match self {
+            Fault::Drop { unexecuted, commands } => {
+                (of(commands, ProtocolAction::Drop { unexecuted: *unexecuted }), &commands.turns.target)
+            }
+            Fault::Delay { time, commands } => {
+                (of(commands, ProtocolAction::Delay(*time)), &commands.turns.target)
+            }
+            Fault::Duplicate(commands) => (of(commands, ProtocolAction::Duplicate), &commands.turns.target),
+            Fault::Status { status, unexecuted, commands } => {
+                let action = ProtocolAction::Status { status: *status, unexecuted: *unexecuted };
+                (of(commands, action), &commands.turns.target)
+            }
+            Fault::LostInterrupt(commands) => {
+                (of(commands, ProtocolAction::LoseInterrupt), &commands.turns.target)
+            }
+            Fault::SpuriousInterrupt { before, commands } => {
+                (of(commands, ProtocolAction::SpuriousInterrupt(*before)), &commands.turns.target)
+            }
+            Fault::StaleIdentify { nsid, turns } => {
+                (turns.of_admin(AdminOpcode::IDENTIFY, *nsid, ProtocolAction::StaleIdentify), &turns.target)
+            }
+            Fault::Vanish { span, commands } => {
+                (of(commands, ProtocolAction::Vanish(*span)), &commands.turns.target)
+            }
+            Fault::LateReady { time, turns } => {
+                (turns.of_admin(AdminOpcode::FABRICS, None, ProtocolAction::LateReady(*time)), &turns.target)
+            }
+            _ => return None,
         })
     }
 }
@@ -199,7 +302,7 @@ pub struct Injected {
     id: u16,
     /// One in so many; 0 and 1: each.
     one_in: u32,
-    /// Parameter of the fault: a die, a factor, a state, milliseconds.
+    /// Parameter of the fault: a die, a factor, a state, a status, milliseconds; microseconds for faults of the protocol.
     parameter: u32,
 }
 
@@ -212,23 +315,34 @@ pub struct ActiveFaults {
 
 /// `tranche fault`.
 pub fn fault(fault: &Fault, output: Output) -> Result<()> {
-    let (command, target) = match fault {
-        Fault::List { target } => return list(target, output),
-        _ => fault.command().context("a fault without a command")?,
+    if let Fault::List { target } = fault {
+        return list(target, output);
+    }
+    let injected = match fault.protocol_fault() {
+        Some((protocol, target)) => {
+            inject(target, |host| host.inject_protocol_fault(&protocol))?;
+            Injected {
+                count: protocol.recurrence.count,
+                fault: protocol.action.kind().name().unwrap_or("unknown"),
+                id: protocol.commands.port.unwrap_or(0),
+                one_in: protocol.recurrence.one_in,
+                parameter: protocol.action.param(),
+            }
+        }
+        None => {
+            let (command, target) = fault.command().context("a fault without a command")?;
+            inject(target, |host| host.inject_fault(command))?;
+            Injected {
+                count: command.count,
+                fault: command.kind.name().unwrap_or("unknown"),
+                id: command.nvmsetid,
+                one_in: command.one_in,
+                parameter: command.param,
+            }
+        }
     };
-    let mut host = connect(target)?;
-    host.inject_fault(command).map_err(|error| match network_refusal(&host, &error) {
-        Some(why) => anyhow::Error::from(error).context(why),
-        None => error.into(),
-    })?;
     match output {
-        Output::Json => print_json(&Injected {
-            count: command.count,
-            fault: command.kind.name().unwrap_or("unknown"),
-            id: command.nvmsetid,
-            one_in: command.one_in,
-            parameter: command.param,
-        }),
+        Output::Json => print_json(&injected),
         Output::Text => match fault {
             Fault::PortDown { port, for_ms, .. } => print_text(&format!(
                 "port {port} takes no connections for {} s: wait (--wait), or end it through another port (`tranche fault clear --on ADDR`)",
@@ -237,6 +351,15 @@ pub fn fault(fault: &Fault, output: Output) -> Result<()> {
             _ => Ok(()),
         },
     }
+}
+
+/// Sends a drive an order to inject a fault.
+fn inject(target: &Target, order: impl FnOnce(&mut Connected) -> Result<(), host::Error>) -> Result<()> {
+    let mut host = connect(target)?;
+    order(&mut host).map_err(|error| match network_refusal(&host, &error) {
+        Some(why) => anyhow::Error::from(error).context(why),
+        None => error.into(),
+    })
 }
 
 /// `tranche fault list`.
@@ -263,13 +386,16 @@ fn row(fault: &InjectedFault) -> [String; 5] {
         FaultKind::POWER_CUT => "drive".to_owned(),
         _ if kind.is_of_host_disk() => "host's disk".to_owned(),
         _ if kind.is_of_port() => format!("port {id}"),
+        _ if kind.is_of_protocol() => protocol_fault::place(fault),
         _ => format!("NVM Set {id}"),
     };
     let strikes = match fault.one_in() {
+        _ if kind.is_of_protocol() => protocol_fault::strikes(fault),
         1 => "always".to_owned(),
         one_in => format!("one in {one_in}"),
     };
     let parameter = match kind {
+        _ if kind.is_of_protocol() => protocol_fault::parameter(fault),
         FaultKind::STUCK_DIE => format!("die {param}"),
         FaultKind::SLOW => format!("{param} times as long"),
         FaultKind::PORT_ANA => {

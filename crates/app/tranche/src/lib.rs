@@ -32,6 +32,7 @@ mod options;
 mod power;
 mod profiles;
 mod progress;
+mod protocol_fault;
 mod quota;
 mod refusal;
 mod sanitize;

@@ -238,6 +238,15 @@ fn several_ports_and_what_can_be_done_to_them() {
         &["slow", "3", "--one-in", "2"],
         &["host-disk-full", "--count", "1"],
         &["host-disk-error"],
+        &["drop", "--command", "write", "--nsid", "1", "--unexecuted", "--count", "3", "--port", "1"],
+        &["delay", "5ms", "--command", "flush", "--after", "9", "--every", "100", "--port", "1"],
+        &["duplicate", "--command", "io:0x0C", "--one-in", "1000"],
+        &["status", "internal-error", "--blocks", "8+4", "--controller", "7"],
+        &["lost-interrupt", "--nsid", "9"],
+        &["spurious-interrupt", "--nsid", "9"],
+        &["stale-identify", "--nsid", "9"],
+        &["vanish", "--for", "3s", "--nsid", "9"],
+        &["late-ready", "never", "--port", "1"],
     ] {
         assert_eq!(out(&[&["fault"], fault, &["--on", &unix]].concat()), "", "{fault:?}");
         let listed = out(&["fault", "list", "--on", &unix]);
@@ -249,6 +258,12 @@ fn several_ports_and_what_can_be_done_to_them() {
         "uncorrectable      NVM Set 1    always       -                 after 1 operations",
         "stuck-die          NVM Set 1    always       die 0             when cleared",
         "slow               NVM Set 2    one in 2     3 times as long   when cleared",
+        "drop   write, namespace 1, port 1   always; struck 0   not executed   after 3 operations",
+        "delay   flush, port 1   after 9, every 100; struck 0   5000 us   when cleared",
+        "duplicate   verify   one in 1000; struck 0   -   when cleared",
+        "status   I/O commands, blocks 8+4, controller 7   always; struck 0   Internal Error (SCT 0h, SC 06h)   when cleared",
+        "vanish   I/O commands, namespace 9   always; struck 0   3000000 us   when cleared",
+        "late-ready   fabrics-commands, port 1   always; struck 0   never   when cleared",
     ] {
         let words = |line: &str| line.split_whitespace().map(str::to_owned).collect::<Vec<_>>();
         assert!(listed.lines().any(|other| words(other) == words(line)), "{line}: {listed}");
@@ -264,6 +279,12 @@ fn several_ports_and_what_can_be_done_to_them() {
         (&["uncorrectable", "--count", "0"], "'--count <N>': 0 is not in 1.."),
         (&["host-disk-full", "--count", "0"], "'--count <N>': 0 is not in 1.."),
         (&["port-down", "1", "--for", "0s"], "'--for <TIME>': it must be more than 0"),
+        (&["drop", "--command", "wirte"], "(did you mean write?)"),
+        (&["drop", "--port", "8"], "there is no port 8 (the drive has 3)"),
+        (&["delay", "0"], "it must be whole microseconds, more than 0 and less than 71 minutes"),
+        (&["status", "successful-completion"], "it must be a failure"),
+        (&["vanish", "--blocks", "8"], "write the first block and their number, such as 0+8"),
+        (&["drop", "--command", "identify", "--blocks", "0+8"], "have no range of blocks"),
         (&["port-down", "8"], "there is no port 8 (the drive has 1 to 3)"),
     ] {
         let said = err(&[&["fault"], wrong, &["--on", &unix]].concat());

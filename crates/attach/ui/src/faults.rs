@@ -6,7 +6,9 @@ use serde_json::{Value, json};
 /// Kinds of faults that a page can order, by their names. Faults of ports and of the host's disk are not among them: they are no part
 /// of what the view shows. Nor is a planned power cut, which is another order.
 pub(crate) fn kinds() -> impl Iterator<Item = (&'static str, FaultKind)> {
-    let other = |kind: FaultKind| kind.is_of_port() || kind.is_of_host_disk() || kind == FaultKind::POWER_CUT;
+    let other = |kind: FaultKind| {
+        kind.is_of_port() || kind.is_of_host_disk() || kind.is_of_protocol() || kind == FaultKind::POWER_CUT
+    };
     FaultKind::NAMES.into_iter().filter(move |(_, kind)| !other(*kind))
 }
 
