@@ -49,6 +49,24 @@ impl Drive {
         self.command(job, args).output().unwrap()
     }
 
+    /// Reads of hosts so far.
+    fn reads(&self) -> u64 {
+        let on = format!("unix://{}", self.dir.path().join("unix").display());
+        let smart = Command::new(TRANCHE).args(["smart", "--output", "json", "--on", &on]).output().unwrap();
+        let smart: Value = serde_json::from_slice(&smart.stdout).expect("SMART");
+        smart["host_read_commands"].as_u64().expect("a count")
+    }
+
+    /// Starts a job that reads, and waits until it does.
+    fn reading(&self, command: &mut Command) -> Child {
+        let before = self.reads();
+        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
+        while self.reads() < before + 100 {
+            std::thread::sleep(std::time::Duration::from_millis(20));
+        }
+        child
+    }
+
     /// The results of a run that succeeds.
     fn json(&self, job: &str) -> Value {
         let output = self.bench(job, &["--output", "json"]);
@@ -173,9 +191,7 @@ fn an_interrupt_and_a_drive_that_dies_leave_a_report() {
 fn leaves_a_report(mut drive: Drive) {
     let job = "[a]\nrw=randread\nruntime=1000\ntime_based\niodepth=4\n[b]\nstonewall\nsize=1m\n";
     for dies in [false, true] {
-        let mut command = drive.command(job, &["--output", "json"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        let child = drive.reading(&mut drive.command(job, &["--output", "json"]));
         if dies {
             drive.served.child.kill().unwrap();
         } else {
@@ -303,9 +319,7 @@ fn holds_up_nothing(drive: &Drive, with_end: bool) {
     let cases = [(3, "the runtime is over"), (1000, "job a: interrupted: ")];
     for (runtime, said) in cases.into_iter().skip(usize::from(!with_end)) {
         let job = format!("[a]\nrw=randread\nruntime={runtime}\ntime_based\niodepth=4\n");
-        let mut command = drive.command(&job, &["--output", "json"]);
-        let child = command.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-        std::thread::sleep(std::time::Duration::from_millis(700));
+        let child = drive.reading(&mut drive.command(&job, &["--output", "json"]));
         signal("STOP", &drive.served.child);
         if runtime == 1000 {
             signal("INT", &child);
@@ -335,9 +349,7 @@ fn a_pci_device_takes_many_jobs_of_one_program() {
         assert_eq!(bytes(1, "write") + bytes(1, "read"), 16 << 20);
     }
     let job = "[a]\nrw=randread\nruntime=1000\ntime_based\n";
-    let mut first = drive.command(job, &[]);
-    let first = first.stdout(Stdio::piped()).stderr(Stdio::piped()).spawn().unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(700));
+    let first = drive.reading(&mut drive.command(job, &[]));
     let second = drive.bench(job, &[]);
     let error = text(&second.stderr);
     assert_eq!(second.status.code(), Some(3), "{error}");

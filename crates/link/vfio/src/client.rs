@@ -63,7 +63,7 @@ pub struct Client {
     next_id: u16,
     timeout: Duration,
     /// Requests whose answers were not waited for to the end. They may still come.
-    abandoned: u32,
+    abandoned: Vec<u16>,
 }
 
 fn broken(problem: impl Into<String>) -> Error {
@@ -109,7 +109,7 @@ impl Client {
         let stream = UnixStream::connect(path)?;
         stream.set_read_timeout(Some(timeout))?;
         stream.set_write_timeout(Some(timeout))?;
-        let mut client = Client { stream, next_id: 0, timeout, abandoned: 0 };
+        let mut client = Client { stream, next_id: 0, timeout, abandoned: Vec::new() };
         // Version 0.1.
         let mut version = 0x0001_0000_u32.to_le_bytes().to_vec();
         version.extend_from_slice(CAPABILITIES);
@@ -170,7 +170,7 @@ impl Client {
         loop {
             let (answered, answer) = match self.receive() {
                 Err(error) if matches!(error.kind(), ErrorKind::WouldBlock | ErrorKind::TimedOut) => {
-                    self.abandoned += 1;
+                    self.abandoned.push(id);
                     return Err(ErrorKind::TimedOut.into());
                 }
                 received => received?,
@@ -178,9 +178,12 @@ impl Client {
             if answered == id {
                 return answer;
             }
-            // Answers come in the order of their requests.
-            self.abandoned =
-                self.abandoned.checked_sub(1).ok_or_else(|| broken("an answer without a request"))?;
+            match self.abandoned.iter().position(|abandoned| *abandoned == answered) {
+                Some(index) => drop(self.abandoned.swap_remove(index)),
+                // Only a write that fails has an answer: the device's owner has gone.
+                None if answer.is_err() => return Err(ErrorKind::BrokenPipe.into()),
+                None => return Err(broken("an answer without a request")),
+            }
         }
     }
 
@@ -430,5 +433,17 @@ mod tests {
         assert_eq!(missed.kind(), ErrorKind::TimedOut);
         client.region_read(0, 0x10, &mut bytes).unwrap();
         assert_eq!(bytes, [2; 4]);
+    }
+
+    #[test]
+    fn a_device_whose_owner_has_gone_is_closed() {
+        let dir = tempfile::tempdir().unwrap();
+        let mut refusal = answer(2, Command::RegionWrite, &[]);
+        refusal[8] |= ERROR_FLAG as u8;
+        let answers = [greetings(), vec![refusal, vec![]]].concat();
+        let mut client = Client::connect(&device(&dir, answers), Duration::from_secs(60)).unwrap();
+        client.region_write(0, 0x10, &[0; 4]).unwrap();
+        let gone = client.region_read(0, 0x10, &mut [0; 4]).unwrap_err();
+        assert_eq!(gone.kind(), ErrorKind::BrokenPipe);
     }
 }
