@@ -10,10 +10,10 @@ use crate::command::{AdminOpcode, Command, FABRICS_OPCODE, IoOpcode};
 use crate::copy::Copy;
 use crate::directive::{DirectiveType, operation};
 use crate::fabrics::{ConnectData, FabricsCommand};
+use crate::fault_selector::FaultSelector;
 use crate::feature::{self, Select};
 use crate::io::{self, DsmRange, IoCommand};
 use crate::log::Effects;
-use crate::protocol_fault::FaultSelector;
 use crate::reservation::{
     AcquireKeys, RegisterKeys, ReservationAcquire, ReservationRegister, ReservationRelease, ReservationReport,
 };

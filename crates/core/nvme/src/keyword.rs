@@ -2,7 +2,7 @@
 
 use crate::command::{AdminOpcode, IoOpcode};
 use crate::command_table;
-use crate::protocol_fault::QueueKind;
+use crate::fault_selector::{FaultSelector, QueueKind};
 use crate::status::{Sct, Status};
 use core::fmt;
 
@@ -84,6 +84,15 @@ impl CommandName {
             QueueKind::Admin => AdminOpcode(self.opcode).name(),
         };
         words.map(Keyword)
+    }
+}
+
+impl FaultSelector {
+    /// The command, if it names one.
+    #[must_use]
+    pub fn command(&self) -> Option<CommandName> {
+        let queue = if self.flags.admin() { QueueKind::Admin } else { QueueKind::Io };
+        self.flags.opcode().then_some(CommandName { queue, opcode: self.opcode })
     }
 }
 

@@ -38,6 +38,7 @@ pub mod copy;
 pub mod directive;
 pub mod fabrics;
 pub mod fault;
+pub mod fault_selector;
 pub mod fdp;
 pub mod feature;
 pub mod identify;

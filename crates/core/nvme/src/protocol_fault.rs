@@ -7,81 +7,15 @@
 //!
 //! The three are independent, so that triggers of other things can use the first two.
 
+pub use crate::admin::ProtocolFaultInjection;
 use crate::command::{AdminOpcode, Command, FABRICS_OPCODE, IoOpcode};
 use crate::command_table::{self, DataSource};
 use crate::fault::FaultKind;
+pub use crate::fault_selector::{FaultSelector, FaultSelectorFlags, QueueKind};
 use crate::io::Blocks;
-use crate::keyword::CommandName;
 use crate::log::LogId;
 use crate::{NSID_ALL, Nsid, Status, U16, U32, U64};
 use zerocopy::{FromBytes, IntoBytes};
-
-wire! {
-    /// Which commands a fault of the protocol strikes: the data of D1h. All zeros but the version: each command of I/O queues.
-    pub struct FaultSelector[64] {
-        /// Version of this layout: [`FaultSelector::VERSION`].
-        pub version: u8,
-        /// Which of the other fields count.
-        pub flags: FaultSelectorFlags,
-        /// The opcode, with [`FaultSelectorFlags::opcode`].
-        pub opcode: u8,
-        /// Reserved.
-        pub rsvd3: u8,
-        /// The controller identifier, with [`FaultSelectorFlags::controller`].
-        pub cntlid: U16,
-        /// Reserved.
-        pub rsvd6: U16,
-        /// First logical block of a range.
-        pub slba: U64,
-        /// Logical blocks of the range; 0: any block.
-        pub blocks: U64,
-        /// Matching commands that pass before the fault begins.
-        pub after: U32,
-        /// Then it strikes one command in this number, the first of them first; 0 and 1: each.
-        pub every: U32,
-        /// Reserved.
-        pub rsvd32: [u8; 32],
-    }
-}
-layout!(FaultSelector, 64, cntlid @ 4, slba @ 8, blocks @ 16, after @ 24, every @ 28, rsvd32 @ 32);
-
-bits8! {
-    /// Flags of [`FaultSelector`].
-    pub struct FaultSelectorFlags {
-        /// Commands of the admin queue; otherwise of I/O queues.
-        pub admin: bool,
-        /// Commands with this opcode only.
-        pub opcode: bool,
-        /// Commands of this controller only.
-        pub controller: bool,
-        /// A struck command is not executed: for a dropped completion, and one with another status.
-        pub unexecuted: bool,
-        #[bits(4)]
-        _r: u8,
-    }
-}
-
-impl FaultSelector {
-    /// Version of this layout.
-    pub const VERSION: u8 = 1;
-
-    /// The command, if it names one.
-    #[must_use]
-    pub fn command(&self) -> Option<CommandName> {
-        let queue = if self.flags.admin() { QueueKind::Admin } else { QueueKind::Io };
-        self.flags.opcode().then_some(CommandName { queue, opcode: self.opcode })
-    }
-}
-
-/// The queue of a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum QueueKind {
-    /// An I/O queue.
-    #[default]
-    Io,
-    /// The admin queue.
-    Admin,
-}
 
 /// A range of logical blocks.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -441,23 +375,6 @@ impl ProtocolFault {
         };
         (injection.into(), data)
     }
-}
-
-/// Vendor specific command D1h for a fault of the protocol. Its data is a [`FaultSelector`].
-#[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub struct ProtocolFaultInjection {
-    /// The namespace of the commands; 0 or FFFFFFFFh for any.
-    pub nsid: Nsid,
-    /// What to inject: 30h and above.
-    pub kind: FaultKind,
-    /// The identifier of a port, 0 for all.
-    pub port: u16,
-    /// Commands to strike; 0 without limit.
-    pub count: u32,
-    /// One in how many is struck.
-    pub one_in: u32,
-    /// By the kind.
-    pub param: u32,
 }
 
 #[cfg(test)]

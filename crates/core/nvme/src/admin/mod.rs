@@ -10,7 +10,6 @@ pub use crate::fault::FaultKind;
 use crate::feature::{FeatureId, Select};
 use crate::identify::Cns;
 use crate::log::LogId;
-use crate::protocol_fault::ProtocolFaultInjection;
 use crate::{Csi, Nsid, Status, U32};
 
 /// A command of an admin queue, as a controller executes it.
@@ -459,6 +458,23 @@ pub struct FaultInjection {
     pub param: u32,
     /// The logical block to hit; `None` for any.
     pub lba: Option<u64>,
+}
+
+/// Vendor specific command D1h for a fault of the protocol. Its data is a [`FaultSelector`](crate::fault_selector::FaultSelector).
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct ProtocolFaultInjection {
+    /// The namespace of the commands; 0 or FFFFFFFFh for any.
+    pub nsid: Nsid,
+    /// What to inject: 30h and above.
+    pub kind: FaultKind,
+    /// The identifier of a port, 0 for all.
+    pub port: u16,
+    /// Commands to strike; 0 without limit.
+    pub count: u32,
+    /// One in how many is struck.
+    pub one_in: u32,
+    /// By the kind.
+    pub param: u32,
 }
 
 bits32! {

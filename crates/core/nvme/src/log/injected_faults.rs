@@ -4,7 +4,7 @@
 //! offsets of both.
 
 use crate::fault::FaultKind;
-use crate::protocol_fault::FaultSelector;
+use crate::fault_selector::FaultSelector;
 use crate::{U16, U32, U64};
 
 wire! {

@@ -5,8 +5,12 @@
 //! until its host gives the command up: by an Abort, by a reset of its controller, by the end of its queue or connection. Then it goes to
 //! its front end as every completion does, so nothing of it is left anywhere.
 
-use super::front_end::{CompletionFault, EndedCommand, FrontEnd};
-use super::{Engine, Owner};
+use super::Engine;
+use super::front_end::{EndedCommand, FrontEnd};
+use super::struck::{
+    CompletionFault, Effect, MAX_STALE, StruckCommand, StruckCommands, WithheldCompletion, identify_key,
+    micros,
+};
 use device::ControllerId;
 use ftl::Io;
 use media::Nanos;
@@ -16,150 +20,6 @@ use nvme::identify::Cns;
 use nvme::property::{Cc, Csts, PropertyOffset};
 use nvme::protocol_fault::ProtocolAction;
 use nvme::{AdminOpcode, Command, Completion, Csi, Nsid, Status, U32};
-use std::collections::BTreeMap;
-
-/// Identify data structures that are kept for a fault: 16 MiB.
-const MAX_STALE: usize = 4096;
-
-/// A span of the drive's time.
-fn micros(time: u32) -> Nanos {
-    Nanos(u64::from(time) * 1000)
-}
-
-/// What is to become of a command's completion.
-#[derive(Clone, Copy, Debug)]
-enum Effect {
-    /// An injected fault.
-    Fault(ProtocolAction),
-    /// It comes no earlier than this.
-    NotBefore(Nanos),
-    /// It is an Abort of a command that was held back here.
-    HasAborted,
-    /// It reads the status of a controller that is not ready for its host.
-    NotReady,
-}
-
-/// A command in flight that has met a fault.
-#[derive(Clone, Copy, Debug)]
-struct StruckCommand {
-    io: Io,
-    controller: ControllerId,
-    qid: u16,
-    effect: Effect,
-}
-
-/// A completion that is held back.
-#[derive(Clone, Copy, Debug)]
-struct WithheldCompletion {
-    io: Io,
-    controller: ControllerId,
-    qid: u16,
-    completion: Completion,
-    fault: CompletionFault,
-    /// When it is delivered; [`Nanos::MAX`] for one that was dropped.
-    due: Nanos,
-}
-
-/// Names an Identify data structure: controller, namespace, dwords 10, 11 and 14.
-type IdentifyKey = (ControllerId, Nsid, [u32; 3]);
-
-fn identify_key(controller: ControllerId, command: &Command) -> IdentifyKey {
-    let dwords = [command.cdw10, command.cdw11, command.cdw14].map(U32::get);
-    (controller, command.nsid.get(), dwords)
-}
-
-/// What the engine knows of commands that have met faults.
-#[derive(Debug)]
-pub(super) struct StruckCommands {
-    struck: Vec<StruckCommand>,
-    withheld: Vec<WithheldCompletion>,
-    /// Interrupts without a completion.
-    interrupts: Vec<Owner>,
-    /// Controllers that vanish, and until when.
-    vanishing: Vec<(ControllerId, Nanos)>,
-    /// Controllers that are not ready for their hosts yet, and until when.
-    late: Vec<(ControllerId, Nanos)>,
-    /// Identify data as it was when the fault was armed, or when a controller asked first.
-    stale: BTreeMap<IdentifyKey, Vec<u8>>,
-    /// When something is to be done here; [`Nanos::MAX`] if nothing is.
-    pub due: Nanos,
-}
-
-impl Default for StruckCommands {
-    fn default() -> Self {
-        StruckCommands {
-            struck: Vec::new(),
-            withheld: Vec::new(),
-            interrupts: Vec::new(),
-            vanishing: Vec::new(),
-            late: Vec::new(),
-            stale: BTreeMap::new(),
-            due: Nanos::MAX,
-        }
-    }
-}
-
-impl StruckCommands {
-    /// Whether a command that comes could concern one of these.
-    fn is_concerned(&self) -> bool {
-        !(self.struck.is_empty() && self.withheld.is_empty() && self.late.is_empty())
-    }
-
-    /// Whether nothing is remembered of any command.
-    #[cfg(test)]
-    pub(super) fn struck_is_empty(&self) -> bool {
-        !self.is_concerned() && self.interrupts.is_empty() && self.vanishing.is_empty()
-    }
-
-    fn look_again(&mut self) {
-        let first = self.withheld.iter().map(|withheld| withheld.due).min().unwrap_or(Nanos::MAX);
-        let at_once = !(self.interrupts.is_empty() && self.vanishing.is_empty());
-        self.due = if at_once { Nanos::ZERO } else { first };
-    }
-
-    /// The effects on a command, which has ended.
-    fn take(&mut self, io: Io) -> Vec<StruckCommand> {
-        let (mine, others) = std::mem::take(&mut self.struck).into_iter().partition(|struck| struck.io == io);
-        self.struck = others;
-        mine
-    }
-
-    /// Commands come back at once with this status. Whether there was one.
-    fn release(&mut self, status: Status, which: impl Fn(ControllerId, u16, Option<u16>) -> bool) -> bool {
-        let mut any = false;
-        for withheld in &mut self.withheld {
-            let cid = withheld.completion.cid.get();
-            if which(withheld.controller, withheld.qid, Some(cid)) {
-                (withheld.due, withheld.fault) = (Nanos::ZERO, CompletionFault::None);
-                withheld.completion = Completion::new(cid, status);
-                any = true;
-            }
-        }
-        if any {
-            self.due = Nanos::ZERO;
-        }
-        // What is still being executed comes back when it has ended.
-        self.struck.retain(|struck| !which(struck.controller, struck.qid, None));
-        any
-    }
-
-    /// A controller is gone.
-    fn forget_controller(&mut self, controller: ControllerId) {
-        self.end_queues(controller, None);
-        self.stale.retain(|key, _| key.0 != controller);
-        self.vanishing.retain(|(vanishing, _)| *vanishing != controller);
-    }
-
-    /// A queue of a controller is gone, or all are.
-    fn end_queues(&mut self, controller: ControllerId, qid: Option<u16>) {
-        self.release(Status::ABORTED_SQ_DELETION, |of, on, _| {
-            of == controller && qid.is_none_or(|qid| qid == on)
-        });
-        if qid.is_none() {
-            self.late.retain(|(late, _)| *late != controller);
-        }
-    }
-}
 
 impl Engine {
     /// Whether commands can meet faults from now on.
@@ -183,7 +43,7 @@ impl Engine {
     pub(super) fn meet_faults(
         &mut self,
         now: Nanos,
-        (io, owner): (Io, Owner),
+        io: Io,
         (controller, qid): (ControllerId, u16),
         command: &Command,
     ) -> Option<Completion> {
@@ -198,7 +58,7 @@ impl Engine {
             None => {}
             Some(ProtocolAction::StaleIdentify) => instead = self.old_identify(now, io, controller, command),
             Some(ProtocolAction::SpuriousInterrupt(time)) => {
-                self.struck.interrupts.push(owner);
+                self.struck.interrupts.push(io);
                 strike(self, Effect::NotBefore(now + micros(time)));
             }
             Some(action) => {
@@ -321,8 +181,10 @@ impl Engine {
     /// Does what is due: completions that were held back, interrupts, controllers that vanish.
     #[cold]
     pub(super) fn carry_out_faults<F: FrontEnd>(&mut self, now: Nanos, front_ends: &mut F) {
-        for owner in std::mem::take(&mut self.struck.interrupts) {
-            front_ends.interrupt(owner);
+        for io in std::mem::take(&mut self.struck.interrupts) {
+            if let Some(owner) = self.table[io.0 as usize].owner {
+                front_ends.interrupt(owner);
+            }
         }
         for (controller, until) in std::mem::take(&mut self.struck.vanishing) {
             let host = self.drive.controllers().find(|(id, ..)| *id == controller).map(|(_, host, _)| *host);

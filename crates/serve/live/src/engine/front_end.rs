@@ -14,6 +14,7 @@
 //! A front end with queues in the memory of a virtual machine fits in: `poll` fetches commands when doorbells ring, `complete` copies
 //! what was read from the slots to that memory, and `flush` raises one interrupt for a batch.
 
+pub use super::struck::CompletionFault;
 use super::{Engine, Owner};
 use crate::clock::Clock;
 use crate::wake::Ready;
@@ -21,19 +22,6 @@ use device::{ControllerId, PortId};
 use image::{DataBuffer, Store};
 use media::Nanos;
 use nvme::{Completion, Nqn};
-
-/// What an injected fault does to a completion on its way to the host. Hosts of this process see no queue entries and get no interrupts:
-/// for their front ends it changes nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum CompletionFault {
-    /// Nothing.
-    #[default]
-    None,
-    /// The host gets it twice.
-    Duplicate,
-    /// It comes without an interrupt.
-    LostInterrupt,
-}
 
 /// A command that has ended.
 pub struct EndedCommand {

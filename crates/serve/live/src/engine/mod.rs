@@ -3,6 +3,7 @@
 //! - Here: what the engine holds, and how a command goes to the drive ([`Engine::submit`]).
 //! - `faults`: faults of the protocol, on the way of completions to front ends.
 //! - [`front_end`]: what the engine asks of those who send commands.
+//! - `struck`: what is known of commands that have met such faults.
 //! - `step`: what is due is done, and what has ended is told ([`Engine::settle`]).
 //! - `power`: power cuts, and the stop in order.
 
@@ -14,12 +15,12 @@ mod faults;
 pub mod front_end;
 mod power;
 mod step;
+mod struck;
 #[cfg(test)]
 mod tests;
 
 use crate::record::Recorder;
 use device::{ControllerId, Drive, MAX_IO, MAX_QUEUE_ENTRIES, Output, Role, Submission};
-use faults::StruckCommands;
 use ftl::Io;
 use image::DiskEvent;
 use image::{DataBuffer, Store};
@@ -27,6 +28,7 @@ use media::Nanos;
 use nvme::command_table::{self, DataSource};
 use nvme::{Command, Completion, Status, Transfer};
 use std::num::{NonZeroU8, NonZeroU64};
+use struck::StruckCommands;
 
 /// Which front end.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -290,7 +292,7 @@ impl Engine {
             return 0;
         }
         if self.watches_faults
-            && let Some(completion) = self.meet_faults(now, (io, owner), (controller, qid), &command)
+            && let Some(completion) = self.meet_faults(now, io, (controller, qid), &command)
         {
             self.ended.push((io, completion));
             return transfer.bytes();
