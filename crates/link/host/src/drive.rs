@@ -15,7 +15,7 @@ use crate::{Error, TransportError};
 #[derive(Debug)]
 pub enum DriveTransport {
     /// NVMe/TCP over a socket.
-    Socket(SocketTransport),
+    Socket(Box<SocketTransport>),
     /// PCI over vfio-user.
     Pci(PciTransport),
 }
@@ -35,7 +35,9 @@ impl DriveTransport {
     pub fn new(addr: Addr, timeout: Duration) -> Self {
         match addr.endpoint {
             Endpoint::Pci(path) => Self::Pci(PciTransport::new(path, addr.subnqn, timeout)),
-            Endpoint::Tcp { .. } | Endpoint::Unix(_) => Self::Socket(SocketTransport::new(addr, timeout)),
+            Endpoint::Tcp { .. } | Endpoint::Unix(_) => {
+                Self::Socket(Box::new(SocketTransport::new(addr, timeout)))
+            }
         }
     }
 }

@@ -65,7 +65,7 @@ impl Rig {
         let mut rig = Rig {
             function: Function::new(config),
             memory: Ram::new(&REGIONS),
-            doorbells: Ram::new(&[0..fuzz::DOORBELL_BYTES]),
+            doorbells: Ram::new(std::slice::from_ref(&(0..fuzz::DOORBELL_BYTES))),
             is_mapped: false,
             shadow: None,
             rung: BTreeMap::new(),
