@@ -263,7 +263,7 @@ pub fn fuzz(bytes: &[u8]) {
     let mut bench = Bench {
         function: Function::new(config(4)),
         memory: Ram::new(&REGIONS),
-        doorbells: Ram::new(std::slice::from_ref(&(0..DOORBELL_BYTES))),
+        doorbells: Ram::whole(DOORBELL_BYTES),
         is_mapped: input.byte() & 1 == 0,
         now_ns: 0,
         in_flight: Vec::new(),

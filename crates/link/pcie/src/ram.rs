@@ -20,7 +20,6 @@ impl Ram {
     }
 
     /// Zeros from address 0 on.
-    #[cfg(test)]
     pub(crate) fn whole(bytes: u64) -> Self {
         Ram::new(std::slice::from_ref(&(0..bytes)))
     }

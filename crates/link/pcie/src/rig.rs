@@ -65,7 +65,7 @@ impl Rig {
         let mut rig = Rig {
             function: Function::new(config),
             memory: Ram::new(&REGIONS),
-            doorbells: Ram::new(std::slice::from_ref(&(0..fuzz::DOORBELL_BYTES))),
+            doorbells: Ram::whole(fuzz::DOORBELL_BYTES),
             is_mapped: false,
             shadow: None,
             rung: BTreeMap::new(),
@@ -176,6 +176,7 @@ impl Rig {
             // Whether the doorbell passes its event, as Linux has it.
             let [event, before, after] = [event, before, value].map(|value| value as u16);
             if after.wrapping_sub(event).wrapping_sub(1) >= after.wrapping_sub(before) {
+                assert!(!self.is_asleep || !self.function.has_news(bus!(self)), "a doorbell is lost");
                 return;
             }
         }

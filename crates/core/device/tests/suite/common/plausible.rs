@@ -147,7 +147,7 @@ fn admin_dwords(opcode: u8, n: &[u32; 12], command: &mut Command, data: &mut [u8
             d[3] = n[4] % 70 | pick(&[0x10, 0x11], n[5]) << 24;
         }
         // A fault of the protocol. Its commands are others' affair: the drive counts them when it is asked.
-        0xD1 if n[2] % 2 == 0 => {
+        0xD1 if n[2].is_multiple_of(2) => {
             d[0] = 0x30 + n[3] % 10;
             (d[1], d[2]) = (n[4] % 3, pick(&[0, 1, 2, n[5]], n[6]));
             d[3] = pick(&[0, 0, 1, 0x281, u32::MAX], n[7]);
