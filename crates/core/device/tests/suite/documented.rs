@@ -153,7 +153,7 @@ fn named(message: &str) -> String {
 type Broken = (&'static str, &'static str, fn(&mut Config));
 
 /// For each value that the media and the translation layer refuse: what it is called there, the key of the TOML, and how it comes about.
-const REFUSED: [Broken; 27] = [
+const REFUSED: [Broken; 30] = [
     ("geometry.dies", "dies", |c| chips(c).geometry.dies = 1 << 17),
     ("geometry.channels", "channels", |c| chips(c).geometry.channels = 1000),
     ("geometry.planes", "planes", |c| chips(c).geometry.planes = 65),
@@ -177,6 +177,18 @@ const REFUSED: [Broken; 27] = [
     ("gc.idle_share", "gc.idle_share", |c| {
         let SetConfig::Nand { gc, .. } = &mut c.ftl.sets[0] else { panic!("set 1 is NAND") };
         gc.idle_share = 0;
+    }),
+    ("gc.window", "gc.window", |c| {
+        let SetConfig::Nand { gc, .. } = &mut c.ftl.sets[0] else { panic!("set 1 is NAND") };
+        gc.window = 0;
+    }),
+    ("gc.together", "gc.together", |c| {
+        let SetConfig::Nand { gc, .. } = &mut c.ftl.sets[0] else { panic!("set 1 is NAND") };
+        gc.together = 101;
+    }),
+    ("gc.wear_stop", "gc.wear_stop", |c| {
+        let SetConfig::Nand { gc, .. } = &mut c.ftl.sets[0] else { panic!("set 1 is NAND") };
+        gc.wear_stop = Some(1000);
     }),
     ("placement handles", "placement.handles", |c| {
         let SetConfig::Nand { placement, .. } = &mut c.ftl.sets[0] else { panic!("set 1 is NAND") };

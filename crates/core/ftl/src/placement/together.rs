@@ -1,5 +1,5 @@
-//! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data: the data of each victim, or of some
-//! of them. Real drives lie in between (`docs/fidelity.md`).
+//! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data: the data of each victim, or of a share
+//! of the victims.
 
 use super::policy::PlacementPolicy;
 use crate::policy_input::{Candidate, Writer};
