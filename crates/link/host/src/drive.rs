@@ -17,7 +17,7 @@ pub enum DriveTransport {
     /// NVMe/TCP over a socket.
     Socket(Box<SocketTransport>),
     /// PCI over vfio-user.
-    Pci(PciTransport),
+    Pci(Box<PciTransport>),
 }
 
 /// A queue of a [`DriveTransport`].
@@ -34,7 +34,7 @@ impl DriveTransport {
     #[must_use]
     pub fn new(addr: Addr, timeout: Duration) -> Self {
         match addr.endpoint {
-            Endpoint::Pci(path) => Self::Pci(PciTransport::new(path, addr.subnqn, timeout)),
+            Endpoint::Pci(path) => Self::Pci(Box::new(PciTransport::new(path, addr.subnqn, timeout))),
             Endpoint::Tcp { .. } | Endpoint::Unix(_) => {
                 Self::Socket(Box::new(SocketTransport::new(addr, timeout)))
             }
