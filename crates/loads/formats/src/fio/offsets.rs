@@ -383,7 +383,8 @@ mod tests {
         let scaled = ranked(&Distribution::ScaledZipf(990_000, 100), 10_000, 400_000);
         let small = ranked(&Distribution::Zipf(990_000, None), 10_000, 400_000);
         let share = |counts: &[u64], hottest: usize| counts[..hottest].iter().sum::<u64>();
-        for hottest in [1, 100, 1000] {
+        // Further down, most ranks of the large range are drawn a few times, and their order is chance.
+        for hottest in [1, 10, 100] {
             let (large, scaled) = (share(&large, 100 * hottest), share(&scaled, hottest));
             assert!(scaled.abs_diff(large) < large / 50, "{hottest}: {scaled}, not {large}");
         }
