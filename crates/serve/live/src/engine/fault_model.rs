@@ -251,6 +251,14 @@ impl World {
         self.take();
     }
 
+    /// Lets the clock run to what happens next.
+    fn advance(&mut self) {
+        let next = self.bench.engine.next_deadline(&self.bench.fake);
+        assert_ne!(next, Nanos::MAX, "nothing more happens");
+        self.bench.clock.advance(next);
+        self.go();
+    }
+
     fn clear(&mut self) {
         let kind = FaultKind::CLEAR;
         let clear = FaultInjection { nsid: 0, kind, nvmsetid: 0, count: 0, one_in: 0, param: 0, lba: None };
@@ -259,7 +267,17 @@ impl World {
 
     /// Everything comes back when the host goes, and all that was promised can be read.
     fn end(&mut self) {
+        while !self.bench.engine.drive.is_powered() {
+            self.advance();
+        }
+        if self.is_powered_and_lacks_a_controller() {
+            self.connect();
+        }
+        // With timing it takes its time.
         self.clear();
+        while self.bench.engine.drive.has_protocol_faults() {
+            self.advance();
+        }
         let controller = self.bench.fake.controller;
         self.bench.engine.drive_disconnect(self.bench.clock.now(), controller);
         while !self.in_flight.is_empty() || !self.bench.engine.drive.is_powered() {
@@ -285,8 +303,7 @@ impl World {
             let expected = Expected::Read { block: index, stamps: Some(stamps) };
             self.send(1, Command::read(1, index, 1), Buffer::zeroed(4096).into(), expected);
             while !self.in_flight.is_empty() {
-                self.bench.clock.advance(self.bench.engine.next_deadline(&self.bench.fake));
-                self.go();
+                self.advance();
             }
         }
         assert!(!self.bench.fake.told.contains(&Told::Stopped));
