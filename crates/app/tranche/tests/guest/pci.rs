@@ -4,7 +4,7 @@ use super::{Drive, Guest, TRANCHE, tenants_drive, unprotected, upkeep_drive};
 use host::{Host, Identity, SocketTransport};
 use std::ffi::OsStr;
 use std::net::TcpListener;
-use std::path::{Path, PathBuf};
+use std::path::PathBuf;
 use std::time::Duration;
 
 /// Namespace 1 of 1 GiB on a set of NAND.
