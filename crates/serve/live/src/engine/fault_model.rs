@@ -16,7 +16,8 @@ use std::collections::{BTreeMap, BTreeSet};
 const BLOCKS: u64 = 8;
 /// Steps of a round.
 const STEPS: usize = 150;
-/// The status of faults that leave a command unexecuted, and that of faults that do not. Nothing else has them.
+/// The status of faults that leave a command unexecuted, and that of faults that do not: the drive may have refused the command itself. Nothing else
+/// has them.
 const UNEXECUTED: Status = Status::new(Sct::VENDOR, 0xC1);
 const EXECUTED: Status = Status::new(Sct::VENDOR, 0xC2);
 
@@ -93,7 +94,7 @@ impl World {
                 Expected::Write { block, stamp } => {
                     let block = &mut self.blocks[block as usize];
                     assert_eq!(block.written.take(), Some(stamp));
-                    if status.is_success() || status == EXECUTED {
+                    if status.is_success() {
                         block.stamp = stamp;
                         block.doubt.clear();
                     } else if status != UNEXECUTED {
