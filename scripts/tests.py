@@ -60,8 +60,9 @@ class Job:
 
 
 def programs():
-    """The test programs of the workspace, compiled: (package, name, path, directory of the package)."""
-    listed = subprocess.run([*CARGO, "--no-run", "--message-format", "json-render-diagnostics"], cwd=ROOT, stdout=subprocess.PIPE, check=False)
+    """The test programs of the workspace: (package, name, path, directory of the package). Compiles them, and everything else that is linted."""
+    command = [*CARGO, "--all-targets", "--no-run", "--message-format", "json-render-diagnostics"]
+    listed = subprocess.run(command, cwd=ROOT, stdout=subprocess.PIPE, check=False)
     if listed.returncode != 0:
         sys.exit(listed.returncode)
     for line in listed.stdout.decode().splitlines():
@@ -69,6 +70,8 @@ def programs():
         if message["reason"] == "compiler-artifact" and message["profile"]["test"] and message["executable"]:
             directory = pathlib.Path(message["manifest_path"]).parent
             kind = message["target"]["kind"][0]
+            if kind == "bench":
+                continue
             name = message["target"]["name"] if kind == "test" else kind
             yield directory.name, name, message["executable"], directory
 
