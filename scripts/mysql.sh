@@ -29,25 +29,9 @@ if [ $# -eq 0 ] && [ "$(id -u)" -eq 0 ]; then
     mkdir -p "$dir"
 fi
 dir=$(cd "$dir" && pwd)
-# Another version of these scripts makes its own.
-this=$(cat "$0" "$root/scripts/debian-packages.sh" | cksum | cut -d ' ' -f 1)
-finish() {
-    echo "$dir/bin/mysqld"
-    exit 0
-}
-made() { [ -x "$dir/bin/mysqld" ] && [ "$(cat "$dir/made-by" 2>/dev/null)" = "$this" ]; }
-made && finish
-lacking() { echo "mysql.sh: $*" >&2; exit 77; }
-command -v flock >/dev/null || lacking "no flock"
-
-# Others may make it at the same time.
-exec 9>"$dir/lock"
-flock 9
-made && finish
-
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
+program=$dir/bin/mysqld
+# shellcheck source=scripts/own-tree.sh
+. "$root/scripts/own-tree.sh"
 
 "$root/scripts/debian-packages.sh" $suite "$work" mysql-server-core || {
     status=$?
@@ -55,29 +39,18 @@ trap 'exit 130' INT TERM
     exit $status
 }
 
-rm -rf "$dir/root" "$dir/bin" "$dir/made-by"
-mkdir "$dir/root" "$dir/bin"
-for package in "$work"/*.deb; do
-    # What the server runs with; the rest is for its scripts (Perl) and for an installed system.
-    case ${package##*/} in
-    perl* | libperl* | debconf* | dpkg* | tar_* | mysql-common_* | base-files* | init-system-helpers*) continue ;;
-    esac
-    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$dir/root" --no-same-owner --exclude ./usr/share/doc --exclude ./usr/share/man \
-        --exclude ./usr/share/locale --keep-directory-symlink
-done
-loader=$(find "$dir/root" -name 'ld-linux*.so.*' -path '*/lib*' | head -1)
-[ -n "$loader" ] || lacking "the packages of $suite hold no loader"
-libraries=$(find "$dir/root" -name 'libc.so.6' | head -1)
-libraries=${libraries%/*}
+# What the server runs with; the rest is for its scripts (Perl) and for an installed system.
+unpack 'perl|libperl|debconf|dpkg|tar_|mysql-common_|base-files|init-system-helpers'
+find_loader
 for name in mysqld innochecksum; do
-    program=$(find "$dir/root/usr" -type f -name $name | head -1)
-    [ -n "$program" ] || lacking "mysql-server-core of $suite holds no $name"
+    binary=$(find "$dir/root/usr" -type f -name $name | head -1)
+    [ -n "$binary" ] || lacking "mysql-server-core of $suite holds no $name"
     arguments=
     # Messages, character sets and plug-ins are looked for below the base.
     [ $name = innochecksum ] || arguments=" --basedir='$dir/root/usr'"
     cat >"$dir/bin/$name" <<RUN
 #!/bin/sh
-exec '$loader' --library-path '$libraries:$dir/root/usr/lib/mysql/private' '$program' "\$@"$arguments
+exec '$loader' --library-path '$libraries:$dir/root/usr/lib/mysql/private' '$binary' "\$@"$arguments
 RUN
     chmod 755 "$dir/bin/$name"
 done

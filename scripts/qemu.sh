@@ -17,42 +17,14 @@ dir=${1:-${CARGO_TARGET_DIR:-$root/target}/qemu}
 mkdir -p "$dir"
 dir=$(cd "$dir" && pwd)
 program=$dir/bin/qemu-system-x86_64
-# Another version of these scripts makes its own.
-this=$(cat "$0" "$root/scripts/debian-packages.sh" | cksum | cut -d ' ' -f 1)
-finish() {
-    echo "$program"
-    exit 0
-}
-made() { [ -x "$program" ] && [ "$(cat "$dir/made-by" 2>/dev/null)" = "$this" ]; }
-made && finish
-lacking() { echo "qemu.sh: $*" >&2; exit 77; }
-command -v flock >/dev/null || lacking "no flock"
-
-# Others may make it at the same time.
-exec 9>"$dir/lock"
-flock 9
-made && finish
-
-work=$(mktemp -d)
-trap 'rm -rf "$work"' EXIT
-trap 'exit 130' INT TERM
+# shellcheck source=scripts/own-tree.sh
+. "$root/scripts/own-tree.sh"
 
 "$root/scripts/debian-packages.sh" sid "$work" qemu-system-x86
 
-rm -rf "$dir/root" "$dir/bin" "$dir/made-by"
-mkdir "$dir/root" "$dir/bin"
-for package in "$work"/*.deb; do
-    # They belong to an installed system.
-    case ${package##*/} in
-    systemd_* | libsystemd-shared_* | ipxe-qemu_* | libc-gconv-modules-extra_*) continue ;;
-    esac
-    dpkg-deb --fsys-tarfile "$package" | tar -x -C "$dir/root" --no-same-owner --exclude ./usr/share/doc --exclude ./usr/share/man \
-        --exclude ./usr/share/locale --exclude '*microvm' --exclude '*qemu-system-i386' --keep-directory-symlink
-done
-loader=$(find "$dir/root" -name 'ld-linux*.so.*' -path '*/lib*' | head -1)
-[ -n "$loader" ] || lacking "the packages hold no loader"
-libraries=$(find "$dir/root" -name 'libc.so.6' | head -1)
-libraries=${libraries%/*}
+# The rest belongs to an installed system.
+unpack 'systemd_|libsystemd-shared_|ipxe-qemu_|libc-gconv-modules-extra_' --exclude '*microvm' --exclude '*qemu-system-i386'
+find_loader
 cat >"$program" <<RUN
 #!/bin/sh
 export QEMU_MODULE_DIR='$libraries/qemu'
