@@ -7,7 +7,7 @@ use crate::{BlockFiles, Error, Role};
 use blockdev::{BlockDevice, Operation, Verb};
 use export::Errno;
 use export::drive::{Completions, Drive, DriveCommand, Namespace, Reports};
-use host::{Addr, Host, Identity, SocketTransport, namespace_create};
+use host::{Addr, DriveTransport, Host, Identity, namespace_create};
 use nvme::admin::FormatNvm;
 use rng::Rng;
 use std::collections::{BTreeMap, BTreeSet, HashMap};
@@ -315,7 +315,7 @@ fn a_device_ends_with_the_namespace_that_it_was_opened_on() {
     let addr: Addr = format!("unix://{}", dir.path().join("socket").display()).parse().unwrap();
     let own = || Source::own(Role::Origin, &drive.handle(), 1, &[]).unwrap().device;
     let far = || {
-        let transport = SocketTransport::new(addr.clone(), Duration::from_secs(10));
+        let transport = DriveTransport::new(addr.clone(), Duration::from_secs(10));
         let host = Host::connect(transport, &identity(export::HOST_NQN)).unwrap();
         Source::namespace(Role::Origin, &addr, 1, host).unwrap().device
     };
