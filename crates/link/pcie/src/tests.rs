@@ -655,7 +655,7 @@ fn a_controller_that_is_not_ready_can_be_reset() {
     rig.set_cc(Cc::new());
     assert!(matches!(rig.poll(), Some(Step::Request(Request::Reset))));
     // What was meant for before comes too late.
-    rig.function.enabled(Some(EnabledValues::default()));
+    rig.function.enabled(Some(EnabledValues::default()), bus!(rig));
     assert!(!rig.csts().rdy());
     rig.enable(ENABLED);
 }
