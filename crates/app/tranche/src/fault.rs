@@ -130,7 +130,7 @@ pub enum Fault {
     /// Identify returns its data of now, whatever changes
     StaleIdentify {
         /// For this namespace only
-        #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+        #[arg(long, value_name = "NSID", value_parser = clap::value_parser!(u32).range(1..))]
         nsid: Option<u32>,
         #[command(flatten)]
         turns: Turns,

@@ -4,21 +4,9 @@ use std::fmt::Write as _;
 
 use crate::{
     Ledger,
-    data_set::{DataSet, Role, Row},
+    data_set::{BETWEEN_LINE_AND_COLUMN, DataSet, Role, Row, place},
     score::{CLOSE_LN_RATIO, distance},
 };
-
-/// Between the line and the column in the name of a row.
-const BETWEEN_LINE_AND_COLUMN: &str = ", ";
-
-/// The line and the column of a row, from its name.
-///
-/// # Errors
-/// The name has no column.
-pub fn place(id: &str) -> anyhow::Result<(&str, &str)> {
-    let place = id.split_once(BETWEEN_LINE_AND_COLUMN);
-    place.ok_or_else(|| anyhow::anyhow!("row {id}: a crosstab needs names such as \"LINE, COLUMN\""))
-}
 
 /// The section of all such data sets; empty without one.
 pub fn section(ledger: &Ledger) -> String {

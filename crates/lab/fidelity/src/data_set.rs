@@ -8,6 +8,18 @@ use serde::Deserialize;
 /// Files of the folder that are no data sets.
 const OTHER_FILES: [&str; 3] = ["parameters", "results", "predictions"];
 
+/// Between the line and the column in the name of a row.
+pub const BETWEEN_LINE_AND_COLUMN: &str = ", ";
+
+/// The line and the column of a row, from its name.
+///
+/// # Errors
+/// The name has no column.
+pub fn place(id: &str) -> Result<(&str, &str)> {
+    let place = id.split_once(BETWEEN_LINE_AND_COLUMN);
+    place.ok_or_else(|| anyhow::anyhow!("row {id}: a crosstab needs names such as \"LINE, COLUMN\""))
+}
+
 /// How a published figure was used.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Debug, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -147,7 +159,7 @@ pub struct DataSet {
     pub document: String,
     /// The page of `docs` that treats it.
     pub page: Option<String>,
-    /// Whether its rows are shown as one table ([`crate::crosstab`]).
+    /// Whether its rows are shown as one table.
     pub crosstab: bool,
     /// Commands by name.
     pub runs: BTreeMap<String, Run>,
@@ -236,7 +248,7 @@ impl DataSet {
         for (at, row) in self.rows().enumerate() {
             let id = &row.id;
             if self.crosstab {
-                crate::crosstab::place(id)?;
+                place(id)?;
             }
             ensure!(!self.rows().take(at).any(|other| other.id == *id), "row {id} is there twice");
             if let Some(run) = &row.run {

@@ -149,4 +149,4 @@ echo 1 >$pci/remove
 await gone $pci
 gone $disk || fail "$disk is still there"
 if dmesg | grep -E "INFO: task .* blocked|BUG: |Oops: "; then fail "the kernel"; fi
-echo "== all is well"
+echo "== all is well after the kill"
