@@ -14,7 +14,7 @@ pub struct Commands {
     #[arg(long, value_name = "COMMAND", value_parser = command)]
     pub command: Option<CommandName>,
     /// Strike commands of this namespace only
-    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    #[arg(long, value_name = "NSID", value_parser = clap::value_parser!(u32).range(1..))]
     pub nsid: Option<Nsid>,
     /// Strike commands on these logical blocks only: FIRST+NUMBER
     #[arg(long, value_name = "RANGE", value_parser = blocks)]
