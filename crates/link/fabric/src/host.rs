@@ -4,6 +4,7 @@ use std::collections::VecDeque;
 
 use nvme::{Command, Completion, SglDescriptor, Status, U16, U32};
 
+use crate::command_identifier::{command_identifier, place_of};
 use crate::frame::{Framer, Step};
 use crate::outbox::Outbox;
 use crate::pdu::{
@@ -106,15 +107,6 @@ enum HostSlotState {
     Outstanding,
     /// Completed by the controller while its data was still queued for sending.
     Completing(Completion),
-}
-
-/// Bits of a command identifier that say which place the command has, where the queue is no deeper. Those above count the commands that had
-/// the place before. So a completion that comes twice is not taken for that of the next command.
-const PLACE_BITS: u32 = 12;
-
-/// The identifier of the next command of a place.
-fn command_identifier(index: u16, generation: u16, depth: usize) -> u16 {
-    if depth <= 1 << PLACE_BITS { index | generation << PLACE_BITS } else { index }
 }
 
 #[derive(Debug, Default)]
@@ -517,7 +509,7 @@ impl Connection {
 /// The place of an outstanding command, and its index.
 fn outstanding(slots: &mut [Slot], cid: U16, field: u32) -> Result<(u16, &mut Slot), Fault> {
     let cid = cid.get();
-    let index = if slots.len() <= 1 << PLACE_BITS { cid & ((1 << PLACE_BITS) - 1) } else { cid };
+    let index = place_of(cid, slots.len());
     let slot = slots.get_mut(usize::from(index));
     slot.filter(|slot| slot.state == HostSlotState::Outstanding && slot.cid == cid)
         .map(|slot| (index, slot))
@@ -529,10 +521,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn commands_of_a_place_have_identifiers_of_their_own() {
-        let of = |generation, depth| command_identifier(5, generation, depth);
-        assert_eq!((of(0, 32), of(1, 32), of(16, 32)), (5, 0x1005, 5));
-        assert_eq!((of(3, 4096), of(3, 4097)), (0x3005, 5));
+    fn a_completion_is_that_of_the_command_with_its_identifier() {
         let slot = || Slot { state: HostSlotState::Outstanding, ..Slot::default() };
         let mut slots: Vec<Slot> = (0..8).map(|_| slot()).collect();
         slots[5].cid = 0x1005;

@@ -27,6 +27,7 @@
 
 pub mod auth;
 mod buffer_pool;
+mod command_identifier;
 mod digest;
 pub mod discovery;
 mod frame;
@@ -41,6 +42,7 @@ mod slot;
 pub mod target;
 
 pub use buffer_pool::Buffer;
+pub use command_identifier::{command_identifier, place_of};
 pub use fuzz::fuzz;
 
 /// Why a connection ended.

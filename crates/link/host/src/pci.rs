@@ -8,6 +8,7 @@ use std::sync::atomic::{AtomicBool, Ordering};
 use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 use std::time::{Duration, Instant};
 
+use fabric::{command_identifier, place_of};
 use nvme::admin::{CreateIoCq, CreateIoSq};
 use nvme::identify::{Cns, IdentifyController};
 use nvme::property::{Aqa, Cap, Cc, Csts, PropertyOffset, Shn, Shst};
@@ -50,6 +51,8 @@ fn unmapped(_: vfio::Unmapped) -> TransportError {
 /// A command that has a place in a queue.
 #[derive(Debug)]
 struct Flying {
+    /// Its identifier.
+    cid: u16,
     data: Data,
     /// Whether its data is read only if the command succeeds: all of it is there then.
     is_read: bool,
@@ -63,8 +66,10 @@ struct Ring {
     pair: QueuePair,
     tail: Doorbell,
     head: Doorbell,
-    /// By identifier.
+    /// By place.
     flying: Vec<Option<Flying>>,
+    /// How many commands each place had.
+    generations: Vec<u16>,
     free: Vec<u16>,
     /// Where the lists and data of commands are, and the bytes of both for each.
     commands: u64,
@@ -98,6 +103,7 @@ impl Ring {
             tail: device.doorbell(qid, false, stride),
             head: device.doorbell(qid, true, stride),
             flying: (0..capacity).map(|_| None).collect(),
+            generations: vec![0; capacity.into()],
             free: (0..capacity).rev().collect(),
             commands: completion + sizes[1],
             command_bytes,
@@ -114,24 +120,18 @@ impl Ring {
         })
     }
 
-    /// Addresses of the submission and the completion queue.
-    fn bases(&self, entries: u16) -> [u64; 2] {
-        let bytes = (SQE_BYTES * u64::from(entries)).next_multiple_of(PAGE_BYTES);
-        [self.memory.base, self.memory.base + bytes]
-    }
-
     /// Bytes of a command's data, at most.
     fn room(&self) -> usize {
         (self.command_bytes - self.list_bytes) as usize
     }
 
-    fn data_of(&self, cid: u16) -> u64 {
-        self.commands + u64::from(cid) * self.command_bytes + self.list_bytes
+    fn data_of(&self, place: u16) -> u64 {
+        self.commands + u64::from(place) * self.command_bytes + self.list_bytes
     }
 
     /// The data pointer of a command: two pages, or a list that continues in the next page.
-    fn prps(&self, cid: u16, bytes: usize) -> Result<[u64; 2], vfio::Unmapped> {
-        let data = self.data_of(cid);
+    fn prps(&self, place: u16, bytes: usize) -> Result<[u64; 2], vfio::Unmapped> {
+        let data = self.data_of(place);
         let rest = (bytes as u64).div_ceil(PAGE_BYTES).saturating_sub(1);
         if rest <= 1 {
             return Ok([data, data + PAGE_BYTES]);
@@ -156,23 +156,26 @@ impl Ring {
         if len > self.room() {
             return Err(TransportError::TooLarge(len));
         }
-        let Some(cid) = self.free.pop() else { return Err(TransportError::Full) };
+        let Some(place) = self.free.pop() else { return Err(TransportError::Full) };
+        let generation = &mut self.generations[usize::from(place)];
+        let cid = command_identifier(place, *generation, self.flying.len());
+        *generation = generation.wrapping_add(1);
         let is_read = command.opc == IoOpcode::READ.0;
         match &data {
-            Data::Out(bytes) => self.memory.map.write(self.data_of(cid), bytes).map_err(unmapped)?,
+            Data::Out(bytes) => self.memory.map.write(self.data_of(place), bytes).map_err(unmapped)?,
             // Bytes that the controller does not write stay.
             Data::In(bytes) if !is_read => {
-                self.memory.map.write(self.data_of(cid), bytes).map_err(unmapped)?
+                self.memory.map.write(self.data_of(place), bytes).map_err(unmapped)?
             }
             Data::In(_) | Data::None => {}
         }
         if len > 0 {
-            command.dptr = SglDescriptor::of_prps(self.prps(cid, len).map_err(unmapped)?);
+            command.dptr = SglDescriptor::of_prps(self.prps(place, len).map_err(unmapped)?);
         }
         command.flags.set_psdt(0);
         command.cid.set(cid);
         self.pair.push(&self.memory.map, &command).map_err(unmapped)?;
-        self.flying[usize::from(cid)] = Some(Flying { data, is_read });
+        self.flying[usize::from(place)] = Some(Flying { cid, data, is_read });
         self.has_new_tail = true;
         Ok(Tag(cid))
     }
@@ -198,14 +201,17 @@ impl Ring {
         let Some(completion) = self.pair.take(&self.memory.map).map_err(unmapped)? else { return Ok(None) };
         self.has_new_head = true;
         let cid = completion.cid.get();
-        let flying = self.flying.get_mut(usize::from(cid)).and_then(Option::take);
-        let Some(Flying { mut data, is_read }) = flying else {
+        let place = place_of(cid, self.flying.len());
+        let flying = self.flying.get_mut(usize::from(place));
+        // A completion that comes twice is that of no command, also if the next one has the place already.
+        let flying = flying.and_then(|flying| flying.take_if(|flying| flying.cid == cid));
+        let Some(Flying { mut data, is_read, .. }) = flying else {
             return Err(TransportError::Protocol(format!("it completes command {cid}, which was not sent")));
         };
         if let Data::In(bytes) = &mut data
             && (completion.status().is_success() || !is_read)
         {
-            self.memory.map.read(self.data_of(cid), bytes).map_err(unmapped)?;
+            self.memory.map.read(self.data_of(place), bytes).map_err(unmapped)?;
         }
         self.heard = Instant::now();
         Ok(Some(CompletedCommand { tag: Tag(cid), completion, data }))
@@ -213,7 +219,7 @@ impl Ring {
 
     /// Gives the place of a completed command back: its caller has it now.
     fn release(&mut self, done: CompletedCommand) -> CompletedCommand {
-        self.free.push(done.tag.0);
+        self.free.push(place_of(done.tag.0, self.flying.len()));
         done
     }
 
@@ -501,7 +507,7 @@ impl PciTransport {
         self.wait_for(device, limit, "resetting the controller", |csts| !csts.rdy())?;
         let admin = Ring::new(device, 0, ADMIN_ENTRIES, MAX_TRANSFER_BYTES, 4 << cap.dstrd())
             .map_err(failed(&what))?;
-        let [submission, completion] = admin.bases(ADMIN_ENTRIES);
+        let [submission, completion] = admin.pair.bases();
         let aqa = Aqa::new().with_asqs_z(ADMIN_ENTRIES - 1).with_acqs_z(ADMIN_ENTRIES - 1);
         let halves = |value: u64| [value as u32, (value >> 32) as u32];
         let [asq, acq] = [submission, completion].map(halves);
@@ -593,7 +599,7 @@ impl Transport for PciTransport {
         let entries = depth.max(1).saturating_add(1).min(cap.mqes_z().saturating_add(1)).max(2);
         let ring = Ring::new(device, qid, entries, *transfer, *stride)
             .map_err(failed("lending memory to the drive"))?;
-        let [submission, completion] = ring.bases(entries);
+        let [submission, completion] = ring.pair.bases();
         let (ien, qsize_z) = (ring.event.is_some(), entries - 1);
         let create = CreateIoCq { qid, qsize_z, pc: true, ien, iv: if ien { qid } else { 0 } };
         let add = CreateIoSq { qid, qsize_z, pc: true, qprio: 0, cqid: qid, nvmsetid: 0 };

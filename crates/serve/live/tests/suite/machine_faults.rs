@@ -1,27 +1,24 @@
 //! Faults of the protocol as a virtual machine's driver meets them.
 
 use crate::common::shape;
-use host::{Host, Identity, SocketTransport};
+use crate::machine::Machine;
+use host::{Data, DriveTransport, Host, Identity, Queue, SocketTransport, TransportError};
 use live::{Options, Running};
 use nvme::admin::{AdminCommand, DeleteQueue};
 use nvme::property::PropertyOffset;
 use nvme::protocol_fault::{CommandMatch, ProtocolAction, ProtocolFault, QueueKind, Recurrence};
-use nvme::{AdminOpcode, Command, Completion, IoOpcode, Status};
-use std::os::fd::AsRawFd;
-use std::path::Path;
+use nvme::{AdminOpcode, Command, IoOpcode, Status};
+use std::path::{Path, PathBuf};
 use std::time::{Duration, Instant};
-use vfio::{DeviceAccess, Driver, MEMORY_BYTES, Space};
-use vfio_user::Client;
+use vfio::{DeviceAccess, Space};
 
-/// BAR0.
-const BAR0_REGION: u32 = 0;
 /// How long an answer may take on a busy machine.
 const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 /// Long enough to see that nothing comes. A slow machine makes no test fail by it.
 const SILENCE: Duration = Duration::from_millis(100);
 
 fn start(dir: &Path) -> Running {
-    let options = Options { pci: vec![dir.join("machine")], unix: Some(dir.join("s")), ..Options::default() };
+    let options = Options { pci: vec![socket(dir)], unix: Some(dir.join("s")), ..Options::default() };
     live::start(Some(shape()), &options, &mut |_| ()).unwrap()
 }
 
@@ -40,65 +37,14 @@ fn flushes() -> CommandMatch {
 
 const DROP: ProtocolAction = ProtocolAction::Drop { unexecuted: false };
 
-struct Machine(Driver<Client>);
-
 impl Machine {
-    fn attach(dir: &Path) -> Self {
-        let mut client = Client::new(&dir.join("machine")).unwrap();
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(MEMORY_BYTES).unwrap();
-        client.dma_map(0, 0, MEMORY_BYTES, file.as_raw_fd()).unwrap();
-        Machine(Driver::new(client, file).unwrap())
-    }
-
-    fn enabled(dir: &Path) -> Self {
-        let mut machine = Machine::attach(dir);
-        machine.enable();
-        machine
-    }
-
-    fn enable(&mut self) {
-        self.0.enable().unwrap();
-        self.wait_for(1);
-        for command in vfio::create_queues() {
-            let cid = self.0.submit(0, command, None).unwrap();
-            let completion = self.next(0);
-            assert!(completion.cid.get() == cid && completion.status().is_success());
-        }
-    }
-
-    fn status(&mut self) -> u32 {
-        let mut csts = [0; 4];
-        self.0.access.region_read(BAR0_REGION, PropertyOffset::CSTS.0.into(), &mut csts).unwrap();
-        u32::from_le_bytes(csts)
-    }
-
-    fn wait_for(&mut self, status: u32) {
-        let end = Instant::now() + ANSWER_TIMEOUT;
-        while self.status() != status {
-            assert!(Instant::now() < end, "CSTS is {:x}, not {status:x}", self.status());
-            std::thread::sleep(Duration::from_micros(200));
-        }
-    }
-
     fn disable(&mut self) {
         self.0.access.write(Space::Bar0, PropertyOffset::CC.0.into(), &[0; 4]).unwrap();
         self.wait_for(0);
     }
 
     fn flush(&mut self) -> u16 {
-        self.0.submit(1, Command::new(IoOpcode::FLUSH.0, 1), None).unwrap()
-    }
-
-    fn next(&mut self, qid: u16) -> Completion {
-        let end = Instant::now() + ANSWER_TIMEOUT;
-        loop {
-            if let Some(completion) = self.0.take(qid).unwrap() {
-                return completion;
-            }
-            assert!(Instant::now() < end, "no completion");
-            std::thread::sleep(Duration::from_micros(200));
-        }
+        self.submit(1, Command::new(IoOpcode::FLUSH.0, 1))
     }
 
     fn assert_silent(&mut self, qid: u16) {
@@ -107,17 +53,22 @@ impl Machine {
     }
 }
 
+/// The device's socket.
+fn socket(dir: &Path) -> PathBuf {
+    dir.join("machine")
+}
+
 #[test]
 fn a_dropped_completion_comes_back_by_abort_deletion_and_reset() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let running = start(dir);
-    let mut machine = Machine::enabled(dir);
+    let mut machine = Machine::enabled(&socket(dir));
     inject(&running, dir, flushes(), DROP);
     let lost = machine.flush();
     machine.assert_silent(1);
     let abort = nvme::admin::Abort { sqid: 1, cid: lost };
-    machine.0.submit(0, AdminCommand::Abort(abort).into(), None).unwrap();
+    machine.submit(0, AdminCommand::Abort(abort).into());
     let aborted = machine.next(1);
     assert_eq!((aborted.cid.get(), aborted.status()), (lost, Status::ABORT_REQUESTED.with_dnr()));
     let answer = machine.next(0);
@@ -127,7 +78,7 @@ fn a_dropped_completion_comes_back_by_abort_deletion_and_reset() {
     machine.flush();
     machine.assert_silent(1);
     let delete = AdminCommand::DeleteIoSq(DeleteQueue { qid: 1 });
-    machine.0.submit(0, delete.into(), None).unwrap();
+    machine.submit(0, delete.into());
     assert!(machine.next(0).status().is_success());
     machine.disable();
     machine.enable();
@@ -138,7 +89,7 @@ fn a_dropped_completion_comes_back_by_abort_deletion_and_reset() {
     machine.disable();
     machine.enable();
     let cid = machine.flush();
-    assert_eq!(machine.next(1).cid.get(), cid);
+    machine.end(1, cid);
 }
 
 #[test]
@@ -146,7 +97,7 @@ fn a_completion_comes_twice() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let running = start(dir);
-    let mut machine = Machine::enabled(dir);
+    let mut machine = Machine::enabled(&socket(dir));
     inject(&running, dir, flushes(), ProtocolAction::Duplicate);
     let twice = machine.flush();
     let cids = [machine.next(1).cid.get(), machine.next(1).cid.get()];
@@ -154,6 +105,28 @@ fn a_completion_comes_twice() {
     let once = machine.flush();
     assert_eq!(machine.next(1).cid.get(), once);
     machine.assert_silent(1);
+}
+
+#[test]
+fn a_typed_host_does_not_take_a_second_completion_for_the_next_commands() {
+    let dir = tempfile::tempdir().unwrap();
+    let dir = dir.path();
+    let running = start(dir);
+    let addr = format!("pci://{}", socket(dir).display()).parse().unwrap();
+    let identity = Identity::new("nqn.2026-11.test:host".parse().unwrap());
+    let mut host = Host::connect(DriveTransport::new(addr, ANSWER_TIMEOUT), &identity).unwrap();
+    // One place: the next command has that of the command before.
+    let mut queue = host.io_queue(1).unwrap().into_raw();
+    inject(&running, dir, flushes(), ProtocolAction::Duplicate);
+    let flush = Command::new(IoOpcode::FLUSH.0, 1);
+    let first = queue.submit(flush, Data::None).unwrap();
+    assert_eq!(queue.next(None).unwrap().unwrap().tag, first);
+    queue.submit(flush, Data::None).unwrap();
+    let wrong = queue.next(None).unwrap_err();
+    assert!(
+        matches!(wrong, TransportError::Protocol(_)) && wrong.to_string().contains("not sent"),
+        "{wrong}"
+    );
 }
 
 #[test]
@@ -166,7 +139,7 @@ fn a_controller_is_ready_late_or_never() {
         opcode: Some(AdminOpcode::FABRICS.0),
         ..CommandMatch::default()
     };
-    let mut machine = Machine::attach(dir);
+    let mut machine = Machine::attach(&socket(dir));
     inject(&running, dir, enabling, ProtocolAction::LateReady(150_000));
     let begun = Instant::now();
     machine.enable();
@@ -180,7 +153,7 @@ fn a_controller_is_ready_late_or_never() {
     machine.disable();
     machine.enable();
     let cid = machine.flush();
-    assert_eq!(machine.next(1).cid.get(), cid);
+    machine.end(1, cid);
 }
 
 #[test]
@@ -188,7 +161,7 @@ fn a_function_that_vanished_reads_as_ones_until_it_returns() {
     let dir = tempfile::tempdir().unwrap();
     let dir = dir.path();
     let running = start(dir);
-    let mut machine = Machine::enabled(dir);
+    let mut machine = Machine::enabled(&socket(dir));
     let begun = Instant::now();
     inject(&running, dir, flushes(), ProtocolAction::Vanish(300_000));
     machine.flush();
@@ -200,5 +173,5 @@ fn a_function_that_vanished_reads_as_ones_until_it_returns() {
     assert!(begun.elapsed() >= Duration::from_millis(300));
     machine.enable();
     let cid = machine.flush();
-    assert_eq!(machine.next(1).cid.get(), cid);
+    machine.end(1, cid);
 }

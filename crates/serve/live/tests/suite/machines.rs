@@ -1,19 +1,14 @@
 //! A drive as the PCI device of a virtual machine: a client with a driver, over a real socket.
 
 use crate::common::{shape, shape_with};
+use crate::machine::Machine;
 use host::{Data, DriveTransport, Error, Host, Identity, Queue, Session, TransportError};
 use live::{Options, Running};
 use nvme::admin::PowerCut;
-use nvme::property::PropertyOffset;
-use nvme::{AdminOpcode, Command, Completion, IoOpcode, Status};
-use std::os::fd::AsRawFd;
+use nvme::{AdminOpcode, Command, IoOpcode, Status};
 use std::path::{Path, PathBuf};
-use std::time::{Duration, Instant};
-use vfio::{Driver, MEMORY_BYTES};
-use vfio_user::Client;
+use std::time::Duration;
 
-/// BAR0.
-const BAR0_REGION: u32 = 0;
 /// The configuration space.
 const CONFIG_REGION: u32 = 7;
 /// Bytes of a block of the drive.
@@ -44,53 +39,14 @@ fn pattern(seed: u64, len: usize) -> Vec<u8> {
     (0..len as u64).map(|at| (at / 8 * (seed + 3) + at) as u8).collect()
 }
 
-/// Waits for something.
-fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + Duration::from_secs(MAX_WAIT_SECONDS);
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "{what} does not happen");
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
-
-/// A virtual machine.
-struct Machine(Driver<Client>);
-
 impl Machine {
     fn connect(path: &Path) -> Self {
-        let mut client = Client::new(path).unwrap();
+        let mut machine = Machine::attach(path);
         let mut header = [0; 12];
-        client.region_read(CONFIG_REGION, 0, &mut header).unwrap();
+        machine.0.access.region_read(CONFIG_REGION, 0, &mut header).unwrap();
         assert_eq!(header[9..], [2, 8, 1], "an NVMe controller");
-        let file = tempfile::tempfile().unwrap();
-        file.set_len(MEMORY_BYTES).unwrap();
-        client.dma_map(0, 0, MEMORY_BYTES, file.as_raw_fd()).unwrap();
-        let mut machine = Machine(Driver::new(client, file).unwrap());
-        machine.0.enable().unwrap();
-        machine.wait_for_status(1);
-        for command in vfio::create_queues() {
-            let cid = machine.0.submit(0, command, None).unwrap();
-            assert!(machine.end(0, cid).status().is_success());
-        }
+        machine.enable();
         machine
-    }
-
-    /// Waits for RDY and CFS.
-    fn wait_for_status(&mut self, expected: u8) {
-        wait("a state of the controller", || {
-            let mut csts = [0; 4];
-            self.0.access.region_read(BAR0_REGION, PropertyOffset::CSTS.0.into(), &mut csts).unwrap();
-            (csts[0] & 3 == expected).then_some(())
-        });
-    }
-
-    fn end(&mut self, qid: u16, cid: u16) -> Completion {
-        let completion = wait("the end of a command", || self.0.take(qid).unwrap());
-        assert_eq!(completion.cid.get(), cid);
-        completion
     }
 
     fn write(&mut self, lba: u64, bytes: &[u8]) {
@@ -137,7 +93,7 @@ fn a_machine_reads_what_it_wrote_and_the_next_one_does() {
     assert!(machine.read(3, 5) == bytes);
     // The client resets the device.
     machine.0.access.reset().unwrap();
-    machine.wait_for_status(0);
+    machine.wait_for(0);
     drop(machine);
     running.stop();
     assert!(!socket(&dir).exists(), "the socket goes with the drive");

@@ -5,6 +5,7 @@ mod common;
 mod faults;
 mod greedy_hosts;
 mod live;
+mod machine;
 mod machine_faults;
 mod machines;
 mod ports;
