@@ -48,12 +48,6 @@ pub struct LentMemory {
     pub bytes: u64,
 }
 
-/// Doorbells in memory (Base 5.2.5, "Doorbell Buffer Config"): a page of values and one of events.
-#[derive(Debug)]
-struct ShadowDoorbells {
-    memory: LentMemory,
-}
-
 /// A doorbell, and the value that it had last.
 #[derive(Debug)]
 pub struct Doorbell {
@@ -69,7 +63,8 @@ pub struct PciDevice {
     client: Mutex<Client>,
     /// The pages of doorbells, if the device lends them: the first doorbell is at address 0.
     doorbells: Option<GuestMap>,
-    shadow: OnceLock<ShadowDoorbells>,
+    /// Shadow doorbells (Base 5.2.5, "Doorbell Buffer Config"): a page of values and one of events.
+    shadow: OnceLock<LentMemory>,
     next_address: AtomicU64,
     /// MSI-X vectors.
     vectors: u32,
@@ -229,7 +224,7 @@ impl PciDevice {
 
     /// The device has taken shadow doorbells: I/O queues use them from now on.
     pub fn use_shadow_doorbells(&self, memory: LentMemory) {
-        let _ = self.shadow.set(ShadowDoorbells { memory });
+        let _ = self.shadow.set(memory);
     }
 
     /// Rings a doorbell: in the page that the device lends, else in shadow memory, and by a message if the device asks for one.
@@ -238,8 +233,7 @@ impl PciDevice {
     /// The device has gone.
     pub fn ring(&self, doorbell: &mut Doorbell, value: u32) -> Result<(), Error> {
         let before = std::mem::replace(&mut doorbell.value, value);
-        if let Some(shadow) = self.shadow.get().filter(|_| doorbell.has_shadow) {
-            let LentMemory { map, base, .. } = &shadow.memory;
+        if let Some(LentMemory { map, base, .. }) = self.shadow.get().filter(|_| doorbell.has_shadow) {
             map.store(base + doorbell.offset, value).map_err(unmapped)?;
             let event = map.load(base + PAGE_BYTES + doorbell.offset).map_err(unmapped)?;
             if !is_passed(event, before, value) {
@@ -365,7 +359,7 @@ mod tests {
         device.ring(&mut admin, 9).unwrap();
         assert_eq!(written.recv().unwrap(), (0x1008, vec![4, 0, 0, 0]), "it passes 3");
         assert_eq!(written.recv().unwrap(), (0x1000, vec![9, 0, 0, 0]), "the admin queue has none");
-        let memory = &device.shadow.get().unwrap().memory;
+        let memory = device.shadow.get().unwrap();
         assert_eq!(memory.map.load(values + 8), Ok(4));
     }
 }

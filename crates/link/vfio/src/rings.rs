@@ -31,6 +31,12 @@ impl QueuePair {
         QueuePair { submission, completion, entries, tail: 0, head: 0, phase: true }
     }
 
+    /// Addresses of the submission and the completion queue.
+    #[must_use]
+    pub fn bases(&self) -> [u64; 2] {
+        [self.submission, self.completion]
+    }
+
     /// The index behind the last command.
     #[must_use]
     pub fn tail(&self) -> u32 {
