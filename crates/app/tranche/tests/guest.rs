@@ -138,6 +138,28 @@ impl Guest {
     }
 }
 
+/// A set of NAND of this capacity, with a namespace of 1 GiB.
+fn nand_with_1_gib(capacity: &str) -> String {
+    format!(
+        r#"
+[[set]]
+media = "nand"
+cell = "tlc"
+capacity = "{capacity}"
+spare = "12.5%"
+channels = 4
+dies = 4
+planes = 2
+nand_page = "16KiB"
+pages_per_block = 48
+rated_cycles = 3000
+[[namespace]]
+size = "1GiB"
+lba = 4096
+"#
+    )
+}
+
 #[test]
 fn a_linux_host_attaches_uses_and_keeps_the_drive() {
     let name = "a_linux_host_attaches_uses_and_keeps_the_drive";

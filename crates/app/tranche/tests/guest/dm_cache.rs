@@ -3,37 +3,17 @@
 #[path = "../../../../link/tier/tests/kernel/mod.rs"]
 mod kernel;
 
-use super::{Drive, Guest};
+use super::{Drive, Guest, nand_with_1_gib};
 use kernel::{Load, Log, after_crash, agree, compare, loads};
 use std::collections::BTreeMap;
 use std::io::Read;
 use testkit::skipped;
 
-/// Namespaces for origins, caches and metadata.
-const DRIVE: &str = r#"
-[drive]
-allow_network_faults = true
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "1536MiB"
-spare = "12.5%"
-channels = 4
-dies = 4
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 48
-rated_cycles = 3000
-[[namespace]]
-size = "1GiB"
-lba = 4096
-[[namespace]]
-size = "256MiB"
-lba = 4096
-[[namespace]]
-size = "64MiB"
-lba = 4096
-"#;
+/// A drive with namespaces for origins, caches and metadata.
+fn drive_toml() -> String {
+    let more = "[[namespace]]\nsize = \"256MiB\"\nlba = 4096\n[[namespace]]\nsize = \"64MiB\"\nlba = 4096\n";
+    format!("[drive]\nallow_network_faults = true\n{}{more}", nand_with_1_gib("1536MiB"))
+}
 
 fn number(name: &str) -> Option<u64> {
     std::env::var(name).ok().and_then(|value| value.parse().ok())
@@ -74,7 +54,7 @@ impl Caches {
             std::fs::write(directory.path().join(format!("{}.load", load.name)), load.to_string()).unwrap();
         }
         let file = directory.path().join("drive.toml");
-        std::fs::write(&file, DRIVE).unwrap();
+        std::fs::write(&file, drive_toml()).unwrap();
         let drive = Drive::start_with(&directory.path().join("image"), 0, &[file.as_os_str()]);
         Self { drive, directory, limit: (600 * times).to_string() }
     }

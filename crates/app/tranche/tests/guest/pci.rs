@@ -1,29 +1,11 @@
 //! A stock Linux kernel with drives on its PCI bus, over vfio-user: see `pci.sh`. `scripts/qemu.sh` fetches a QEMU that has such devices.
 
-use super::{Drive, Ended, Guest, TRANCHE, tenants_drive, unprotected, upkeep_drive};
+use super::{Drive, Ended, Guest, TRANCHE, nand_with_1_gib, tenants_drive, unprotected, upkeep_drive};
 use host::{Host, Identity, SocketTransport};
 use std::ffi::OsStr;
 use std::net::TcpListener;
 use std::path::PathBuf;
 use std::time::Duration;
-
-/// Namespace 1 of 1 GiB on a set of NAND.
-const SETS: &str = r#"
-[[set]]
-media = "nand"
-cell = "tlc"
-capacity = "1152MiB"
-spare = "12.5%"
-channels = 4
-dies = 4
-planes = 2
-nand_page = "16KiB"
-pages_per_block = 48
-rated_cycles = 3000
-[[namespace]]
-size = "1GiB"
-lba = 4096
-"#;
 
 /// `pci.sh` flushes this text before the drive is killed.
 const FLUSHED: &str = "flushed before the drive was killed\n";
@@ -60,7 +42,7 @@ fn a_linux_host_has_drives_on_its_pci_bus() {
     let _tenants = tenants_drive(temporary.path(), &options(&sockets[..2]));
     let _upkeep = upkeep_drive(temporary.path(), &options(&sockets[2..3]));
     let (toml, image) = (at("volatile.toml"), at("volatile"));
-    std::fs::write(&toml, unprotected() + SETS).unwrap();
+    std::fs::write(&toml, unprotected() + &nand_with_1_gib("1152MiB")).unwrap();
     let more = [&[toml.as_os_str()][..], &options(&sockets[3..])].concat();
     let mut volatile = Drive::start_with(&image, 0, &more);
     // The guest connects when the drive is to be killed.

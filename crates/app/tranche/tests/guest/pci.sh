@@ -112,18 +112,23 @@ endless() { timeout 120 fio --name=endless --filename=$disk --offset=256m --size
 flushed() { yes "$1" | head -c 4194304 | dd of=$disk bs=64k seek="$2" iflag=fullblock oflag=direct conv=fsync status=none; }
 same() { [ "$(dd if=$disk bs=64k skip="$2" count=64 iflag=direct status=none | cksum)" = "$(yes "$1" | head -c 4194304 | cksum)" ]; }
 
+# The load has an error, and the device goes when Linux is told so.
+fails_and_goes() {
+    status=0
+    wait $fio || status=$?
+    [ $status -ne 0 ] && [ $status -ne 124 ] || fail "the load ended with $status"
+    echo 1 >$pci/remove
+    await gone $pci
+    gone $disk || fail "$disk is still there"
+}
+
 echo "== the power of the drive is cut under load"
 flushed "flushed before the power cut" 8192
 endless &
 fio=$!
 sleep 2
 nvme admin-passthru /dev/nvme0 --opcode=0xd0 --cdw11=30000 >/dev/null 2>&1 || true
-status=0
-wait $fio || status=$?
-[ $status -ne 0 ] && [ $status -ne 124 ] || fail "the load ended with $status"
-echo 1 >$pci/remove
-await gone $pci
-gone $disk || fail "$disk is still there"
+fails_and_goes
 echo 1 >/sys/bus/pci/rescan
 await [ -e $pci ]
 # No driver can use it before power returns.
@@ -142,11 +147,6 @@ endless &
 fio=$!
 sleep 2
 busybox nc "$address" "$port" </dev/null
-status=0
-wait $fio || status=$?
-[ $status -ne 0 ] && [ $status -ne 124 ] || fail "the load ended with $status"
-echo 1 >$pci/remove
-await gone $pci
-gone $disk || fail "$disk is still there"
+fails_and_goes
 if dmesg | grep -E "INFO: task .* blocked|BUG: |Oops: "; then fail "the kernel"; fi
 echo "== all is well after the kill"
