@@ -9,17 +9,17 @@ use crate::{print_json, print_text};
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use host::view;
+use nvme::Status;
 use nvme::admin::{FaultInjection, FaultKind};
 use nvme::log::{AnaState, InjectedFault};
 use nvme::protocol_fault::{ProtocolAction, ProtocolFault};
-use nvme::{AdminOpcode, Status};
 use schemars::JsonSchema;
 use serde::Serialize;
 
 /// `tranche fault`.
 #[derive(Subcommand, Debug)]
 pub enum Fault {
-    /// List the faults that are active now: those of media, ports, the protocol and the host's disk, and a planned power cut
+    /// List the active faults, and a planned power cut
     List {
         #[command(flatten)]
         target: Target,
@@ -258,36 +258,31 @@ impl Fault {
 
     /// The fault of the protocol that it injects, and where it goes.
     fn protocol_fault(&self) -> Option<(ProtocolFault, &Target)> {
-        let of = |commands: &Commands, action| commands.fault(action);
-        Some(match self {
+        let (commands, action) = match self {
             Fault::Drop { unexecuted, commands } => {
-                (of(commands, ProtocolAction::Drop { unexecuted: *unexecuted }), &commands.turns.target)
+                (commands, ProtocolAction::Drop { unexecuted: *unexecuted })
             }
-            Fault::Delay { time, commands } => {
-                (of(commands, ProtocolAction::Delay(*time)), &commands.turns.target)
-            }
-            Fault::Duplicate(commands) => (of(commands, ProtocolAction::Duplicate), &commands.turns.target),
+            Fault::Delay { time, commands } => (commands, ProtocolAction::Delay(*time)),
+            Fault::Duplicate(commands) => (commands, ProtocolAction::Duplicate),
             Fault::Status { status, unexecuted, commands } => {
-                let action = ProtocolAction::Status { status: *status, unexecuted: *unexecuted };
-                (of(commands, action), &commands.turns.target)
+                (commands, ProtocolAction::Status { status: *status, unexecuted: *unexecuted })
             }
-            Fault::LostInterrupt(commands) => {
-                (of(commands, ProtocolAction::LoseInterrupt), &commands.turns.target)
-            }
+            Fault::LostInterrupt(commands) => (commands, ProtocolAction::LoseInterrupt),
             Fault::SpuriousInterrupt { before, commands } => {
-                (of(commands, ProtocolAction::SpuriousInterrupt(*before)), &commands.turns.target)
+                (commands, ProtocolAction::SpuriousInterrupt(*before))
             }
+            Fault::Vanish { span, commands } => (commands, ProtocolAction::Vanish(*span)),
             Fault::StaleIdentify { nsid, turns } => {
-                (turns.of_admin(AdminOpcode::IDENTIFY, *nsid, ProtocolAction::StaleIdentify), &turns.target)
-            }
-            Fault::Vanish { span, commands } => {
-                (of(commands, ProtocolAction::Vanish(*span)), &commands.turns.target)
+                let fault = turns.of_own_command(*nsid, ProtocolAction::StaleIdentify);
+                return Some((fault, &turns.target));
             }
             Fault::LateReady { time, turns } => {
-                (turns.of_admin(AdminOpcode::FABRICS, None, ProtocolAction::LateReady(*time)), &turns.target)
+                let fault = turns.of_own_command(None, ProtocolAction::LateReady(*time));
+                return Some((fault, &turns.target));
             }
             _ => return None,
-        })
+        };
+        Some((commands.fault(action), &commands.turns.target))
     }
 }
 

@@ -5,7 +5,7 @@ use clap::Args;
 use nvme::keyword::CommandName;
 use nvme::log::InjectedFault;
 use nvme::protocol_fault::{BlockRange, CommandMatch, ProtocolAction, ProtocolFault, QueueKind, Recurrence};
-use nvme::{AdminOpcode, Nsid, Status};
+use nvme::{Nsid, Status};
 
 /// Which commands a fault strikes.
 #[derive(Args, Debug)]
@@ -52,16 +52,14 @@ pub struct Turns {
 fn command(text: &str) -> Result<CommandName, String> {
     CommandName::parse(text).ok_or_else(|| {
         let names: Vec<String> = CommandName::all().map(|(keyword, _)| keyword.to_string()).collect();
-        let near = units::did_you_mean(text, names.iter().map(String::as_str));
-        format!("the command '{text}' is none of {}{near}", names.join(", "))
+        format!("the command '{text}' is none of {}{}", names.join(", "), units::did_you_mean(text, &names))
     })
 }
 
 /// A status by its name or number.
 pub fn status(text: &str) -> Result<Status, String> {
     let found = Status::parse(text).ok_or_else(|| {
-        let names: Vec<String> = Status::named().map(|(keyword, _)| keyword.to_string()).collect();
-        let near = units::did_you_mean(text, names.iter().map(String::as_str));
+        let near = units::did_you_mean(text, Status::named().map(|(keyword, _)| keyword.to_string()));
         format!("no status has this name{near}: write internal-error, or type and code as 0x281")
     })?;
     if found.is_success() { Err("it must be a failure".to_owned()) } else { Ok(found) }
@@ -80,9 +78,8 @@ fn blocks(text: &str) -> Result<BlockRange, String> {
 /// A time above 0 in microseconds.
 pub fn micros(text: &str) -> Result<u32, String> {
     let nanos = units::parse_time(text).map_err(|wrong| wrong.to_string())?;
-    let whole = nanos.is_multiple_of(1000).then(|| u32::try_from(nanos / 1000).ok()).flatten();
-    whole
-        .filter(|time| (1..ProtocolAction::ENDLESS_US).contains(time))
+    ProtocolAction::whole_us(nanos)
+        .filter(|time| *time > 0)
         .ok_or_else(|| "it must be whole microseconds, more than 0 and less than 71 minutes".to_owned())
 }
 
@@ -109,11 +106,10 @@ impl Turns {
         }
     }
 
-    /// A fault of this admin command.
-    pub fn of_admin(&self, opcode: AdminOpcode, nsid: Option<Nsid>, action: ProtocolAction) -> ProtocolFault {
-        let commands =
-            CommandMatch { queue: QueueKind::Admin, opcode: Some(opcode.0), nsid, ..CommandMatch::default() };
-        self.fault(commands, action)
+    /// A fault that strikes the action's own command only.
+    pub fn of_own_command(&self, nsid: Option<Nsid>, action: ProtocolAction) -> ProtocolFault {
+        let opcode = action.own_command().map(|opcode| opcode.0);
+        self.fault(CommandMatch { queue: QueueKind::Admin, opcode, nsid, ..CommandMatch::default() }, action)
     }
 }
 

@@ -4,13 +4,10 @@ use crate::config_error::ConfigError;
 use crate::quantity::Time;
 use nvme::keyword::CommandName;
 use nvme::protocol_fault::{
-    BlockRange, CommandMatch, FaultField, ProtocolAction, ProtocolFault, QueueKind, Recurrence,
+    BlockRange, CommandMatch, FaultField, MAX_FAULTS, ProtocolAction, ProtocolFault, QueueKind, Recurrence,
 };
-use nvme::{AdminOpcode, Nsid, Status};
+use nvme::{Nsid, Status};
 use serde::Deserialize;
-
-/// Faults of a drive at first, at most: as many as can be armed.
-const MAX_FAULTS: usize = 64;
 
 /// What happens.
 #[derive(Deserialize, Clone, Copy, PartialEq, Eq)]
@@ -74,17 +71,12 @@ type Built = Result<ProtocolFault, (&'static str, String, String)>;
 impl ProtocolFaultTable {
     fn build(self) -> Built {
         let action = self.action()?;
-        let implied = match self.kind {
-            Kind::StaleIdentify => Some(AdminOpcode::IDENTIFY),
-            Kind::LateReady => Some(AdminOpcode::FABRICS),
-            _ => None,
-        };
-        let implied = implied.map(|opcode| CommandName { queue: QueueKind::Admin, opcode: opcode.0 });
+        let own = action.own_command();
+        let implied = own.map(|opcode| CommandName { queue: QueueKind::Admin, opcode: opcode.0 });
         let named = self.command.as_deref().map(|text| {
             CommandName::parse(text).ok_or_else(|| {
-                let all = CommandName::all().map(|(keyword, _)| keyword.to_string());
-                let all: Vec<String> = all.collect();
-                let near = units::did_you_mean(text, all.iter().map(String::as_str));
+                let near =
+                    units::did_you_mean(text, CommandName::all().map(|(keyword, _)| keyword.to_string()));
                 let rule = format!("a command such as \"write\", \"identify\" or \"io:0x01\"{near}");
                 ("command", format!("{text:?}"), rule)
             })
@@ -160,8 +152,7 @@ impl ProtocolFaultTable {
     fn status(&self) -> Result<Status, (&'static str, String, String)> {
         let text = self.status.as_deref().unwrap_or_default();
         Status::parse(text).ok_or_else(|| {
-            let all: Vec<String> = Status::named().map(|(keyword, _)| keyword.to_string()).collect();
-            let near = units::did_you_mean(text, all.iter().map(String::as_str));
+            let near = units::did_you_mean(text, Status::named().map(|(keyword, _)| keyword.to_string()));
             ("status", format!("{text:?}"), format!("a status such as \"internal-error\" or \"0x281\"{near}"))
         })
     }
@@ -175,8 +166,7 @@ impl ProtocolFaultTable {
             Some(TimeOrNever::Time(time)) => time.0.0,
             None => 0,
         };
-        let whole = nanos.is_multiple_of(1000).then(|| u32::try_from(nanos / 1000).ok()).flatten();
-        whole.filter(|time| *time != ProtocolAction::ENDLESS_US).ok_or_else(|| {
+        ProtocolAction::whole_us(nanos).ok_or_else(|| {
             ("time", format!("{nanos} ns"), "whole microseconds, less than 71 minutes".to_owned())
         })
     }
@@ -185,7 +175,8 @@ impl ProtocolFaultTable {
 /// The faults of all tables.
 pub(crate) fn build(tables: Vec<ProtocolFaultTable>) -> Result<Vec<ProtocolFault>, ConfigError> {
     if tables.len() > MAX_FAULTS {
-        return Err(ConfigError::value("number of [[fault]] tables", tables.len(), "at most 64"));
+        let rule = format!("at most {MAX_FAULTS}");
+        return Err(ConfigError::value("number of [[fault]] tables", tables.len(), rule));
     }
     let one = |(number, table): (usize, ProtocolFaultTable)| {
         let wrong = |(key, value, rule)| ConfigError::value(format!("fault.{number}.{key}"), value, rule);

@@ -5,12 +5,9 @@
 
 use crate::fault_injection::{CERTAINTY_PPB, entry};
 use nvme::log::InjectedFault;
-use nvme::protocol_fault::{CommandSource, ProtocolAction, ProtocolFault};
+use nvme::protocol_fault::{CommandSource, MAX_FAULTS, ProtocolAction, ProtocolFault};
 use nvme::{Command, U32, U64};
 use rng::Rng;
-
-/// Faults that can be armed at once.
-pub(crate) const MAX_ARMED: usize = 64;
 
 /// A fault, and how far it is.
 #[derive(Debug)]
@@ -78,7 +75,7 @@ impl ProtocolFaults {
 
     /// Arms a fault. False if there are too many.
     pub fn arm(&mut self, fault: ProtocolFault) -> bool {
-        if self.armed.len() >= MAX_ARMED {
+        if self.armed.len() >= MAX_FAULTS {
             return false;
         }
         self.count += 1;
@@ -197,7 +194,7 @@ mod tests {
     fn there_is_a_bound() {
         let mut faults = ProtocolFaults::default();
         let armed = (0..100).filter(|_| faults.arm(drop_of(Recurrence::default()))).count();
-        assert_eq!((armed, faults.entries().count()), (MAX_ARMED, MAX_ARMED));
+        assert_eq!((armed, faults.entries().count()), (MAX_FAULTS, MAX_FAULTS));
         faults.clear();
         assert!(faults.is_empty());
     }

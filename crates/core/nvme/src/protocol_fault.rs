@@ -155,6 +155,23 @@ impl ProtocolAction {
     /// A delay that does not end: the controller never becomes ready.
     pub const ENDLESS_US: u32 = u32::MAX;
 
+    /// A time of so many nanoseconds as an action has it; `None` if it is no number of whole microseconds, or too long (71 minutes).
+    #[must_use]
+    pub fn whole_us(nanos: u64) -> Option<u32> {
+        let whole = nanos.is_multiple_of(1000).then(|| u32::try_from(nanos / 1000).ok()).flatten();
+        whole.filter(|time| *time != Self::ENDLESS_US)
+    }
+
+    /// The admin command that alone can be struck; `None` if any can be. The enabling of a controller goes by the opcode of fabrics commands.
+    #[must_use]
+    pub fn own_command(self) -> Option<AdminOpcode> {
+        match self {
+            Self::StaleIdentify => Some(AdminOpcode::IDENTIFY),
+            Self::LateReady(_) => Some(AdminOpcode::FABRICS),
+            _ => None,
+        }
+    }
+
     /// The kind of the fault.
     #[must_use]
     pub fn kind(self) -> FaultKind {
@@ -194,6 +211,21 @@ impl ProtocolAction {
         }
     }
 }
+
+/// How a fault changes the way of a completion to its host. A host without queue entries and interrupts notices nothing.
+#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
+pub enum CompletionFault {
+    /// Nothing.
+    #[default]
+    None,
+    /// The host gets it twice.
+    Duplicate,
+    /// It comes without an interrupt, if its queue has room.
+    LostInterrupt,
+}
+
+/// Faults of the protocol that a drive can have at once.
+pub const MAX_FAULTS: usize = 64;
 
 /// A fault of the protocol.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
@@ -267,6 +299,9 @@ impl ProtocolFault {
             FaultKind::LATE_READY => ProtocolAction::LateReady(param),
             _ => return wrong(FaultField::Command(CDW10), "the kind is one of 30h to 38h"),
         };
+        if param != action.param() {
+            return wrong(FaultField::Command(CDW13), "the bits that this kind of fault does not use are 0");
+        }
         if unexecuted && !action.is_unexecuted() {
             return wrong(FaultField::Data(1), "only a drop or a status leaves a command unexecuted");
         }
@@ -301,6 +336,7 @@ impl ProtocolFault {
         let wrong = |field, rule| Err(WrongFault { field, rule });
         let opcode = commands.opcode.map(AdminOpcode);
         let admin = commands.queue == QueueKind::Admin;
+        let is_own = admin && opcode == action.own_command();
         if recurrence.one_in > crate::log::InjectedFault::CERTAINTY_PPB {
             return wrong(FaultField::Command(CDW12), "one in at most 1,000,000,000 commands");
         }
@@ -311,24 +347,14 @@ impl ProtocolFault {
             ProtocolAction::Delay(0) | ProtocolAction::Vanish(0) | ProtocolAction::LateReady(0) => {
                 wrong(FaultField::Command(CDW13), "a time above 0 is needed")
             }
-            ProtocolAction::Drop { .. }
-            | ProtocolAction::Duplicate
-            | ProtocolAction::LoseInterrupt
-            | ProtocolAction::StaleIdentify
-                if action.param() != 0 =>
-            {
-                wrong(FaultField::Command(CDW13), "it takes no parameter")
-            }
             ProtocolAction::Status { status, .. } if status.is_success() => {
                 wrong(FaultField::Command(CDW13), "the status is that of a failure")
             }
-            ProtocolAction::StaleIdentify if !admin || opcode != Some(AdminOpcode::IDENTIFY) => {
+            ProtocolAction::StaleIdentify if !is_own => {
                 wrong(FaultField::Data(2), "it strikes Identify on the admin queue")
             }
             // It is no command that is struck, but the enabling of a controller.
-            ProtocolAction::LateReady(_)
-                if !admin || opcode != Some(AdminOpcode::FABRICS) || commands.nsid.is_some() =>
-            {
+            ProtocolAction::LateReady(_) if !is_own || commands.nsid.is_some() => {
                 wrong(FaultField::Data(2), "it strikes opcode 7Fh on the admin queue, without a namespace")
             }
             _ if admin && opcode.is_none() => {

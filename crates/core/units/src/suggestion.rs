@@ -19,8 +19,11 @@ pub fn nearest_few<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> 
 }
 
 /// What a message says of the word that was meant, in brackets behind it; nothing if no known word is near enough.
-pub fn did_you_mean<'a>(word: &str, known: impl IntoIterator<Item = &'a str>) -> String {
-    nearest(word, known).map(|near| format!(" (did you mean {near}?)")).unwrap_or_default()
+pub fn did_you_mean(word: &str, known: impl IntoIterator<Item = impl AsRef<str>>) -> String {
+    let known: Vec<_> = known.into_iter().collect();
+    nearest(word, known.iter().map(AsRef::as_ref))
+        .map(|near| format!(" (did you mean {near}?)"))
+        .unwrap_or_default()
 }
 
 #[cfg(test)]

@@ -17,6 +17,7 @@ use nvme::aer::AsyncEvent;
 use nvme::command::FABRICS_OPCODE;
 use nvme::feature::{Arbitration, FeatureId};
 use nvme::property::{Cap, Cc, Shn};
+use nvme::protocol_fault::CompletionFault;
 use nvme::{Command, Completion, Status, Transfer};
 use std::collections::VecDeque;
 
@@ -98,18 +99,6 @@ pub enum Step {
     Request(Request),
     /// The function has executed a command itself.
     Handled,
-}
-
-/// What an injected fault does to the answer of a command.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum AnswerFault {
-    /// Nothing.
-    #[default]
-    None,
-    /// Its entry comes twice.
-    Duplicate,
-    /// Its entry comes without an interrupt, if its queue has room.
-    LostInterrupt,
 }
 
 /// Values of features that a controller has when it is enabled.
@@ -294,7 +283,7 @@ impl Function {
     }
 
     /// The owner begins to call [`has_news`](Function::has_news) again and again, or ends it, and sleeps. While it looks, hosts write the tails of
-    /// shadow doorbells to memory alone. Before it sleeps, they are asked to write the next ones to BAR0, too. Whether there is something to do
+    /// shadow doorbells to memory alone. Before it sleeps, it asks hosts to write the next ones to BAR0, too. Whether there is something to do
     /// instead of sleep. Doorbells of BAR0 that hosts map have no such way: an owner that lends them never sleeps.
     pub fn watch<M: GuestMemory>(&mut self, is_watched: bool, bus: Bus<'_, M>) -> bool {
         let has_commands = self.queues.watch(is_watched, bus.memory);
@@ -386,7 +375,7 @@ impl Function {
         self.queues.start((submission, completion), Arbiter::new(self.registers.is_weighted(), arbitration));
     }
 
-    /// A new queue begins with mapped doorbells of zero, whatever the host has left there.
+    /// A new queue begins with mapped doorbells of zero, and the host may have left another value.
     fn clear_doorbell<M: GuestMemory>(&mut self, doorbell: Doorbell, bus: Bus<'_, M>) {
         if let Some(mapped) = bus.doorbells
             && self.queues.set_mapped(doorbell, 0, mapped).is_err()
@@ -576,7 +565,7 @@ impl Function {
         completion: Completion,
         bus: Bus<'_, M>,
     ) -> Result<(), StaleTag> {
-        self.respond_with(tag, completion, AnswerFault::None, bus)
+        self.respond_with(tag, completion, CompletionFault::None, bus)
     }
 
     /// The same, with a fault.
@@ -587,7 +576,7 @@ impl Function {
         &mut self,
         tag: CommandTag,
         completion: Completion,
-        fault: AnswerFault,
+        fault: CompletionFault,
         bus: Bus<'_, M>,
     ) -> Result<(), StaleTag> {
         let slot = self.slots.get(tag)?;
@@ -603,9 +592,9 @@ impl Function {
                 self.learn(lesson, completion.dw0.get());
             }
             match fault {
-                AnswerFault::None => self.answer(qid, completion, bus),
-                AnswerFault::Duplicate => (0..2).for_each(|_| self.answer(qid, completion, bus)),
-                AnswerFault::LostInterrupt => {
+                CompletionFault::None => self.answer(qid, completion, bus),
+                CompletionFault::Duplicate => (0..2).for_each(|_| self.answer(qid, completion, bus)),
+                CompletionFault::LostInterrupt => {
                     if let Some(cqid) = self.queues.answer(qid, completion) {
                         self.write_entries(cqid, bus);
                     }

@@ -1,12 +1,13 @@
 //! What a `fuzz` target calls.
 
 use crate::config_space::PciIdentity;
-use crate::function::{AnswerFault, EnabledValues, Function, FunctionConfig, Incoming, Request, Step};
+use crate::function::{EnabledValues, Function, FunctionConfig, Incoming, Request, Step};
 use crate::memory::GuestMemory;
 use crate::msix::MsixTableOwner;
 use crate::ram::Ram;
 use crate::slots::DataPart;
 use nvme::property::{Cap, PropertyOffset};
+use nvme::protocol_fault::CompletionFault;
 use nvme::zerocopy::IntoBytes;
 use nvme::{AdminOpcode, Command, Completion, SglDescriptor, Status, Transfer};
 
@@ -161,7 +162,7 @@ impl Bench {
         });
         let completion = Completion::new(0, status.err().unwrap_or(Status::SUCCESS));
         let bus = bus!(self);
-        let fault = [AnswerFault::None, AnswerFault::Duplicate, AnswerFault::LostInterrupt];
+        let fault = [CompletionFault::None, CompletionFault::Duplicate, CompletionFault::LostInterrupt];
         let fault = fault[(incoming.sqe.cid.get() >> 4) as usize % fault.len()];
         if incoming.sqe.cid.get() & 8 != 0 {
             self.function.raise_spurious(tag);

@@ -47,7 +47,7 @@ mod slots;
 mod tests;
 
 pub use config_space::{CONFIG_SPACE_BYTES, PciIdentity};
-pub use function::{AnswerFault, EnabledValues, Function, FunctionConfig, Incoming, Request, Step};
+pub use function::{EnabledValues, Function, FunctionConfig, Incoming, Request, Step};
 pub use fuzz::fuzz;
 pub use layout::{BarLayout, MAX_QUEUE_PAIRS, MAX_STRIDE, MAX_VECTORS};
 pub use memory::{Bus, GuestMemory, Unmapped};

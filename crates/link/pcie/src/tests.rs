@@ -1,6 +1,6 @@
 //! Scenarios.
 
-use crate::function::{AnswerFault, EnabledValues, Incoming, Request, Step};
+use crate::function::{EnabledValues, Incoming, Request, Step};
 use crate::fuzz::{bus, config, fuzz};
 use crate::memory::GuestMemory;
 use crate::msix::MsixMessage;
@@ -10,6 +10,7 @@ use nvme::admin::{AdminCommand, CreateIoCq, CreateIoSq, DeleteQueue, GetFeatures
 use nvme::aer::ErrorInfo;
 use nvme::feature::{FeatureId, Select};
 use nvme::property::{Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
+use nvme::protocol_fault::CompletionFault;
 use nvme::{AdminOpcode, Command, Completion, IoOpcode, SglDescriptor, Status, Transfer};
 
 /// An address that is not mapped.
@@ -598,9 +599,9 @@ fn an_answer_comes_twice_or_without_its_interrupt() {
         rig.ring_head(1);
         (entries, interrupts)
     };
-    assert_eq!(answer(&mut rig, AnswerFault::None), (vec![(3, 9)], vec![1]));
-    assert_eq!(answer(&mut rig, AnswerFault::Duplicate), (vec![(3, 9); 2], vec![1]));
-    assert_eq!(answer(&mut rig, AnswerFault::LostInterrupt), (vec![(3, 9)], vec![]));
+    assert_eq!(answer(&mut rig, CompletionFault::None), (vec![(3, 9)], vec![1]));
+    assert_eq!(answer(&mut rig, CompletionFault::Duplicate), (vec![(3, 9); 2], vec![1]));
+    assert_eq!(answer(&mut rig, CompletionFault::LostInterrupt), (vec![(3, 9)], vec![]));
     // What the host did not take is told with the next one.
     rig.submit(1, io(4));
     let incoming = rig.command();
@@ -616,7 +617,7 @@ fn duplicates_wait_for_room_as_other_entries_do() {
     rig.submit(1, io(3));
     let incoming = rig.command();
     let bus = bus!(rig);
-    rig.function.respond_with(incoming.tag, done(0), AnswerFault::Duplicate, bus).unwrap();
+    rig.function.respond_with(incoming.tag, done(0), CompletionFault::Duplicate, bus).unwrap();
     rig.function.check();
     assert_eq!((rig.take(1).unwrap().cid.get(), rig.sees_entry(1)), (3, false), "the queue has one place");
     rig.ring_head(1);

@@ -118,7 +118,7 @@ impl Collector {
         }
     }
 
-    /// Whether cold data is moved for its wear, where program/erase cycles differ by so many.
+    /// Whether cold data is moved for its wear. `gap` is the difference of program/erase cycles.
     pub fn levels_wear(&mut self, gap: u32) -> bool {
         let limit = if self.levelling { self.config.wear_stop() } else { self.config.wear_gap };
         self.levelling = gap > limit;

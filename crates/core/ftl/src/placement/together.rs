@@ -1,5 +1,4 @@
-//! Collection writes to the superblock that the host writes to, so that what it moves comes among newer data: the data of each victim, or of a share
-//! of the victims.
+//! Collection writes to the host's superblock: its data comes among newer data. This is so for each victim, or for a share of the victims.
 
 use super::policy::PlacementPolicy;
 use crate::policy_input::{Candidate, Writer};

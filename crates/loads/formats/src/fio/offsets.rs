@@ -247,7 +247,7 @@ impl Skew {
     }
 }
 
-/// Zipf's law with an exponent in millionths over `len` places, in each of which so many ranks follow each other.
+/// Zipf's law over `len` places. `scale` ranks share a place. The exponent is in millionths.
 fn zipf(theta: u64, scale: u64, len: u64, (scatter, shift): (Permutation, u64)) -> Skew {
     let theta = fixed::from_millionths(theta);
     let ranks = len.saturating_mul(scale);

@@ -16,10 +16,10 @@ use std::collections::{BTreeMap, BTreeSet};
 const BLOCKS: u64 = 8;
 /// Steps of a round.
 const STEPS: usize = 150;
-/// The status of faults that leave a command unexecuted, and that of faults that do not: the drive may have refused the command itself. Nothing else
-/// has them.
-const UNEXECUTED: Status = Status::new(Sct::VENDOR, 0xC1);
-const EXECUTED: Status = Status::new(Sct::VENDOR, 0xC2);
+/// The status of faults that leave a command unexecuted. Nothing else has it.
+const UNEXECUTED_STATUS: Status = Status::new(Sct::VENDOR, 0xC1);
+/// The status of other faults. The drive has executed such a command, or refused it.
+const OTHER_STATUS: Status = Status::new(Sct::VENDOR, 0xC2);
 
 /// What is known of a block.
 #[derive(Default)]
@@ -97,7 +97,7 @@ impl World {
                     if status.is_success() {
                         block.stamp = stamp;
                         block.doubt.clear();
-                    } else if status != UNEXECUTED {
+                    } else if status != UNEXECUTED_STATUS {
                         block.doubt.insert(stamp);
                     }
                 }
@@ -154,7 +154,7 @@ impl World {
             2 | 3 => ProtocolAction::Delay(time),
             4 => ProtocolAction::Duplicate,
             5 => {
-                let status = if unexecuted { UNEXECUTED } else { EXECUTED };
+                let status = if unexecuted { UNEXECUTED_STATUS } else { OTHER_STATUS };
                 ProtocolAction::Status { status, unexecuted }
             }
             6 => ProtocolAction::LoseInterrupt,

@@ -1,6 +1,5 @@
 //! Each fault of the protocol, at the seam between the drive and a front end.
 
-use super::front_end::CompletionFault;
 use super::tests::{Bench, Fake, Told, lent};
 use image::{Buffer, DataBuffer, testing};
 use media::Nanos;
@@ -8,7 +7,9 @@ use nvme::admin::{FaultInjection, FaultKind, NamespaceManagement, NamespaceManag
 use nvme::fabrics::FabricsCommand;
 use nvme::identify::Cns;
 use nvme::property::{Cc, PropertyOffset};
-use nvme::protocol_fault::{BlockRange, CommandMatch, ProtocolAction, ProtocolFault, QueueKind, Recurrence};
+use nvme::protocol_fault::{
+    BlockRange, CommandMatch, CompletionFault, ProtocolAction, ProtocolFault, QueueKind, Recurrence,
+};
 use nvme::{AdminOpcode, Command, Csi, Status};
 
 const DROP: ProtocolAction = ProtocolAction::Drop { unexecuted: false };
@@ -328,7 +329,7 @@ fn a_controller_is_ready_late_or_never() {
     bench.assert_empty();
 }
 
-/// A reset of the controller gives back what was dropped, as its queues are gone.
+/// A reset of the controller ends its queues, so dropped completions come back.
 #[test]
 fn a_reset_gives_back_what_was_dropped() {
     let mut bench = Bench::new();

@@ -8,8 +8,7 @@
 use super::Engine;
 use super::front_end::{EndedCommand, FrontEnd};
 use super::struck::{
-    CompletionFault, Effect, MAX_STALE, StruckCommand, StruckCommands, WithheldCompletion, identify_key,
-    micros,
+    Effect, MAX_STALE, StruckCommand, StruckCommands, WithheldCompletion, identify_key, micros,
 };
 use device::ControllerId;
 use ftl::Io;
@@ -18,7 +17,7 @@ use nvme::admin::{AdminCommand, Identify};
 use nvme::fabrics::FabricsCommand;
 use nvme::identify::Cns;
 use nvme::property::{Cc, Csts, PropertyOffset};
-use nvme::protocol_fault::ProtocolAction;
+use nvme::protocol_fault::{CompletionFault, ProtocolAction};
 use nvme::{AdminOpcode, Command, Completion, Csi, Nsid, Status, U32};
 
 impl Engine {
@@ -159,10 +158,6 @@ impl Engine {
 
     /// Effects that do not hold a completion back.
     fn change(&self, effect: Effect, completion: &mut Completion, fault: &mut CompletionFault) {
-        let clear_bit_0 = |completion: &mut Completion| {
-            let dw0 = completion.dw0.get();
-            completion.dw0.set(dw0 & !1);
-        };
         // Bit 0 of the status of a controller, and of the result of an Abort.
         const _: () = assert!(Csts::new().with_rdy(true).into_bits().get() == 1);
         match effect {
@@ -172,7 +167,8 @@ impl Engine {
             Effect::Fault(ProtocolAction::Duplicate) => *fault = CompletionFault::Duplicate,
             Effect::Fault(ProtocolAction::LoseInterrupt) => *fault = CompletionFault::LostInterrupt,
             Effect::HasAborted | Effect::NotReady if completion.status().is_success() => {
-                clear_bit_0(completion);
+                let dw0 = completion.dw0.get();
+                completion.dw0.set(dw0 & !1);
             }
             _ => {}
         }

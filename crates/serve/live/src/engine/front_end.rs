@@ -14,13 +14,13 @@
 //! A front end with queues in the memory of a virtual machine fits in: `poll` fetches commands when doorbells ring, `complete` copies
 //! what was read from the slots to that memory, and `flush` raises one interrupt for a batch.
 
-pub use super::struck::CompletionFault;
 use super::{Engine, Owner};
 use crate::clock::Clock;
 use crate::wake::Ready;
 use device::{ControllerId, PortId};
 use image::{DataBuffer, Store};
 use media::Nanos;
+use nvme::protocol_fault::CompletionFault;
 use nvme::{Completion, Nqn};
 
 /// A command that has ended.

@@ -1,10 +1,11 @@
 //! Power cuts, and the stop in order.
 
-use super::front_end::{CompletionFault, EndedCommand, FrontEnd};
+use super::front_end::{EndedCommand, FrontEnd};
 use super::{Engine, Stop};
 use device::Output;
 use ftl::Io;
 use media::Nanos;
+use nvme::protocol_fault::CompletionFault;
 use nvme::{Completion, Status};
 
 impl Engine {

@@ -1,12 +1,13 @@
 //! Stepping the engine: what is due is done, what has ended goes to its front end.
 
-use super::front_end::{CompletionFault, EngineTurn, FrontEnd};
+use super::front_end::{EngineTurn, FrontEnd};
 use super::{Engine, Stop};
 use device::Output;
 use ftl::Io;
 use image::DiskEvent;
 use media::Nanos;
 use nvme::admin::FaultKind;
+use nvme::protocol_fault::CompletionFault;
 use nvme::{Completion, Status};
 
 impl Engine {

@@ -3,22 +3,9 @@
 use device::ControllerId;
 use ftl::Io;
 use media::Nanos;
-use nvme::protocol_fault::ProtocolAction;
+use nvme::protocol_fault::{CompletionFault, ProtocolAction};
 use nvme::{Command, Completion, Nsid, Status, U32};
 use std::collections::BTreeMap;
-
-/// What an injected fault does to a completion on its way to the host. Hosts of this process see no queue entries and get no interrupts:
-/// for their front ends it changes nothing.
-#[derive(Clone, Copy, PartialEq, Eq, Debug, Default)]
-pub enum CompletionFault {
-    /// Nothing.
-    #[default]
-    None,
-    /// The host gets it twice.
-    Duplicate,
-    /// It comes without an interrupt.
-    LostInterrupt,
-}
 
 /// Identify data structures that are kept for a fault: 16 MiB.
 pub(super) const MAX_STALE: usize = 4096;

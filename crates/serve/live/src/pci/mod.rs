@@ -31,7 +31,7 @@ impl PciHosts {
     }
 }
 
-/// Doorbells in memory: the drive's thread looks at them while it is awake. Before it sleeps, hosts are asked to write the next ones to BAR0, which is a message.
+/// Doorbells in memory: the drive's thread looks at them while it is awake. Before it sleeps, it asks hosts to write to BAR0: that is a message.
 impl PciHosts {
     /// Whether hosts can ring doorbells in memory.
     pub(crate) fn has_doorbells_in_memory(&self) -> bool {

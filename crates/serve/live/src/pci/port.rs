@@ -1,7 +1,6 @@
 //! One virtual machine's function, with the controller that it has at the drive.
 
 use crate::endpoint::HostIdentity;
-use crate::engine::front_end::CompletionFault;
 use crate::engine::{Engine, FrontEndId, Owner, Token};
 use device::{ControllerId, Host, MAX_IO_QUEUES, Origin};
 use image::{Buffer, DataBuffer};
@@ -9,10 +8,11 @@ use media::Nanos;
 use nvme::admin::GetFeatures;
 use nvme::feature::{FeatureId, Select};
 use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
+use nvme::protocol_fault::CompletionFault;
 use nvme::{CNTLID_DYNAMIC, Command, Completion, Status, Transfer, U32};
 use pcie::{
-    AnswerFault, BarLayout, Bus, CommandTag, DataPart, EnabledValues, Function, FunctionConfig, Incoming,
-    MsixTableOwner, PciIdentity, Request, Step,
+    BarLayout, Bus, CommandTag, DataPart, EnabledValues, Function, FunctionConfig, Incoming, MsixTableOwner,
+    PciIdentity, Request, Step,
 };
 use std::fs::File;
 use std::io::Write;
@@ -344,11 +344,6 @@ impl Port {
             self.function.describe_transport(tag, bytes);
             self.function.write_data(tag, DataPart::Data, 0, bytes, &self.memory);
         }
-        let fault = match fault {
-            CompletionFault::None => AnswerFault::None,
-            CompletionFault::Duplicate => AnswerFault::Duplicate,
-            CompletionFault::LostInterrupt => AnswerFault::LostInterrupt,
-        };
         let bus = bus!(self);
         // Each command is answered once.
         let _ = self.function.respond_with(tag, completion, fault, bus);

@@ -25,7 +25,7 @@ pub(crate) use socket::Listener;
 pub use socket::{accept_tcp, listen_privately};
 pub use timers::Limits;
 
-use crate::engine::front_end::{CompletionFault, EndedCommand, EngineTurn, FrontEnd};
+use crate::engine::front_end::{EndedCommand, EngineTurn, FrontEnd};
 use crate::engine::{CommandLimits, Engine, FrontEndId, Owner};
 use crate::snapshot::{AuthenticationFailures, ConnectionCounts, TransportSnapshot};
 use crate::wake::{Ready, Sleeper};
@@ -42,6 +42,7 @@ use image::{DataBuffer, LentMemory, Store};
 use media::{Nanos, Slot};
 use nvme::command::FABRICS_OPCODE;
 use nvme::fabrics::FabricsType;
+use nvme::protocol_fault::CompletionFault;
 use nvme::{Completion, Nqn, Status};
 use peer::Peer;
 use peer_warnings::warn_limited;
