@@ -17,8 +17,8 @@ pub struct Commands {
     #[arg(long, value_name = "NSID", value_parser = clap::value_parser!(u32).range(1..))]
     pub nsid: Option<Nsid>,
     /// Strike commands on these logical blocks only: FIRST+NUMBER
-    #[arg(long, value_name = "RANGE", value_parser = blocks)]
-    pub blocks: Option<BlockRange>,
+    #[arg(long, value_name = "RANGE", value_parser = block_range)]
+    pub block_range: Option<BlockRange>,
     #[command(flatten)]
     pub turns: Turns,
 }
@@ -66,7 +66,7 @@ pub fn status(text: &str) -> Result<Status, String> {
 }
 
 /// A range of blocks: FIRST+NUMBER.
-fn blocks(text: &str) -> Result<BlockRange, String> {
+fn block_range(text: &str) -> Result<BlockRange, String> {
     let parts =
         text.split_once('+').and_then(|(slba, blocks)| Some((slba.parse().ok()?, blocks.parse().ok()?)));
     match parts {
@@ -120,7 +120,7 @@ impl Commands {
             queue: self.command.map_or(QueueKind::Io, |command| command.queue),
             opcode: self.command.map(|command| command.opcode),
             nsid: self.nsid,
-            blocks: self.blocks,
+            blocks: self.block_range,
             ..CommandMatch::default()
         };
         self.turns.fault(commands, action)
@@ -191,8 +191,8 @@ mod tests {
 
     #[test]
     fn what_people_write_is_understood_or_explained() {
-        assert_eq!(blocks("8+4"), Ok(BlockRange { slba: 8, blocks: 4 }));
-        assert!(blocks("8").is_err() && blocks("8+0").is_err());
+        assert_eq!(block_range("8+4"), Ok(BlockRange { slba: 8, blocks: 4 }));
+        assert!(block_range("8").is_err() && block_range("8+0").is_err());
         assert_eq!((micros("5ms"), micros_or_never("never")), (Ok(5000), Ok(u32::MAX)));
         assert!(micros("1500ns").is_err() && micros("0").is_err() && micros("2h").is_err());
         assert!(command("wirte").unwrap_err().contains("did you mean write?"));

@@ -241,7 +241,7 @@ fn several_ports_and_what_can_be_done_to_them() {
         &["drop", "--command", "write", "--nsid", "1", "--unexecuted", "--count", "3", "--port", "1"],
         &["delay", "5ms", "--command", "flush", "--after", "9", "--every", "100", "--port", "1"],
         &["duplicate", "--command", "io:0x0C", "--one-in", "1000"],
-        &["status", "internal-error", "--blocks", "8+4", "--controller", "7"],
+        &["status", "internal-error", "--block-range", "8+4", "--controller", "7"],
         &["lost-interrupt", "--nsid", "9"],
         &["spurious-interrupt", "--nsid", "9"],
         &["stale-identify", "--nsid", "9"],
@@ -283,8 +283,8 @@ fn several_ports_and_what_can_be_done_to_them() {
         (&["drop", "--port", "8"], "there is no port 8 (the drive has 3)"),
         (&["delay", "0"], "it must be whole microseconds, more than 0 and less than 71 minutes"),
         (&["status", "successful-completion"], "it must be a failure"),
-        (&["vanish", "--blocks", "8"], "write the first block and their number, such as 0+8"),
-        (&["drop", "--command", "identify", "--blocks", "0+8"], "have no range of blocks"),
+        (&["vanish", "--block-range", "8"], "write the first block and their number, such as 0+8"),
+        (&["drop", "--command", "identify", "--block-range", "0+8"], "have no range of blocks"),
         (&["port-down", "8"], "there is no port 8 (the drive has 1 to 3)"),
     ] {
         let said = err(&[&["fault"], wrong, &["--on", &unix]].concat());

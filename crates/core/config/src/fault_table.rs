@@ -32,7 +32,7 @@ pub(crate) struct ProtocolFaultTable {
     nsid: Option<Nsid>,
     controller: Option<u16>,
     port: Option<u16>,
-    blocks: Option<[u64; 2]>,
+    block_range: Option<[u64; 2]>,
     #[serde(default)]
     after: u32,
     #[serde(default)]
@@ -82,8 +82,8 @@ impl ProtocolFaultTable {
             })
         });
         let command = named.transpose()?.or(implied);
-        let blocks = match self.blocks {
-            Some([_, 0]) => return Err(("blocks", "empty".to_owned(), "at least one block".to_owned())),
+        let blocks = match self.block_range {
+            Some([_, 0]) => return Err(("block_range", "empty".to_owned(), "at least one block".to_owned())),
             other => other.map(|[slba, blocks]| BlockRange { slba, blocks }),
         };
         let fault = ProtocolFault {
@@ -107,7 +107,7 @@ impl ProtocolFaultTable {
             let (key, value) = match wrong.field {
                 FaultField::Command(48) => ("one_in", self.one_in.to_string()),
                 FaultField::Data(2) => ("command", self.command.unwrap_or_else(|| "not given".to_owned())),
-                FaultField::Data(_) => ("blocks", "given".to_owned()),
+                FaultField::Data(_) => ("block_range", "given".to_owned()),
                 FaultField::Command(_) if self.kind == Kind::Status => {
                     ("status", self.status.unwrap_or_default())
                 }
@@ -199,7 +199,7 @@ mod tests {
 
     #[test]
     fn a_table_is_a_fault() {
-        let text = "kind = 'delay'\ntime = '5ms'\ncommand = 'write'\nnsid = 2\nafter = 9\nevery = 3\ncount = 1\nblocks = [8, 4]";
+        let text = "kind = 'delay'\ntime = '5ms'\ncommand = 'write'\nnsid = 2\nafter = 9\nevery = 3\ncount = 1\nblock_range = [8, 4]";
         let [fault] = read(text).unwrap()[..] else { panic!() };
         assert_eq!(fault.action, ProtocolAction::Delay(5000));
         let commands = fault.commands;
@@ -225,8 +225,8 @@ mod tests {
             ("kind = 'delay'\ntime = '1500ns'", "time"),
             ("kind = 'drop'\ntime = '1ms'", "time"),
             ("kind = 'drop'\ncommand = 'wirte'", "command"),
-            ("kind = 'drop'\nblocks = [0, 0]", "blocks"),
-            ("kind = 'drop'\ncommand = 'identify'\nblocks = [0, 1]", "blocks"),
+            ("kind = 'drop'\nblock_range = [0, 0]", "block_range"),
+            ("kind = 'drop'\ncommand = 'identify'\nblock_range = [0, 1]", "block_range"),
             ("kind = 'drop'\none_in = 2000000000", "one_in"),
             ("kind = 'drop'\nstatus = 'internal-error'", "status"),
             ("kind = 'status'", "status"),
