@@ -132,3 +132,33 @@ fn comparisons(variants: &[Variant]) -> Vec<Comparison> {
     rows.retain(Comparison::is_at_origin);
     rows
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// A link with 200 MB/s carries 48,828 reads of 4 KiB. The NVMe drive has none.
+    #[test]
+    fn a_slower_sas_link_limits_reads() {
+        let path =
+            HostPath { sas_rate: std::num::NonZeroU64::new(200_000_000).unwrap(), ..HostPath::PUBLISHED };
+        let options = Options { path, quick: true, ..Options::default() };
+        let table = |name: &str| profile::table(name).unwrap();
+        let (nvme, sas, disk) = (table(&options.nvme), table(&options.sas), table(&options.disk));
+        let study = (&options, cell::DriveTables { nvme, sas, disk }, Cache::new(usual_cache()));
+        let mut cells = cells(&options);
+        cells.retain(|cell| {
+            cell.job == Job::RandomRead
+                && cell.at.is_empty()
+                && ["nvme", "sas-ssd"].contains(&cell.setup.name)
+        });
+        assert_eq!(cells.len(), 2);
+        let Gathered { variants, .. } = run_pieces(&study, &cells, &Control::default()).unwrap();
+        let of = |name: &str| {
+            let variant = variants.iter().find(|variant| variant.name == name).unwrap();
+            variant.runs[0].metrics["randread_iops"]
+        };
+        assert!((46_000.0..49_500.0).contains(&of("sas-ssd")), "{}", of("sas-ssd"));
+        assert!(of("nvme") > 700_000.0, "{}", of("nvme"));
+    }
+}

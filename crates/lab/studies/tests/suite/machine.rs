@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab_engines::machine::{Controller, HostPath};
+use lab_engines::machine::Controller;
 use lab_report::control::Control;
 use lab_report::options::ResultsDirectory;
 use lab_report::profile;
@@ -122,17 +122,6 @@ fn a_warm_cache_is_as_fast_as_its_drive_and_its_mode_decides_on_writes() {
         assert!((0.9..1.1).contains(&over("nvme-passthrough", &format!("{load}_iops"))), "{text}");
         assert_eq!(of("nvme-passthrough", &format!("{load}_hit_percent")), 0.0, "{text}");
     }
-}
-
-/// A link with 200 MB/s carries 48,828 reads of 4 KiB. The NVMe drive has none.
-#[test]
-fn a_slower_sas_link_limits_reads() {
-    let dir = tempfile::tempdir().unwrap();
-    let path = HostPath { sas_rate: std::num::NonZeroU64::new(200_000_000).unwrap(), ..HostPath::PUBLISHED };
-    let (results, text) = filesystem(dir.path(), filesystem::Options { path, ..Default::default() });
-    let of = |variant: &str| metric(&results, variant, &serde_json::json!({}), "randread_iops");
-    assert!((46_000.0..49_500.0).contains(&of("sas-ssd")), "{text}");
-    assert!(of("nvme") > 700_000.0, "{text}");
 }
 
 #[test]
