@@ -70,7 +70,7 @@ impl Namespace {
         let format = identified.format();
         let protection = identified.dps.pit();
         let stripped = protection != 0 && format.ms.get() == TUPLE;
-        if format.ms.get() != 0 && identified.flbas.mtelba() && !stripped {
+        if format.ms.get() != 0 && !stripped {
             return Err(Unusable::Metadata);
         }
         let block_size = format.data_bytes().ok_or(Unusable::Format)?;

@@ -233,6 +233,8 @@ fn what_carries_other_metadata_is_not_used() {
     identified.lbaf[0] = LbaFormat::new(9, 0);
     assert_eq!(new(&identified), Ok(Namespace::plain(1, 10, 512)));
     identified.lbaf[0] = LbaFormat::new(9, 8);
+    // Nor is metadata in a separate buffer.
+    assert_eq!(new(&identified), Err(Unusable::Metadata));
     identified.flbas.set_mtelba(true);
     assert_eq!(new(&identified), Err(Unusable::Metadata));
     identified.dps.set_pit(1);
