@@ -13,7 +13,7 @@ mod turns;
 use crate::contents::Contents;
 use crate::core::{
     CommandKind, CommandStage, ComponentRequests, ControllerId, Core, Cx, Direction, Failure, InFlight,
-    MAX_IO, Namespaces, Output, PersistentState, PortId, StartDecision, TimedEvent, is_fused,
+    MAX_IO, Namespaces, Output, PersistentState, PortId, StartDecision, TimedEvent, TransportModel, is_fused,
 };
 use crate::fault_injection::PlannedPowerCut;
 use crate::fdp;
@@ -42,7 +42,7 @@ use ftl::{CompletedIo, Ftl, Io, SetStats, StorageError, WriteHistory};
 use media::Nanos;
 use nvme::log::{AnaState, NamespaceStatistics};
 use nvme::protocol_fault::{CommandSource, ProtocolAction, QueueKind};
-use nvme::{Command, Completion, FormatUnit, IoCommand, Nsid, Status, Transfer};
+use nvme::{Command, Completion, FormatUnit, IoCommand, Nsid, SeparateBlock, Status, Transfer};
 use steps::Steps;
 
 /// A command as a host submits it.
@@ -225,18 +225,43 @@ impl Drive {
     /// before it submits, and to make a buffer for a read. [`Transfer::None`] for a command that will be refused
     /// because it is too large or names no attached namespace.
     pub fn transfer(&self, controller: ControllerId, qid: u16, command: &Command) -> Transfer {
+        self.transfer_of_blocks(controller, qid, command).0
+    }
+
+    /// The [transfer](Drive::transfer) of a command, and the sizes of its blocks if their metadata travels in a separate buffer. The drive has
+    /// the metadata behind each block's data nevertheless: the transport joins and splits them.
+    pub fn transfer_of_blocks(
+        &self,
+        controller: ControllerId,
+        qid: u16,
+        command: &Command,
+    ) -> (Transfer, Option<SeparateBlock>) {
+        let mut separate = None;
         let attached = |nsid: Nsid| {
             let open = self.core.controllers.get(controller).is_some_and(|c| c.is_open(nsid));
             self.core.namespaces.get(nsid).filter(|_| open)
         };
         let transfer = nvme::data_transfer(command, qid == 0, |unit| match unit {
-            FormatUnit::Block(blocks) => attached(blocks.nsid)
-                .map_or(0, |ns| (1 << ns.shift) + u32::from(ns.layout.host_metadata(blocks.prinfo.pract()))),
+            FormatUnit::Block(blocks) => attached(blocks.nsid).map_or(0, |ns| {
+                let (data, metadata) = (1 << ns.shift, ns.layout.host_metadata(blocks.prinfo.pract()).into());
+                if ns.layout.separate {
+                    separate = SeparateBlock::new(data, metadata);
+                }
+                data + metadata
+            }),
             FormatUnit::ZoneExtension(nsid) => {
                 attached(nsid).filter(|ns| ns.zones.is_some()).map_or(0, |_| zones::EXTENSION_BYTES)
             }
         });
-        if transfer.bytes() > u64::from(self.core.config.max_transfer) { Transfer::None } else { transfer }
+        let is_memory =
+            || self.core.controller(controller).is_ok_and(|c| c.transport == TransportModel::Memory);
+        let is_refused = separate.is_some() && !is_memory();
+        // MDTS counts metadata only if it lies between the data.
+        let counted = separate.map_or(transfer, |block: SeparateBlock| block.split(transfer)[0]);
+        match counted.bytes() > u64::from(self.core.config.max_transfer) || is_refused {
+            true => (Transfer::None, None),
+            false => (transfer, separate),
+        }
     }
 
     /// Gives every namespace of a new drive a key, if its owner has a drive key. To be called before anything is written.

@@ -5,7 +5,7 @@
 use crate::admin::ABORT_LIMIT_Z;
 use crate::core::{
     ANA_GROUP, AdminResult, Admission, Controller, ControllerId, Core, ERROR_ENTRIES, Failure,
-    KEEP_ALIVE_GRANULARITY, MAX_QUEUE_ENTRIES, Namespace, Reply, Role,
+    KEEP_ALIVE_GRANULARITY, MAX_QUEUE_ENTRIES, Namespace, Reply, Role, TransportModel,
 };
 use crate::feature::values::OPTIONAL_EVENTS;
 use crate::firmware;
@@ -103,9 +103,9 @@ pub(crate) fn answer(core: &Core, inputs: &IdentifyInputs, id: ControllerId, c: 
         Cns::CONTROLLER => page(&controller(core, inputs, id)),
         Cns::IOCS_CONTROLLER if zoned => page(&zones::controller(core)),
         Cns::IOCS_CONTROLLER => page(&nvm_controller()),
-        Cns::NAMESPACE if c.nsid == NSID_ALL => page(&common_namespace(core)),
+        Cns::NAMESPACE if c.nsid == NSID_ALL => page(&common_namespace(core, viewer.transport)),
         Cns::NAMESPACE | Cns::ALLOCATED_NAMESPACE => match named(core, viewer, &c)? {
-            Some(ns) => page(&namespace(core, ns)),
+            Some(ns) => page(&namespace(core, ns, viewer.transport)),
             None => zeros(),
         },
         Cns::IOCS_NAMESPACE if c.nsid == NSID_ALL && zoned => page(&zones::namespace(core, None)),
@@ -334,15 +334,19 @@ pub(crate) fn controller(core: &Core, inputs: &IdentifyInputs, id: ControllerId)
     c
 }
 
-/// What all namespaces have in common.
-fn common_namespace(core: &Core) -> IdentifyNamespace {
+/// What all namespaces have in common for a controller of this transport.
+fn common_namespace(core: &Core, transport: TransportModel) -> IdentifyNamespace {
     let has = |what: fn(&crate::LbaFormat) -> bool| core.config.lba_formats.iter().any(what);
     let protects = has(crate::LbaFormat::can_protect);
     let mut n = IdentifyNamespace {
         nsfeat: Nsfeat::new().with_nsabp(true).with_uidreuse(true).with_optperf(1),
         nlbaf_z: (core.config.lba_formats.len() - 1) as u8,
-        // Metadata lies behind each block's data, as fabrics move one buffer only.
-        mc: u8::from(has(|f| f.metadata > 0)),
+        // Bit 1: in a separate buffer. Messages have one buffer only.
+        mc: match transport {
+            _ if !has(|f| f.metadata > 0) => 0,
+            TransportModel::Message => 0b01,
+            TransportModel::Memory => 0b11,
+        },
         dpc: Dpc::new()
             .with_pit1s(protects)
             .with_pit2s(protects)
@@ -362,8 +366,8 @@ fn common_namespace(core: &Core) -> IdentifyNamespace {
     n
 }
 
-/// Identify Namespace.
-pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
+/// Identify Namespace for a controller of this transport.
+pub(crate) fn namespace(core: &Core, ns: &Namespace, transport: TransportModel) -> IdentifyNamespace {
     let blocks = U64::new(ns.blocks());
     let in_blocks = |bytes: u64| U16::new(((bytes >> ns.shift) - 1).min(0xFFFF) as u16);
     let page = in_blocks(PAGE.into());
@@ -385,7 +389,7 @@ pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
             .zones
             .map_or(blocks, |zones| U64::new(u64::from(zones.zones) * (zones.capacity >> ns.shift))),
         nuse: U64::new(used.min(ns.blocks())),
-        flbas: Flbas::from_format_index(ns.format).with_mtelba(ns.layout.metadata > 0),
+        flbas: Flbas::from_format_index(ns.format).with_mtelba(ns.layout.metadata > 0 && !ns.layout.separate),
         dps: Dps::new().with_pit(ns.protection_type).with_pip(ns.protection_first),
         nmic: Nmic::new().with_shrns(ns.shared),
         // Atomic within units that are aligned to their size, for power failures and otherwise.
@@ -409,7 +413,7 @@ pub(crate) fn namespace(core: &Core, ns: &Namespace) -> IdentifyNamespace {
         endgid: set,
         vs: encryption(ns),
         nguid: ns.nguid,
-        ..common_namespace(core)
+        ..common_namespace(core, transport)
     };
     identified.set_generation(ns.generation);
     identified

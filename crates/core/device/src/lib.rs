@@ -60,7 +60,10 @@ mod zones;
 
 pub use block_transform::{BlockAction, BlockError, BlockTransform, SPARE_BYTES};
 pub use contents::{Contents, HostDiskFault};
-pub use core::{ControllerId, Host, MAX_IO, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, Output, PortId, Role};
+pub use core::{
+    ControllerId, Host, MAX_IO, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, Output, PortId, Role,
+    TransportModel,
+};
 pub use drive::{Drive, Submission};
 pub use drive_config::{
     Attach, Config, ConfigError, DataSheet, FlashSpace, Identity, InitialNamespace, LbaFormat, Limits, Link,

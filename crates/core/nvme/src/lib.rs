@@ -62,7 +62,7 @@ pub use completion::Completion;
 pub use io::IoCommand;
 pub use nqn::Nqn;
 pub use status::Status;
-pub use transfer::{FormatUnit, Transfer, data_transfer};
+pub use transfer::{FormatUnit, SeparateBlock, Transfer, data_transfer};
 pub use zerocopy;
 pub use zerocopy::little_endian::{U16, U32, U64, U128};
 

@@ -26,6 +26,15 @@ impl Transfer {
         }
     }
 
+    /// A transfer of this many bytes in the same direction.
+    const fn with_bytes(self, bytes: u64) -> Self {
+        match self {
+            Self::ToController(_) if bytes > 0 => Self::ToController(bytes),
+            Self::ToHost(_) if bytes > 0 => Self::ToHost(bytes),
+            _ => Self::None,
+        }
+    }
+
     /// The transfer that the opcode's own bits announce, with the length that the SGL descriptor claims
     /// (Base 4.1: "Opcodes", bits 1:0; for fabrics commands the bits of FCTYPE). This is all that a
     /// transport needs in order to gather data; whether the length fits the command is the controller's
@@ -43,6 +52,40 @@ impl Transfer {
             Direction::ToController => Self::ToController(bytes),
             Direction::ToHost => Self::ToHost(bytes),
         }
+    }
+}
+
+/// The sizes of a logical block whose data and metadata travel in two buffers (NVM, "Metadata Region").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub struct SeparateBlock {
+    data: u32,
+    metadata: u32,
+}
+
+impl SeparateBlock {
+    /// A block with this many bytes of data and of metadata; `None` if it has none of either.
+    #[must_use]
+    pub fn new(data: u32, metadata: u32) -> Option<Self> {
+        (data > 0 && metadata > 0).then_some(Self { data, metadata })
+    }
+
+    /// Its bytes of data, at least 1.
+    #[must_use]
+    pub const fn data(self) -> u32 {
+        self.data
+    }
+
+    /// Its bytes of metadata, at least 1.
+    #[must_use]
+    pub const fn metadata(self) -> u32 {
+        self.metadata
+    }
+
+    /// A transfer of whole blocks as the transfers of their data and of their metadata.
+    #[must_use]
+    pub fn split(self, transfer: Transfer) -> [Transfer; 2] {
+        let blocks = transfer.bytes() / (u64::from(self.data) + u64::from(self.metadata));
+        [self.data, self.metadata].map(|each| transfer.with_bytes(blocks * u64::from(each)))
     }
 }
 

@@ -3,7 +3,7 @@
 use crate::memory::GuestMemory;
 use crate::segment::{DataSegment, push};
 use crate::{prp, sgl};
-use nvme::{Command, Status, Transfer};
+use nvme::{Command, SeparateBlock, Status, Transfer};
 
 /// The segments of a command's data (Base 4.1.1, "PRP or SGL for Data Transfer"). Memory pages have `page` bytes. A
 /// command without data has none.
@@ -109,6 +109,35 @@ pub(crate) fn write<M: GuestMemory>(
     Ok(())
 }
 
+/// Room for the data and for the metadata of whole blocks that have this many bytes together.
+pub(crate) fn room(block: SeparateBlock, bytes: usize) -> [Vec<u8>; 2] {
+    block.split(Transfer::ToHost(bytes as u64)).map(|part| vec![0; part.bytes() as usize])
+}
+
+/// Puts the metadata of blocks behind their data. Bytes without a block stay unchanged.
+pub(crate) fn join(block: SeparateBlock, [data, metadata]: [&[u8]; 2], bytes: &mut [u8]) {
+    let [size, extra] = [block.data(), block.metadata()].map(|each| each as usize);
+    let parts = data.chunks_exact(size).zip(metadata.chunks_exact(extra));
+    for (whole, (data, metadata)) in bytes.chunks_exact_mut(size + extra).zip(parts) {
+        let (data_place, metadata_place) = whole.split_at_mut(size);
+        data_place.copy_from_slice(data);
+        metadata_place.copy_from_slice(metadata);
+    }
+}
+
+/// The data and the metadata of blocks that lie behind each other. Bytes after the last whole block are left out.
+pub(crate) fn split(block: SeparateBlock, bytes: &[u8]) -> [Vec<u8>; 2] {
+    let [mut data, mut metadata] = room(block, bytes.len());
+    let [size, extra] = [block.data(), block.metadata()].map(|each| each as usize);
+    let parts = data.chunks_exact_mut(size).zip(metadata.chunks_exact_mut(extra));
+    for (whole, (data, metadata)) in bytes.chunks_exact(size + extra).zip(parts) {
+        let (data_place, metadata_place) = whole.split_at(size);
+        data.copy_from_slice(data_place);
+        metadata.copy_from_slice(metadata_place);
+    }
+    [data, metadata]
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -138,6 +167,20 @@ mod tests {
     }
 
     #[test]
+    fn blocks_are_split_and_joined() {
+        let block = SeparateBlock::new(4, 2).unwrap();
+        let whole = *b"dataMMDATAmmxxxxx";
+        let [data, metadata] = split(block, &whole);
+        assert_eq!((&data[..], &metadata[..]), (&b"dataDATA"[..], &b"MMmm"[..]));
+        let mut joined = *b"............yyyyy";
+        join(block, [&data, &metadata], &mut joined);
+        assert_eq!(&joined, b"dataMMDATAmmyyyyy");
+        assert_eq!(block.split(Transfer::ToController(12)), [8, 4].map(Transfer::ToController));
+        assert_eq!(block.split(Transfer::ToHost(5)), [Transfer::None; 2]);
+        assert!(SeparateBlock::new(0, 8).is_none() && SeparateBlock::new(512, 0).is_none());
+    }
+
+    #[test]
     fn metadata_has_a_pointer_of_its_own() {
         let memory = Ram::whole(0x1_0000);
         let mut command = Command::read(1, 0, 8);
@@ -151,6 +194,7 @@ mod tests {
         assert_eq!(found(0, 0x104, 64), flat(0x104, 64));
         assert_eq!(found(0, 0x102, 64), Err(Status::INVALID_FIELD.with_dnr()));
         assert_eq!(found(1, 0x103, 64), flat(0x103, 64));
+        assert_eq!(found(0, u64::MAX - 3, 64), flat(u64::MAX - 3, 64), "a wrap is refused with the data");
         memory.write(0x108, SglDescriptor::data_block(0x500, 64).as_bytes()).unwrap();
         assert_eq!(found(2, 0x108, 64), flat(0x500, 64));
         assert_eq!(found(2, 0x108, 65), Err(Status::METADATA_SGL_LENGTH_INVALID.with_dnr()));

@@ -18,7 +18,7 @@ use nvme::command::FABRICS_OPCODE;
 use nvme::feature::{Arbitration, FeatureId};
 use nvme::property::{Cap, Cc, Shn};
 use nvme::protocol_fault::CompletionFault;
-use nvme::{Command, Completion, Status, Transfer};
+use nvme::{Command, Completion, SeparateBlock, Status, Transfer};
 use std::collections::VecDeque;
 
 /// The configuration of a function. Values out of range are brought into it.
@@ -487,12 +487,60 @@ impl Function {
         Some(Step::Command(Incoming { tag, qid, sqe: command, alone: is_alone }))
     }
 
-    /// Finds a part of a command in guest memory, as its pointers say. `transfer` is what the command needs of it.
+    /// Finds the data of a command in guest memory, as its pointers say. `transfer` is what the command moves: whole blocks with their
+    /// metadata, if `separate` says that the host has the metadata elsewhere.
     ///
     /// # Errors
     /// The status that the command is to be answered with: Invalid Field in Command for more data than a command may
     /// have, or a status of PRPs and SGLs. Internal Error for a stale tag.
-    pub fn map_data<M: GuestMemory>(
+    pub fn map<M: GuestMemory>(
+        &mut self,
+        tag: CommandTag,
+        transfer: Transfer,
+        separate: Option<SeparateBlock>,
+        memory: &M,
+    ) -> Result<(), Status> {
+        let Some(block) = separate else { return self.map_part(tag, DataPart::Data, transfer, memory) };
+        let [data, metadata] = block.split(transfer);
+        self.map_part(tag, DataPart::Data, data, memory)?;
+        self.map_part(tag, DataPart::Metadata, metadata, memory)?;
+        self.slots.get(tag).map_err(|StaleTag| Status::INTERNAL_ERROR)?.separate = Some(block);
+        Ok(())
+    }
+
+    /// Copies the data of a [mapped](Function::map) command from the guest, each byte once, with the metadata behind each block's data.
+    ///
+    /// # Errors
+    /// Data Transfer Error if guest memory is not mapped; Internal Error for a stale tag.
+    pub fn read<M: GuestMemory>(
+        &mut self,
+        tag: CommandTag,
+        bytes: &mut [u8],
+        memory: &M,
+    ) -> Result<(), Status> {
+        let separate = self.slots.get(tag).map_err(|StaleTag| Status::INTERNAL_ERROR)?.separate;
+        let Some(block) = separate else { return self.read_part(tag, DataPart::Data, bytes, memory) };
+        let [mut data, mut metadata] = data::room(block, bytes.len());
+        self.read_part(tag, DataPart::Data, &mut data, memory)?;
+        self.read_part(tag, DataPart::Metadata, &mut metadata, memory)?;
+        data::join(block, [&data, &metadata], bytes);
+        Ok(())
+    }
+
+    /// Copies the data of a [mapped](Function::map) command to the guest; metadata is behind each block's data. If guest memory is not
+    /// mapped, the command fails with Data Transfer Error.
+    pub fn write<M: GuestMemory>(&mut self, tag: CommandTag, bytes: &[u8], memory: &M) {
+        let Ok(slot) = self.slots.get(tag) else { return };
+        let Some(block) = slot.separate else {
+            return self.write_part(tag, DataPart::Data, 0, bytes, memory);
+        };
+        let [data, metadata] = data::split(block, bytes);
+        self.write_part(tag, DataPart::Data, 0, &data, memory);
+        self.write_part(tag, DataPart::Metadata, 0, &metadata, memory);
+    }
+
+    /// Finds a part of a command in guest memory. Errors are those of [`map`](Function::map).
+    pub(crate) fn map_part<M: GuestMemory>(
         &mut self,
         tag: CommandTag,
         part: DataPart,
@@ -514,11 +562,8 @@ impl Function {
         }
     }
 
-    /// Copies a part of a command from the guest, each byte once. It is mapped.
-    ///
-    /// # Errors
-    /// Data Transfer Error if guest memory is not mapped; Internal Error for a stale tag.
-    pub fn read_data<M: GuestMemory>(
+    /// Copies a part of a command from the guest, each byte once. It is mapped. Errors are those of [`read`](Function::read).
+    pub(crate) fn read_part<M: GuestMemory>(
         &mut self,
         tag: CommandTag,
         part: DataPart,
@@ -532,7 +577,7 @@ impl Function {
 
     /// Copies bytes to the guest, as a part of a command from byte `start` on. It is mapped. If guest memory is not mapped, the command
     /// fails with Data Transfer Error.
-    pub fn write_data<M: GuestMemory>(
+    pub(crate) fn write_part<M: GuestMemory>(
         &mut self,
         tag: CommandTag,
         part: DataPart,
@@ -547,7 +592,7 @@ impl Function {
     }
 
     /// Writes into a command's data what this transport is, where the controller cannot know it: a few fields of Identify Controller. To be
-    /// called with all data of an admin command, before [`write_data`](Function::write_data).
+    /// called with all data of an admin command, before [`write`](Function::write).
     pub fn describe_transport(&mut self, tag: CommandTag, bytes: &mut [u8]) {
         if self.slots.get(tag).is_ok_and(|slot| slot.lesson == Lesson::IdentifyController) {
             identify::describe(bytes);

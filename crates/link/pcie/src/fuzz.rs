@@ -5,11 +5,10 @@ use crate::function::{EnabledValues, Function, FunctionConfig, Incoming, Request
 use crate::memory::GuestMemory;
 use crate::msix::MsixTableOwner;
 use crate::ram::Ram;
-use crate::slots::DataPart;
 use nvme::property::{Cap, PropertyOffset};
 use nvme::protocol_fault::CompletionFault;
 use nvme::zerocopy::IntoBytes;
-use nvme::{AdminOpcode, Command, Completion, SglDescriptor, Status, Transfer};
+use nvme::{AdminOpcode, Command, Completion, SeparateBlock, SglDescriptor, Status, Transfer};
 
 /// Guest memory: two regions with a hole between them.
 const REGIONS: [std::ops::Range<u64>; 2] = [0..0x1_0000, 0x1_4000..0x2_0000];
@@ -147,18 +146,22 @@ impl Bench {
         }
         let incoming = self.in_flight.swap_remove(index % self.in_flight.len());
         let tag = incoming.tag;
-        let part = if incoming.sqe.cid.get() & 1 == 0 { DataPart::Data } else { DataPart::Metadata };
+        let separate = match incoming.sqe.cid.get() & 3 {
+            0 | 1 => None,
+            2 => SeparateBlock::new(512, 8),
+            _ => SeparateBlock::new(1 + bytes % 64, 1 + bytes % 5),
+        };
         let to_host = incoming.sqe.opc & 1 == 0;
         let transfer =
             if to_host { Transfer::ToHost(bytes.into()) } else { Transfer::ToController(bytes.into()) };
         let mut data = vec![0; bytes.min(1 << 17) as usize];
-        let status = self.function.map_data(tag, part, transfer, &self.memory).and_then(|()| match to_host {
+        let status = self.function.map(tag, transfer, separate, &self.memory).and_then(|()| match to_host {
             true => {
                 self.function.describe_transport(tag, &mut data);
-                self.function.write_data(tag, part, 0, &data, &self.memory);
+                self.function.write(tag, &data, &self.memory);
                 Ok(())
             }
-            false => self.function.read_data(tag, part, &mut data, &self.memory),
+            false => self.function.read(tag, &mut data, &self.memory),
         });
         let completion = Completion::new(0, status.err().unwrap_or(Status::SUCCESS));
         let bus = bus!(self);

@@ -31,6 +31,8 @@ mod interrupts;
 mod layout;
 mod memory;
 #[cfg(test)]
+mod metadata_model;
+#[cfg(test)]
 mod model;
 mod msix;
 mod prp;
@@ -53,4 +55,4 @@ pub use layout::{BarLayout, MAX_QUEUE_PAIRS, MAX_STRIDE, MAX_VECTORS};
 pub use memory::{Bus, GuestMemory, Unmapped};
 pub use msix::{MsixMessage, MsixTableOwner};
 pub use sgl::MAX_SGL_DESCRIPTORS;
-pub use slots::{CommandTag, DataPart, StaleTag};
+pub use slots::{CommandTag, StaleTag};

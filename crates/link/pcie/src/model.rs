@@ -503,7 +503,7 @@ impl Model {
         let is_read = sent.command.opc & 1 == 0;
         let transfer = if is_read { Transfer::ToHost(len) } else { Transfer::ToController(len) };
         let is_unmapped = sent.status.is(Status::DATA_TRANSFER_ERROR);
-        let mapped = function.map_data(tag, part, transfer, memory);
+        let mapped = function.map_part(tag, part, transfer, memory);
         if !is_unmapped {
             assert_eq!(mapped.err().unwrap_or(Status::SUCCESS), sent.status, "{}: {sent:?}", self.what);
         }
@@ -512,14 +512,14 @@ impl Model {
         }
         if !is_read {
             let mut bytes = vec![0; sent.data.len()];
-            let read = function.read_data(tag, part, &mut bytes, memory);
+            let read = function.read_part(tag, part, &mut bytes, memory);
             assert_eq!(read.err().unwrap_or(Status::SUCCESS), sent.status, "{}", self.what);
             assert!(read.is_err() || bytes == sent.data, "{}: data of a write", self.what);
             return sent.status;
         }
         let cut = self.rng.below(len) as usize;
-        function.write_data(tag, part, cut, &sent.data[cut..], memory);
-        function.write_data(tag, part, 0, &sent.data[..cut], memory);
+        function.write_part(tag, part, cut, &sent.data[cut..], memory);
+        function.write_part(tag, part, 0, &sent.data[..cut], memory);
         if sent.status.is_success() {
             let mut at = 0;
             for (addr, bytes) in &sent.parts {
@@ -629,8 +629,8 @@ impl Model {
             assert!(self.rig.csts().rdy() && self.rig.poll().is_none(), "{}", self.what);
             let (function, memory) = (&mut self.rig.function, &self.rig.memory);
             let (tag, part) = (incoming.tag, DataPart::Data);
-            let _ = function.map_data(tag, part, Transfer::ToHost(sent.data.len() as u64), memory);
-            function.write_data(tag, part, 0, &sent.data, memory);
+            let _ = function.map_part(tag, part, Transfer::ToHost(sent.data.len() as u64), memory);
+            function.write_part(tag, part, 0, &sent.data, memory);
             self.rig.respond(incoming, Completion::success(0, 0));
         }
         assert!(self.rig.poll().is_none());

@@ -1,6 +1,7 @@
 //! Commands in flight.
 
 use crate::segment::DataSegment;
+use nvme::SeparateBlock;
 use nvme::feature::FeatureId;
 
 /// Names a command in flight. A tag whose command was answered names no later command, until its place has been used 65,536 times more.
@@ -49,7 +50,7 @@ pub(crate) enum Lesson {
 
 /// What a command moves.
 #[derive(Clone, Copy, PartialEq, Eq, Debug)]
-pub enum DataPart {
+pub(crate) enum DataPart {
     /// Its data, at the data pointer; with the metadata of extended logical blocks.
     Data,
     /// Its separate metadata, at the metadata pointer.
@@ -70,6 +71,8 @@ pub(crate) struct Slot {
     pub command: nvme::Command,
     /// Where its data and its separate metadata are, by [`DataPart`]. Empty until they are mapped.
     pub segments: [Vec<DataSegment>; 2],
+    /// Its blocks, if their metadata is separate.
+    pub separate: Option<SeparateBlock>,
     /// Data did not reach the guest.
     pub is_damaged: bool,
 }
@@ -134,6 +137,7 @@ impl Slots {
         // The memory of its segments is kept.
         slot.segments.iter_mut().for_each(Vec::clear);
         (slot.is_used, slot.is_damaged, slot.lesson) = (false, false, Lesson::Nothing);
+        slot.separate = None;
         slot.generation = slot.generation.wrapping_add(1);
         self.free.push(tag.place);
     }

@@ -336,11 +336,11 @@ fn a_reset_waits_for_commands_and_touches_nothing() {
     rig.create_sq(1, 0x1_1000, 8, 1);
     rig.submit(1, with_prp(Command::read(1, 0, 8).with_cid(9), 0x3_0000));
     let incoming = rig.command();
-    rig.function.map_data(incoming.tag, DataPart::Data, Transfer::ToHost(4096), &rig.memory).unwrap();
+    rig.function.map_part(incoming.tag, DataPart::Data, Transfer::ToHost(4096), &rig.memory).unwrap();
     rig.set_cc(ENABLED.with_en(false));
     assert!(matches!(rig.poll(), Some(Step::Request(Request::Reset))));
     assert!(rig.poll().is_none() && rig.csts().rdy());
-    rig.function.write_data(incoming.tag, DataPart::Data, 0, &[7; 4096], &rig.memory);
+    rig.function.write_part(incoming.tag, DataPart::Data, 0, &[7; 4096], &rig.memory);
     let bus = bus!(rig);
     rig.function.respond(incoming.tag, done(0), bus).unwrap();
     assert!(rig.function.respond(incoming.tag, done(0), bus).is_err(), "it is stale");
@@ -546,10 +546,10 @@ fn data_reaches_the_guest_or_the_command_fails() {
         let command = Command::from(identify).with_dptr(SglDescriptor::of_prps([base, 0x3_2000]));
         rig.submit(0, Command { flags: nvme::command::CommandFlags::new(), ..command });
         let incoming = rig.command();
-        rig.function.map_data(incoming.tag, DataPart::Data, Transfer::ToHost(4096), &rig.memory).unwrap();
+        rig.function.map_part(incoming.tag, DataPart::Data, Transfer::ToHost(4096), &rig.memory).unwrap();
         let mut bytes = vec![0xFF; 4096];
         rig.function.describe_transport(incoming.tag, &mut bytes);
-        rig.function.write_data(incoming.tag, DataPart::Data, 0, &bytes, &rig.memory);
+        rig.function.write_part(incoming.tag, DataPart::Data, 0, &bytes, &rig.memory);
         rig.respond(incoming, done(0));
         assert_eq!(rig.take(0).unwrap().status(), status);
         rig.ring_head(0);
@@ -560,14 +560,14 @@ fn data_reaches_the_guest_or_the_command_fails() {
     rig.submit(0, admin(AdminCommand::KeepAlive));
     let incoming = rig.command();
     let too_long =
-        rig.function.map_data(incoming.tag, DataPart::Data, Transfer::ToHost(1 << 40), &rig.memory);
+        rig.function.map_part(incoming.tag, DataPart::Data, Transfer::ToHost(1 << 40), &rig.memory);
     assert_eq!(too_long, Err(Status::INVALID_FIELD.with_dnr()));
     let unmapped =
-        rig.function.map_data(incoming.tag, DataPart::Data, Transfer::ToController(1 << 17), &rig.memory);
+        rig.function.map_part(incoming.tag, DataPart::Data, Transfer::ToController(1 << 17), &rig.memory);
     assert_eq!(unmapped, Ok(()), "the list of zeros is mapped");
     rig.respond(incoming, done(0));
     assert_eq!(
-        rig.function.map_data(incoming.tag, DataPart::Data, Transfer::None, &rig.memory),
+        rig.function.map_part(incoming.tag, DataPart::Data, Transfer::None, &rig.memory),
         Err(Status::INTERNAL_ERROR)
     );
 }

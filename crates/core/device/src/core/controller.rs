@@ -32,6 +32,15 @@ pub enum Origin {
     Network,
 }
 
+/// How a host and its controller exchange commands and data (Base 2.1, "NVMe transports").
+#[derive(Clone, Copy, PartialEq, Eq, Debug)]
+pub enum TransportModel {
+    /// Messages with one buffer for a command's data, as in NVMe over Fabrics.
+    Message,
+    /// Queues and buffers in the host's memory, as over PCI Express. A command may have a second buffer for metadata.
+    Memory,
+}
+
 /// A host that connects.
 #[derive(Clone, PartialEq, Eq, Debug)]
 pub struct Host {
@@ -41,6 +50,8 @@ pub struct Host {
     pub id: [u8; 16],
     /// Where it comes from.
     pub origin: Origin,
+    /// How its commands and their data travel.
+    pub transport: TransportModel,
     /// What it may do.
     pub role: Role,
     /// Whether it needs no authentication, or has authenticated itself. Until then nothing is attached to its controller
@@ -49,9 +60,10 @@ pub struct Host {
 }
 
 impl Host {
-    /// A host that needs no authentication, and may do everything.
+    /// A host that needs no authentication, and may do everything. It exchanges messages.
     pub fn administrator(nqn: Nqn, id: [u8; 16], origin: Origin) -> Self {
-        Host { nqn, id, origin, role: Role::Administrator, proven: true }
+        let transport = TransportModel::Message;
+        Host { nqn, id, origin, transport, role: Role::Administrator, proven: true }
     }
 }
 
@@ -90,6 +102,7 @@ pub(crate) struct Controller {
     pub host: Nqn,
     pub host_id: [u8; 16],
     pub origin: Origin,
+    pub transport: TransportModel,
     /// What its host may do.
     pub role: Role,
     /// Whether its host has authenticated itself, or need not. Until then nothing is attached, and no other host knows of it.
@@ -151,6 +164,7 @@ impl Controller {
             host: host.nqn,
             host_id: host.id,
             origin: host.origin,
+            transport: host.transport,
             role: host.role,
             proven: host.proven,
             port: PortId::default(),

@@ -37,7 +37,7 @@ mod role;
 mod state;
 mod waiting;
 
-pub use controller::{ControllerId, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, PortId};
+pub use controller::{ControllerId, Host, MAX_IO_QUEUES, MAX_QUEUE_ENTRIES, Origin, PortId, TransportModel};
 pub use in_flight::MAX_IO;
 pub use output::Output;
 pub use role::Role;

@@ -67,6 +67,9 @@ pub(crate) struct Namespace {
     /// Protection information at the beginning of the metadata, else at its end.
     #[serde(default)]
     pub protection_first: bool,
+    /// Metadata travels in a buffer of its own (FLBAS bit 4 is 0), else behind each block's data. It is stored in one way.
+    #[serde(default)]
+    pub separate_metadata: bool,
     /// Logical Block Storage Tag Mask.
     #[serde(default)]
     pub storage_mask: u64,
@@ -142,13 +145,15 @@ pub(crate) struct FormatLayout {
     pub transformed: bool,
     /// Bytes of metadata of a block.
     pub metadata: u8,
+    /// There is metadata, and it travels in a buffer of its own.
+    pub separate: bool,
     pub protection: Option<Protection>,
     /// The format is one that hosts must have enabled (LBAFEE).
     pub extended: bool,
 }
 
 impl FormatLayout {
-    /// Bytes of metadata that travel behind each block's data: none if the controller inserts and strips all there is.
+    /// Bytes of metadata that travel with each block's data: none if the controller inserts and strips all there is.
     #[inline]
     pub fn host_metadata(&self, pract: bool) -> u8 {
         let stripped = |p: Protection| pract && usize::from(self.metadata) == p.guard.bytes();
@@ -164,6 +169,7 @@ impl Namespace {
         self.layout = FormatLayout {
             transformed: format.metadata > 0 || self.stamp != 0 || self.key.is_some(),
             metadata: format.metadata,
+            separate: self.separate_metadata && format.metadata > 0,
             protection: (self.protection_type != 0).then_some(Protection {
                 kind: self.protection_type,
                 guard: format.guard,

@@ -232,7 +232,8 @@ impl Drive {
     /// A namespace was created or is about to be deleted, which the Persistent Event log notes.
     fn note_namespace(&mut self, id: ControllerId, nsid: u32, select: NamespaceManagementSelect, now: Nanos) {
         let Some(ns) = self.core.namespaces.get(nsid) else { return };
-        let namespace = identify::namespace(&self.core, ns);
+        let Ok(controller) = self.core.controller(id) else { return };
+        let namespace = identify::namespace(&self.core, ns, controller.transport);
         persistent_event_log::namespace_change(&mut self.core, now, id, nsid, select, &namespace);
     }
 

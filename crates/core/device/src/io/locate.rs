@@ -1,6 +1,6 @@
 //! Where the blocks of a command are, and the checks that all commands on blocks share.
 
-use crate::core::{CommandKind, ControllerId, Core, Failure, Token};
+use crate::core::{CommandKind, ControllerId, Core, Failure, Token, TransportModel};
 use ftl::{Extent, Io, Source, VolumeId, Write};
 use nvme::Status;
 use nvme::io::Blocks;
@@ -12,8 +12,10 @@ pub(crate) struct BlockLocation {
     pub extent: Extent,
     /// Whether the blocks are more than plain bytes: see [`transform::begin`](super::transform::begin).
     pub transformed: bool,
-    /// Bytes of metadata that travel with all of the blocks.
+    /// Bytes of metadata that travel between the data of the blocks.
     metadata: u32,
+    /// Metadata travels in a separate buffer, which the host does not have.
+    lacks_buffer: bool,
     /// Placement handle of what is written.
     pub handle: u8,
 }
@@ -41,6 +43,10 @@ pub(crate) fn locate(
     // Of the layout only what is needed: to copy all of it costs more than the checks.
     let (protected, transformed) = (ns.layout.protection.is_some(), ns.layout.transformed);
     let block_metadata = u32::from(ns.layout.host_metadata(b.prinfo.pract()));
+    let (metadata, lacks_buffer) = match ns.layout.separate {
+        false => (block_metadata * b.nlb, false),
+        true => (0, block_metadata > 0 && core.controller(id)?.transport == TransportModel::Message),
+    };
     let handle = ns.handle(0).unwrap_or(0);
     let entry = core.commands.get_mut(token);
     entry.lba = b.slba;
@@ -59,21 +65,23 @@ pub(crate) fn locate(
     if b.cetype != 0 {
         return Err(Failure::field(50));
     }
-    let metadata = block_metadata * b.nlb;
     let extent = Extent { start: b.slba << shift, bytes };
-    Ok(BlockLocation { volume, extent, transformed, metadata, handle })
+    Ok(BlockLocation { volume, extent, transformed, metadata, lacks_buffer, handle })
 }
 
-/// Commands that move data between host and controller: MDTS.
+/// Commands that move data between host and controller: MDTS, and a way for the metadata.
 #[inline]
 pub(crate) fn check_size(core: &Core, location: &BlockLocation) -> Result<(), Failure> {
     check_length(location, core.config.max_transfer)
 }
 
-/// That a command moves no more than so many bytes.
+/// That a command moves no more than so many bytes, and that its host has a buffer for all of them.
 #[inline]
 pub(crate) fn check_length(location: &BlockLocation, most: u32) -> Result<(), Failure> {
-    // Metadata counts, as it lies between the data.
+    if location.lacks_buffer {
+        return Err(Status::INVALID_NAMESPACE.into());
+    }
+    // Metadata counts if it lies between the data (MDTS).
     if location.extent.bytes.saturating_add(location.metadata) > most {
         return Err(Failure::field(48));
     }

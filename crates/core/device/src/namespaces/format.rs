@@ -1,7 +1,7 @@
 //! Format NVM (Base 5.1.10, NVM 4.1.4).
 
 use crate::contents::Contents;
-use crate::core::{ControllerId, Core, Cx, Failure};
+use crate::core::{ControllerId, Core, Cx, Failure, TransportModel};
 use drive_config::LbaFormat;
 use nvme::admin::{FormatNvm, SecureErase};
 use nvme::{NSID_ALL, Status};
@@ -20,8 +20,9 @@ pub(crate) fn check(
         return Err(Status::INVALID_NAMESPACE.into());
     }
     let impossible = protection > 3 || (protection != 0 && !format.can_protect());
-    // Metadata travels with the data only (MC).
-    if impossible || (format.metadata > 0 && !extended) {
+    // MC: the host has no other buffer.
+    let separate = format.metadata > 0 && !extended;
+    if impossible || (separate && core.controller(id)?.transport == TransportModel::Message) {
         return Err(Status::INVALID_FORMAT.into());
     }
     Ok(format)
@@ -72,6 +73,7 @@ pub(crate) fn format<S: Contents>(
     namespace.protection_first = c.pil && c.pi != 0;
     // The whole storage tag is checked, as Format has no mask.
     namespace.storage_mask = u64::MAX;
+    namespace.separate_metadata = format.metadata > 0 && !c.mset;
     namespace.stamp = 0;
     namespace.set_format(c.lbaf, format);
     let volume = namespace.volume;

@@ -100,6 +100,7 @@ pub(crate) fn create<S: Contents>(
         new_namespace(core, volume, set, bytes, new.nmic.into_bits() & 1 != 0, AttachmentPolicy::default());
     namespace.protection_type = new.dps.pit();
     namespace.protection_first = new.dps.pip() && new.dps.pit() != 0;
+    namespace.separate_metadata = format.metadata > 0 && !new.flbas.mtelba();
     namespace.storage_mask = new.lbstm.get();
     namespace.set_format(new.flbas.format_index(), format);
     namespace.zones = zones;
@@ -187,6 +188,7 @@ fn new_namespace(
         arbitration: NamespaceArbitration::default(),
         protection_type: 0,
         protection_first: false,
+        separate_metadata: false,
         storage_mask: 0,
         stamp: 0,
         key: None,

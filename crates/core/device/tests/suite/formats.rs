@@ -1,13 +1,14 @@
 //! Namespaces of every LBA format: metadata and protection information on their way to the medium and back.
 
 use crate::common::table::Table;
-use crate::common::{Bench, bytes, pattern};
+use crate::common::{Bench, bytes, nqn, pattern};
 use device::protection::{Guard, Protection, Tags};
-use nvme::admin::{FormatNvm, Identify, SecureErase};
+use device::{Drive, Host, Origin, Transfer, TransportModel};
+use nvme::admin::{FormatNvm, Identify, NamespaceManagement, NamespaceManagementSelect, SecureErase};
 use nvme::feature::{FeatureId, HostBehaviorSupport};
-use nvme::identify::{Cns, IdentifyController, NvmNamespace};
+use nvme::identify::{Cns, Flbas, IdentifyController, NamespaceCreate, Nmic, NvmNamespace};
 use nvme::io::{Blocks, PrInfo};
-use nvme::{Command, Csi, IoCommand, IoOpcode, NSID_ALL, Status};
+use nvme::{Command, Csi, IoCommand, IoOpcode, NSID_ALL, SeparateBlock, Status};
 
 const GUARD: u8 = 4;
 const APPLICATION: u8 = 2;
@@ -189,7 +190,7 @@ fn a_host_that_has_not_enabled_extended_formats_does_not_get_them() {
     format(&mut b, 1, 6, 1, false);
     let data = pattern(1, 4096);
     assert_eq!(b.io(blocks(1, 0, 1, PRACT).encode(IoOpcode::WRITE), &data).0, Status::SUCCESS);
-    let other = b.connect("other", device::Origin::InProcess);
+    let other = b.connect("other", Origin::InProcess);
     for opcode in [IoOpcode::READ, IoOpcode::WRITE, IoOpcode::WRITE_ZEROES, IoOpcode::VERIFY] {
         let (completion, _) = b.on(other, 1, &blocks(1, 0, 1, PRACT).encode(opcode), &data);
         assert!(completion.status().is(Status::INVALID_NAMESPACE), "{}", completion.status());
@@ -198,6 +199,82 @@ fn a_host_that_has_not_enabled_extended_formats_does_not_get_them() {
     let (completion, _) = b.on(other, 0, &again.into(), &[]);
     assert!(completion.status().is(Status::INVALID_NAMESPACE));
     assert_eq!(b.io(blocks(1, 0, 1, PRACT | GUARD).encode(IoOpcode::READ), &[]), (Status::SUCCESS, data));
+}
+
+/// The fields of Identify Namespace that describe metadata, for the current controller: MC and FLBAS.
+fn metadata_fields(b: &mut Bench, cns: Cns, nsid: u32) -> (u8, u8) {
+    let (_, identified) =
+        b.admin_ok(Identify { nsid, cns, cntid: 0, cnssid: 0, csi: Csi::NVM, uidx: 0 }, &[]);
+    (identified[27], identified[26])
+}
+
+#[test]
+fn metadata_in_a_buffer_of_its_own_is_for_hosts_with_memory_queues() {
+    let mut b = Bench::with_namespaces(&[("[drive]", "[drive]\nmax_transfer = \"64KiB\"")]);
+    let messages = b.controller;
+    let machine = Host::administrator(nqn("machine"), [9; 16], Origin::Unix);
+    let machine = b.connect_host(Host { transport: TransportModel::Memory, ..machine });
+    let separate = FormatNvm { nsid: 1, lbaf: 3, mset: false, pi: 1, pil: false, ses: SecureErase::NONE };
+    let (completion, _) = b.admin(separate, &[]);
+    assert!(completion.status().is(Status::INVALID_FORMAT));
+    b.controller = machine;
+    b.admin_ok(separate, &[]);
+    let created = NamespaceCreate {
+        nsze: 64.into(),
+        ncap: 64.into(),
+        nvmsetid: 1.into(),
+        flbas: Flbas::from_format_index(4),
+        nmic: Nmic::new().with_shrns(true),
+        ..Default::default()
+    };
+    let select = NamespaceManagementSelect::CREATE;
+    let create = NamespaceManagement { nsid: 0, sel: select, csi: Csi::NVM };
+    let (nsid, _) = b.admin_ok(create, &bytes(&created));
+    assert_eq!(metadata_fields(&mut b, Cns::ALLOCATED_NAMESPACE, nsid), (0b11, 4));
+    assert_eq!(metadata_fields(&mut b, Cns::NAMESPACE, NSID_ALL).0, 0b11);
+    assert_eq!(metadata_fields(&mut b, Cns::NAMESPACE, 1), (0b11, 3));
+
+    // MDTS counts data alone.
+    let most = pattern(1, 16 * 4104);
+    b.write(1, 8, 16, &most);
+    assert!(b.read(1, 8, 16) == most);
+    let block = SeparateBlock::new(4096, 8);
+    let transfer = |b: &Bench, id, command: Command| b.drive.transfer_of_blocks(id, 1, &command);
+    assert_eq!(transfer(&b, machine, Command::read(1, 8, 16)), (Transfer::ToHost(16 * 4104), block));
+    assert_eq!(transfer(&b, machine, Command::write(1, 8, 2)), (Transfer::ToController(2 * 4104), block));
+    assert_eq!(transfer(&b, machine, Command::read(1, 8, 17)), (Transfer::None, None));
+    assert!(b.io(Command::read(1, 8, 17), &[]).0.is(Status::INVALID_FIELD));
+    assert_eq!(transfer(&b, machine, Command::read(2, 8, 1)), (Transfer::ToHost(4096), None));
+
+    // A host without such a buffer has all that moves no metadata.
+    let plain = pattern(2, 3 * 4096);
+    b.controller = messages;
+    assert_eq!(metadata_fields(&mut b, Cns::NAMESPACE, 1), (0b01, 3));
+    assert_eq!(metadata_fields(&mut b, Cns::NAMESPACE, NSID_ALL).0, 0b01);
+    let stripped = blocks(1, 0, 3, PRACT);
+    assert_eq!(b.io(stripped.encode(IoOpcode::WRITE), &plain).0, Status::SUCCESS);
+    assert_eq!(b.io(stripped.encode(IoOpcode::READ), &[]), (Status::SUCCESS, plain.clone()));
+    for opcode in [IoOpcode::VERIFY, IoOpcode::WRITE_ZEROES] {
+        assert_eq!(b.io(blocks(1, 4, 1, 0).encode(opcode), &[]).0, Status::SUCCESS, "{opcode:?}");
+    }
+    for opcode in [IoOpcode::READ, IoOpcode::WRITE, IoOpcode::COMPARE] {
+        let command = blocks(1, 0, 3, 0).encode(opcode);
+        assert_eq!(transfer(&b, messages, command), (Transfer::None, None), "{opcode:?}");
+        let (status, _) = b.io(command, &pattern(3, 3 * 4104));
+        assert!(status.is(Status::INVALID_NAMESPACE), "{opcode:?}: {status}");
+    }
+    assert_eq!(b.io(stripped.encode(IoOpcode::READ), &[]), (Status::SUCCESS, plain));
+
+    // A restart keeps it, and a format without metadata, or with it behind the data, ends it.
+    let restored = Drive::restore(b.drive.config().clone(), &b.drive.save()).unwrap();
+    b.drive = restored.finish(b.now, &mut b.memory).unwrap();
+    let machine = Host::administrator(nqn("machine"), [9; 16], Origin::Unix);
+    b.controller = b.connect_host(Host { transport: TransportModel::Memory, ..machine });
+    assert_eq!(metadata_fields(&mut b, Cns::NAMESPACE, 1), (0b11, 3));
+    b.admin_ok(FormatNvm { lbaf: 0, pi: 0, ..separate }, &[]);
+    assert_eq!(metadata_fields(&mut b, Cns::NAMESPACE, 1), (0b11, 0));
+    b.admin_ok(FormatNvm { mset: true, ..separate }, &[]);
+    assert_eq!(metadata_fields(&mut b, Cns::NAMESPACE, 1), (0b11, 0x13));
 }
 
 /// What formats, metadata and protection information forbid, by namespaces of each kind.

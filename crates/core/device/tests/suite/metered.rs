@@ -47,13 +47,8 @@ fn drive_with(pages: u64, changes: &[(&str, &str)], keyed: bool) -> (Bench, Cont
     }
     b.write(2, 0, 1, &pattern(1, 4096));
     b.run_until(Nanos::MAX);
-    let host = Host {
-        nqn: nqn("tenant"),
-        id: [9; 16],
-        origin: Origin::Network,
-        role: Role::Tenant(vec![1]),
-        proven: true,
-    };
+    let role = Role::Tenant(vec![1]);
+    let host = Host { role, ..Host::administrator(nqn("tenant"), [9; 16], Origin::Network) };
     let tenant = b.connect_host(host);
     (b, tenant)
 }

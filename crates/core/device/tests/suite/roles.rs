@@ -28,7 +28,7 @@ fn drive() -> Bench {
 }
 
 fn host(name: &str, role: Role) -> Host {
-    Host { nqn: nqn(name), id: [9; 16], origin: Origin::Network, role, proven: true }
+    Host { role, ..Host::administrator(nqn(name), [9; 16], Origin::Network) }
 }
 
 impl Bench {

@@ -33,7 +33,7 @@ fn drive() -> Bench {
 
 fn tenant(b: &mut Bench, name: &str, id: u8, own: &[u32]) -> ControllerId {
     let role = Role::Tenant(own.to_vec());
-    b.connect_host(Host { nqn: nqn(name), id: [id; 16], origin: Origin::Network, role, proven: true })
+    b.connect_host(Host { role, ..Host::administrator(nqn(name), [id; 16], Origin::Network) })
 }
 
 fn io(b: &mut Bench, id: ControllerId, command: impl Into<Command>, data: &[u8]) -> Status {

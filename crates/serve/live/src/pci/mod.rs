@@ -1,7 +1,8 @@
 //! The front end of virtual machines: PCI Express functions over vfio-user.
 //!
 //! Each path is one function with one controller. A thread has its socket ([`vfio::serve`]); this front end has everything else, on the
-//! drive's thread. The drive learns nothing of PCI: it has a host that connects, sets properties, and sends commands.
+//! drive's thread. The drive learns nothing of PCI but that the host's queues are in memory: it has a host that connects, sets properties, and
+//! sends commands.
 
 mod port;
 

@@ -2,16 +2,16 @@
 
 use crate::endpoint::HostIdentity;
 use crate::engine::{Engine, FrontEndId, Owner, Token};
-use device::{ControllerId, Host, MAX_IO_QUEUES, Origin};
+use device::{ControllerId, Host, MAX_IO_QUEUES, Origin, TransportModel};
 use image::{Buffer, DataBuffer};
 use media::Nanos;
 use nvme::admin::GetFeatures;
 use nvme::feature::{FeatureId, Select};
 use nvme::property::{Cap, Cc, Csts, NSSR_NVME, PropertyOffset, Shn, Shst};
 use nvme::protocol_fault::CompletionFault;
-use nvme::{CNTLID_DYNAMIC, Command, Completion, Status, Transfer, U32};
+use nvme::{CNTLID_DYNAMIC, Command, Completion, SeparateBlock, Status, Transfer, U32};
 use pcie::{
-    BarLayout, Bus, CommandTag, DataPart, EnabledValues, Function, FunctionConfig, Incoming, MsixTableOwner,
+    BarLayout, Bus, CommandTag, EnabledValues, Function, FunctionConfig, Incoming, MsixTableOwner,
     PciIdentity, Request, Step,
 };
 use std::fs::File;
@@ -301,8 +301,8 @@ impl Port {
         let Some(controller) = self.controller else {
             return self.respond(tag, Completion::new(0, Status::INTERNAL_ERROR));
         };
-        let transfer = engine.drive.transfer(controller, qid, &sqe);
-        let data = match self.gather(tag, transfer) {
+        let (transfer, separate) = engine.drive.transfer_of_blocks(controller, qid, &sqe);
+        let data = match self.gather(tag, transfer, separate) {
             Ok(data) => data,
             Err(status) => return self.respond(tag, Completion::new(0, status)),
         };
@@ -314,15 +314,20 @@ impl Port {
     }
 
     /// A command's data, or room for what it reads.
-    fn gather(&mut self, tag: CommandTag, transfer: Transfer) -> Result<DataBuffer, Status> {
+    fn gather(
+        &mut self,
+        tag: CommandTag,
+        transfer: Transfer,
+        separate: Option<SeparateBlock>,
+    ) -> Result<DataBuffer, Status> {
         if transfer == Transfer::None {
             return Ok(DataBuffer::None);
         }
-        self.function.map_data(tag, DataPart::Data, transfer, &self.memory)?;
+        self.function.map(tag, transfer, separate, &self.memory)?;
         // What is longer was refused.
         let mut buffer = Buffer::zeroed(u32::try_from(transfer.bytes()).unwrap_or(0));
         if let Transfer::ToController(_) = transfer {
-            self.function.read_data(tag, DataPart::Data, buffer.as_mut_slice(), &self.memory)?;
+            self.function.read(tag, buffer.as_mut_slice(), &self.memory)?;
         }
         Ok(buffer.into())
     }
@@ -342,7 +347,7 @@ impl Port {
         if completion.status().is_success() && len > 0 {
             let bytes = &mut bytes[..len];
             self.function.describe_transport(tag, bytes);
-            self.function.write_data(tag, DataPart::Data, 0, bytes, &self.memory);
+            self.function.write(tag, bytes, &self.memory);
         }
         let bus = bus!(self);
         // Each command is answered once.
@@ -508,6 +513,7 @@ impl Drop for Port {
 
 /// Makes a controller for a virtual machine. Who may open the socket may do everything.
 fn connect(engine: &mut Engine, host: &HostIdentity, now: Nanos) -> Result<ControllerId, Status> {
-    let host = Host::administrator(host.nqn, host.id, Origin::Unix);
+    let host =
+        Host { transport: TransportModel::Memory, ..Host::administrator(host.nqn, host.id, Origin::Unix) };
     engine.drive.connect(now, host, CNTLID_DYNAMIC, 0)
 }

@@ -6,7 +6,7 @@ use super::peer_warnings::warn_limited;
 use super::places::Places;
 use super::ports::Ports;
 use crate::engine::Engine;
-use device::{ControllerId, Host};
+use device::{ControllerId, Host, TransportModel};
 use fabric::discovery;
 use fabric::target::Incoming;
 use media::Nanos;
@@ -105,7 +105,8 @@ fn execute(
             return failed(Status::CONNECT_CONTROLLER_BUSY, 0);
         }
         let proven = !peer.gate.must_prove();
-        let host = Host { nqn: host, id: data.hostid, origin: peer.origin, role, proven };
+        let transport = TransportModel::Message;
+        let host = Host { nqn: host, id: data.hostid, origin: peer.origin, transport, role, proven };
         let connected = engine.drive.connect(now, host, cntlid, kato);
         connected.inspect(|id| engine.drive.arrive(*id, peer.port))
     } else {

@@ -4,8 +4,10 @@ use crate::common::{shape, shape_with};
 use crate::machine::Machine;
 use host::{Data, DriveTransport, Error, Host, Identity, Queue, Session, TransportError};
 use live::{Options, Running};
-use nvme::admin::PowerCut;
+use nvme::admin::{FormatNvm, PowerCut, SecureErase};
+use nvme::io::{Blocks, PrInfo};
 use nvme::{AdminOpcode, Command, IoOpcode, Status};
+use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -13,6 +15,10 @@ use std::time::Duration;
 const CONFIG_REGION: u32 = 7;
 /// Bytes of a block of the drive.
 const BLOCK_BYTES: usize = 4096;
+/// PRINFO: the controller inserts and strips protection information.
+const PRACT: u8 = 8;
+/// PRINFO: guard, application tag and reference tag are checked.
+const CHECK_ALL: u8 = 7;
 /// How long an answer may take on a busy machine.
 const MAX_WAIT_SECONDS: u64 = 60;
 
@@ -187,5 +193,111 @@ fn a_typed_host_returns_after_power_cuts() {
         let done = call(&mut session, Command::read(1, round, 1), Data::room(BLOCK_BYTES)).unwrap();
         assert!(done.data.into_buffer() == bytes, "round {round}");
     }
+    running.stop();
+}
+
+/// Address of metadata in a machine's memory, behind all else.
+const METADATA_BASE: u64 = 0x38_0000;
+/// Metadata of the blocks of a command: four blocks of 8 bytes.
+const METADATA: [u8; 32] = *b"metadata of four logical blocks.";
+
+/// A command on four blocks from LBA 5 on, with a metadata pointer.
+fn with_metadata(opcode: IoOpcode) -> Command {
+    Command { mptr: METADATA_BASE.into(), ..Blocks::new(1, 5, 4).encode(opcode) }
+}
+
+impl Machine {
+    fn put_metadata(&self, bytes: &[u8]) {
+        self.0.file().write_all_at(bytes, METADATA_BASE).unwrap();
+    }
+
+    fn metadata(&self) -> [u8; METADATA.len()] {
+        let mut bytes = [0; METADATA.len()];
+        self.0.file().read_exact_at(&mut bytes, METADATA_BASE).unwrap();
+        bytes
+    }
+
+    /// Executes a command with these bytes of data, or room for as many. Returns its status and the bytes there are.
+    fn with_data(&mut self, command: Command, bytes: &[u8]) -> (Status, Vec<u8>) {
+        let cid = self.0.submit(1, command, Some((bytes.len(), bytes))).unwrap();
+        (self.end(1, cid).status(), self.0.read(cid, bytes.len()).unwrap())
+    }
+
+    fn format(&mut self, pi: u8) {
+        let separate = FormatNvm { nsid: 1, lbaf: 3, mset: false, pi, pil: false, ses: SecureErase::NONE };
+        let cid = self.submit(0, separate.into());
+        assert_eq!(self.end(0, cid).status(), Status::SUCCESS);
+    }
+}
+
+#[test]
+fn metadata_has_a_buffer_of_its_own() {
+    let dir = tempfile::tempdir().unwrap();
+    let running = serve(&socket(&dir));
+    let mut machine = Machine::connect(&socket(&dir));
+    machine.format(0);
+    let bytes = pattern(9, 4 * BLOCK_BYTES);
+    let room = vec![0; bytes.len()];
+    let [read, write, compare] = [IoOpcode::READ, IoOpcode::WRITE, IoOpcode::COMPARE].map(with_metadata);
+    machine.put_metadata(&METADATA);
+    assert_eq!(machine.with_data(write, &bytes).0, Status::SUCCESS);
+    machine.put_metadata(&[0; METADATA.len()]);
+    assert!(machine.with_data(read, &room) == (Status::SUCCESS, bytes.clone()));
+    assert_eq!(machine.metadata(), METADATA);
+    assert_eq!(machine.with_data(compare, &bytes).0, Status::SUCCESS);
+    machine.put_metadata(&METADATA.map(|byte| byte ^ 1));
+    assert_eq!(machine.with_data(compare, &bytes).0.code(), Status::COMPARE_FAILURE);
+
+    // Pointers outside of memory, between dwords, and around the end of addresses.
+    for (mptr, status) in [
+        (vfio::MEMORY_BYTES, Status::DATA_TRANSFER_ERROR),
+        (vfio::MEMORY_BYTES - 28, Status::DATA_TRANSFER_ERROR),
+        (u64::MAX - 3, Status::DATA_TRANSFER_ERROR),
+        (METADATA_BASE + 2, Status::INVALID_FIELD),
+    ] {
+        for mut command in [read, write] {
+            command.mptr.set(mptr);
+            let (found, _) = machine.with_data(command, &pattern(1, bytes.len()));
+            assert_eq!(found, status.with_dnr(), "{mptr:#x}");
+        }
+    }
+    assert!(machine.with_data(read, &room) == (Status::SUCCESS, bytes.clone()), "no write has written");
+
+    // What the controller inserts and strips is in no buffer.
+    machine.format(1);
+    let inserted = |opcode, prinfo| {
+        let blocks = Blocks { prinfo: PrInfo::from_nibble(prinfo), lbtl: 5, ..Blocks::new(1, 5, 4) };
+        Command { mptr: u64::MAX.into(), ..blocks.encode(opcode) }
+    };
+    assert_eq!(machine.with_data(inserted(IoOpcode::WRITE, PRACT), &bytes).0, Status::SUCCESS);
+    let found = machine.with_data(inserted(IoOpcode::READ, PRACT | CHECK_ALL), &room);
+    assert!(found == (Status::SUCCESS, bytes.clone()));
+    let checked = Command { mptr: METADATA_BASE.into(), ..inserted(IoOpcode::READ, CHECK_ALL) };
+    assert!(machine.with_data(checked, &room) == (Status::SUCCESS, bytes.clone()));
+    // Reference tags of the four blocks.
+    assert!(machine.metadata().chunks(8).zip(5..).all(|(tuple, tag)| tuple[4..] == u32::to_be_bytes(tag)));
+    let rewritten = Command { mptr: METADATA_BASE.into(), ..inserted(IoOpcode::WRITE, CHECK_ALL) };
+    assert_eq!(machine.with_data(rewritten, &bytes).0, Status::SUCCESS);
+    let mut wrong = machine.metadata();
+    wrong[8] ^= 1;
+    machine.put_metadata(&wrong);
+    assert_eq!(machine.with_data(rewritten, &bytes).0.code(), Status::GUARD_CHECK_ERROR);
+
+    // Typed hosts have no buffer for metadata.
+    drop(machine);
+    let mut host = Host::connect(transport(&socket(&dir)), &identity()).unwrap();
+    let namespace = host.namespace(1).unwrap();
+    let mut queue = host.io_queue(4).unwrap();
+    let mut found = room.clone();
+    queue.read(&namespace, 5, &mut found).unwrap();
+    assert!(found == bytes);
+    host.shutdown().unwrap();
+    drop(queue);
+    let mut machine = Machine::connect(&socket(&dir));
+    machine.format(0);
+    drop(machine);
+    let mut host = Host::connect(transport(&socket(&dir)), &identity()).unwrap();
+    let refused = host.namespace(1).unwrap_err();
+    assert!(refused.to_string().contains("metadata"), "{refused}");
     running.stop();
 }
