@@ -1,7 +1,7 @@
 #!/bin/sh
 # A Linux host with drives on its PCI bus: runs in the guest of scripts/guest.sh, with six processors. Arguments: an address and port,
 # subsystem NQN, the program `tranche`. PCI devices: 10.0 and 11.0 of the drive of tenants.sh, 12.0 of the drive of upkeep.sh, 13.0 of a drive
-# without capacitors, with one attached namespace of 1 GiB. It is killed after a connection to the address.
+# without capacitors, with one attached namespace of 1 GiB; it makes another one. It is killed after a connection to the address.
 set -eu
 address=$1 port=$2 nqn=$3 tranche=$4
 here=$(dirname "$0")
@@ -105,6 +105,58 @@ for _ in 1 2; do
 done
 wait $fio || fail "fio --verify over resets"
 
+echo "== metadata in a buffer of its own"
+separate=/dev/nvme0n2
+nvme create-ns /dev/nvme0 --nsze=4096 --ncap=4096 --flbas=3 --dps=0 --nmic=1 >/dev/null
+nvme attach-ns /dev/nvme0 --namespace-id=2 --controllers="$(cat /sys/class/nvme/nvme0/cntlid)" >/dev/null
+nvme ns-rescan /dev/nvme0
+await [ -b $separate ]
+nvme id-ns $separate | grep -Eq '^mc *: 0x3$' || fail "MC: $(nvme id-ns $separate)"
+head -c 32768 /dev/urandom >"$scratch/data"
+head -c 32768 /dev/zero >"$scratch/other"
+# A command on eight blocks from LBA 8 on, with files of data and metadata.
+on_blocks() {
+    command=$1 data=$2 metadata=$3
+    shift 3
+    nvme "$command" $separate --start-block=8 --block-count=7 --data-size=32768 --data="$data" --metadata-size=64 --metadata="$metadata" "$@"
+}
+# Data and metadata are those of the files. Further options follow.
+has_metadata() {
+    on_blocks read "$scratch/read" "$scratch/read-metadata" "$@" >/dev/null
+    cmp "$scratch/data" "$scratch/read" && cmp "$scratch/metadata" "$scratch/read-metadata"
+}
+formatted() {
+    nvme format $separate --lbaf=3 --ms=0 --pi="$1" --force >/dev/null
+    nvme ns-rescan /dev/nvme0
+    await [ "$(blockdev --getsize64 $separate)" = 16777216 ]
+}
+for type in 1 2 3; do
+    formatted $type
+    # Linux inserts and checks protection information itself.
+    fio --name=protected --filename=$separate --size=16m --rw=randwrite --bssplit=4k/60:12k/20:64k/20 --iodepth=16 --ioengine=libaio \
+        --verify=crc32c --verify_fatal=1 --verify_state_save=0 --direct=1 --minimal >"$scratch/fio" 2>&1 || fail "fio --verify of type $type"
+    # The drive inserts it (PRACT), the host reads it, and writes the same.
+    check="--prinfo=7 --ref-tag=8"
+    [ $type != 3 ] || check=--prinfo=6
+    nvme write $separate --start-block=8 --block-count=7 --data-size=32768 --data="$scratch/data" --prinfo=8 --ref-tag=8 >/dev/null
+    # shellcheck disable=SC2086 # two options
+    on_blocks read "$scratch/read" "$scratch/metadata" $check >/dev/null
+    # shellcheck disable=SC2086
+    on_blocks write "$scratch/data" "$scratch/metadata" $check >/dev/null
+    # shellcheck disable=SC2086
+    has_metadata $check || fail "protection information of type $type"
+    # shellcheck disable=SC2086
+    if on_blocks write "$scratch/other" "$scratch/metadata" $check >/dev/null 2>&1; then fail "a guard of other data"; fi
+done
+formatted 0
+head -c 64 /dev/urandom >"$scratch/metadata"
+on_blocks write "$scratch/data" "$scratch/metadata" >/dev/null
+has_metadata || fail "data and metadata"
+on_blocks compare "$scratch/data" "$scratch/metadata" >/dev/null || fail "compare"
+head -c 64 /dev/zero >"$scratch/zeros"
+if on_blocks compare "$scratch/data" "$scratch/zeros" >/dev/null 2>&1; then fail "compare of other metadata"; fi
+nvme flush $separate >/dev/null
+
 # Writes until something goes wrong, which must be soon after.
 endless() { timeout 120 fio --name=endless --filename=$disk --offset=256m --size=256m --rw=randwrite --bs=4k --iodepth=32 --numjobs=4 --direct=1 --ioengine=libaio \
     --time_based --runtime=100 --minimal >"$scratch/fio" 2>&1; }
@@ -139,6 +191,8 @@ back() {
 }
 await back
 same "flushed before the power cut" 8192 || fail "what was flushed before the power cut"
+await [ -b $separate ]
+has_metadata || fail "metadata after the power cut"
 checked --size=1m
 
 echo "== the drive is killed under load"
