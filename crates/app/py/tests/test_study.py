@@ -32,8 +32,8 @@ SAME = ("study", "engine", "seed", "drive", "variants", "comparisons")
     ("name", "arguments", "options"),
     [
         ("zoned", ["--sim", "--parts", "writes,durability", "--scale", "1024"], {"parts": ["writes", "durability"], "scale": 1024}),
-        ("namespaces", ["--sim", "--counts", "1", "--seed", "3"], {"counts": (1,), "seed": 3}),
-        ("oltp", ["--seconds", "2s", "--rows", "200000"], {"seconds": 2, "rows": 200_000}),
+        ("namespaces", ["--sim", "--drive", "default", "--counts", "1", "--seed", "3"], {"drive": "default", "counts": (1,), "seed": 3}),
+        ("oltp", ["--seconds", "1s", "--rows", "100000", "--connections", "4"], {"seconds": 1, "rows": 100_000, "connections": 4}),
     ],
 )
 def test_results_are_those_of_the_command_line(
