@@ -128,6 +128,12 @@ impl Superblocks {
         self.free.len()
     }
 
+    /// The most worn of those that can be opened: the one that is opened with [`Wear::Most`].
+    pub fn most_worn_free(&self) -> Option<&Superblock> {
+        let most = self.free.iter().max_by_key(|&&b| (self.all[b as usize].erases, b));
+        most.map(|&b| self.get(b))
+    }
+
     /// How many wait for an erase, or are being erased.
     #[inline]
     pub fn erasing(&self) -> usize {

@@ -15,6 +15,19 @@ use crate::policy_input::Candidate;
 use crate::storage::Storage;
 use crate::victim::GcPolicy;
 use media::{Nanos, OpStatus};
+use std::cmp::Reverse;
+
+/// Usual victims between two that are chosen for their wear, so that host writes proceed.
+const VICTIMS_PER_LEVELLING: u32 = 3;
+
+/// While a victim is chosen for its wear, the host may write the pages that a usual victim frees, divided by this. Collection is
+/// paced a quarter faster than the host, which pays for it.
+const LEVELLING_PACE: u32 = 4;
+
+/// Pages that collection of a superblock frees.
+fn gain(victim: &Candidate) -> u32 {
+    victim.usable.saturating_sub(victim.valid)
+}
 
 /// The age of the youngest among the oldest superblocks that are this percentage of all, and one at least; 0 of none.
 fn youngest_of_oldest(ages: &mut [u64], percent: u32) -> u64 {
@@ -210,29 +223,70 @@ impl PageMappedSet {
                 youngest_of_oldest(&mut self.scratch.ages, window)
             }
         };
-        let mut old_enough = giving().filter(|c| c.age >= youngest);
-        let mut victim = self.victims.choose(&mut old_enough).filter(is_candidate);
+        let mut victim =
+            self.victims.choose(&mut giving().filter(|c| c.age >= youngest)).filter(is_candidate);
         // Hosts and collection must be able to go on.
         if victim.is_none() && superblocks.free() < 2 {
             victim = GcPolicy::Greedy.policy().choose(&mut giving());
         }
-        if !self.gc.levelled && superblocks.free() >= 2 {
-            let most = superblocks.iter().map(|(_, b)| b.erases).max().unwrap_or(0);
-            let least = sealed().min_by_key(|(superblock, b)| (b.erases, *superblock));
-            if let Some((superblock, b)) = least
-                && self.gc.levels_wear(most - b.erases)
-            {
-                victim = Some(superblock);
-                self.gc.levelled = true;
-            }
-        } else {
-            self.gc.levelled = false;
+        let victim = victim.map(|victim| candidate((victim, superblocks.get(victim))));
+        let least = sealed().map(|(_, b)| b.erases).min().unwrap_or(0);
+        let most = superblocks.iter().map(|(_, b)| b.erases).max().unwrap_or(least);
+        let cold = self.gc.levels_wear(most - least).filter(|_| self.may_level_wear()).and_then(|stop| {
+            // Younger ones than the usual victim will be collected anyway.
+            let youngest = victim.as_ref().map_or(0, |victim| victim.age);
+            let uneven = sealed().map(candidate).filter(|c| most - c.erases > stop && c.age >= youngest);
+            uneven.max_by_key(|c| (c.age, Reverse((c.erases, c.superblock))))
+        });
+        if let Some(cold) = cold
+            && let Some(stream) = self.stream_for_cold(&cold, most)
+        {
+            self.gc.victims_until_levelling = VICTIMS_PER_LEVELLING;
+            // Where the host shares a superblock with collection, it must not take room meanwhile.
+            let usual = victim.as_ref().filter(|_| !self.shares_superblock()).map_or(0, gain);
+            self.gc.begin(cold.superblock, cold.valid, gain(&cold).max(usual / LEVELLING_PACE), stream);
+            return true;
         }
         let Some(victim) = victim else { return false };
-        let chosen = candidate((victim, superblocks.get(victim)));
-        let stream = self.streams.of_relocated(&chosen);
-        self.gc.begin(victim, chosen.valid, chosen.usable, stream);
+        self.gc.victims_until_levelling = self.gc.victims_until_levelling.saturating_sub(1);
+        let stream = self.streams.of_relocated(&victim);
+        self.gc.begin(victim.superblock, victim.valid, gain(&victim), stream);
         true
+    }
+
+    /// Whether a victim may be chosen for its wear now. It frees no more than it takes, so a superblock must be free or erased beyond the
+    /// one that it takes.
+    fn may_level_wear(&self) -> bool {
+        let superblocks = self.flash.superblocks();
+        // Where the host shares a superblock with collection, an erased one may be taken.
+        let erasing = if self.shares_superblock() { 0 } else { superblocks.erasing() };
+        self.gc.victims_until_levelling == 0 && superblocks.free() + erasing >= 2
+    }
+
+    /// Whether what is collected may go to the superblock that the host writes to.
+    fn shares_superblock(&self) -> bool {
+        self.streams.hosts() == 1 && (self.gc.config.together > 0 || self.policies.placement.is_some())
+    }
+
+    /// The stream that takes cold data from a superblock for its wear. `None` if it lacks room, or if its superblocks are nearer to the
+    /// victim's wear than to that of the `most` worn superblock: then cold data would only change places.
+    fn stream_for_cold(&mut self, cold: &Candidate, most: u32) -> Option<usize> {
+        let stream = self.streams.of_cold(cold);
+        let (to, superblocks) = (self.streams.get(stream), self.flash.superblocks());
+        let pages = cold.valid.next_multiple_of(self.flash.geo().unit_pages);
+        // Program/erase cycles, summed over the pages that are moved.
+        let (mut wear, mut left) = (0, pages);
+        if let Some(open) = to.superblock() {
+            let here = left.min(self.flash.room_of(to));
+            wear += u64::from(superblocks.get(open).erases) * u64::from(here);
+            left -= here;
+        }
+        if left > 0 {
+            let next = superblocks.most_worn_free().filter(|next| next.usable >= left)?;
+            wear += u64::from(next.erases) * u64::from(left);
+        }
+        let middle = (u64::from(cold.erases) + u64::from(most)) * u64::from(pages);
+        (2 * wear >= middle).then_some(stream)
     }
 
     /// Erases blocks of collected superblocks, a few dies at a time so that the others can work; all at a time if there is

@@ -62,8 +62,8 @@ pub(super) struct Collector {
     gain: i64,
     /// All that is left of the victim is being programmed.
     ending: bool,
-    /// The last victim was chosen for its wear.
-    pub levelled: bool,
+    /// Victims to choose before one may be chosen for its wear.
+    pub victims_until_levelling: u32,
     /// Wear was too uneven, and is not even enough yet.
     levelling: bool,
 }
@@ -113,16 +113,16 @@ impl Collector {
             valid: 0,
             gain: 0,
             ending: false,
-            levelled: false,
+            victims_until_levelling: 0,
             levelling: false,
         }
     }
 
-    /// Whether cold data is moved for its wear. `gap` is the difference of program/erase cycles.
-    pub fn levels_wear(&mut self, gap: u32) -> bool {
+    /// The difference of program/erase cycles down to which cold data is moved now, if it is. `gap` is the present difference.
+    pub fn levels_wear(&mut self, gap: u32) -> Option<u32> {
         let limit = if self.levelling { self.config.wear_stop() } else { self.config.wear_gap };
         self.levelling = gap > limit;
-        self.levelling
+        self.levelling.then(|| self.config.wear_stop())
     }
 
     /// Forgets what it was at, and goes on: power is lost. What it keeps free ahead stays.
@@ -130,12 +130,12 @@ impl Collector {
         *self = Collector { reserve: self.reserve, ..Collector::new(geo, self.config.clone()) };
     }
 
-    /// Begins to collect a superblock with so many valid pages of those that it can hold, for a stream that takes them.
-    pub fn begin(&mut self, victim: u32, valid: u32, usable: u32, stream: usize) {
+    /// Begins to collect a superblock with so many valid pages, for a stream that takes them. The host may write `gain` pages meanwhile.
+    pub fn begin(&mut self, victim: u32, valid: u32, gain: u32, stream: usize) {
         (self.victim, self.stream) = (victim, stream);
         self.cursor = 0;
         self.valid = i64::from(valid);
-        self.gain = i64::from(usable.saturating_sub(valid));
+        self.gain = i64::from(gain);
         self.balance = 0;
     }
 
@@ -333,7 +333,7 @@ mod tests {
         gc.host_wrote(1000);
         assert!(gc.lets_host(), "nothing is collected");
         // 96 pages to move for 32 that become free: three for each that the host writes.
-        gc.begin(3, 96, 128, 1);
+        gc.begin(3, 96, 32, 1);
         let mut written = 0;
         while gc.lets_host() {
             gc.host_wrote(1);
@@ -353,7 +353,7 @@ mod tests {
         let levelled = |wear_stop| {
             let config = GcConfig { wear_gap: 10, wear_stop, ..GcConfig::default() };
             let mut gc = Collector::new(&geometry(), config);
-            [9, 10, 11, 10, 6, 5, 6, 11].map(|gap| gc.levels_wear(gap))
+            [9, 10, 11, 10, 6, 5, 6, 11].map(|gap| gc.levels_wear(gap).is_some())
         };
         assert_eq!(levelled(None), [false, false, true, false, false, false, false, true]);
         assert_eq!(levelled(Some(5)), [false, false, true, true, true, false, false, true]);
@@ -366,7 +366,7 @@ mod tests {
             valid.set(page, page / 128);
         }
         let mut gc = Collector::new(&geometry(), GcConfig::default());
-        gc.begin(1, 3, 128, 1);
+        gc.begin(1, 3, 125, 1);
         let all = |gc: &mut Collector| std::iter::from_fn(|| gc.next_valid(&valid)).collect::<Vec<_>>();
         assert_eq!(all(&mut gc), [128, 200, 255]);
         assert!(gc.is_through());
@@ -380,7 +380,7 @@ mod tests {
     fn power_takes_what_it_was_at_and_leaves_what_is_kept_ahead() {
         let mut gc = Collector::new(&geometry(), GcConfig { idle_share: 1, ..GcConfig::default() });
         (gc.reserve, gc.paused) = (2, true);
-        gc.begin(1, 3, 128, 1);
+        gc.begin(1, 3, 125, 1);
         gc.reset(&geometry());
         assert_eq!((gc.reserve, gc.paused, gc.is_active(), gc.background_dies()), (2, false, false, 16));
     }

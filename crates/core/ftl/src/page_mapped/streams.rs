@@ -94,6 +94,14 @@ impl Streams {
         }
     }
 
+    /// The stream that takes what is moved for the wear of its superblock: a relocation stream, because such data stays.
+    pub fn of_cold(&mut self, victim: &Candidate) -> usize {
+        match self.all.len() - self.hosts {
+            1 => self.hosts,
+            _ => self.of_relocated(victim).max(self.hosts),
+        }
+    }
+
     /// The placement handle that all data of a superblock belong to that this stream wrote; `None` if they may belong to several.
     pub fn handle_of(&self, stream: usize) -> Option<usize> {
         self.policy.handle(self.writer(stream))

@@ -12,5 +12,6 @@ mod purge;
 mod sets;
 mod streams;
 mod support;
+mod wear;
 mod zone_flash;
 mod zones;
