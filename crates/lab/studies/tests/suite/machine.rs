@@ -2,7 +2,7 @@
 
 use std::path::Path;
 
-use lab_engines::machine::Controller;
+use lab_engines::machine::{Controller, HostPath};
 use lab_report::control::Control;
 use lab_report::options::ResultsDirectory;
 use lab_report::profile;
