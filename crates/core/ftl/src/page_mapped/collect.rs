@@ -62,7 +62,9 @@ impl PageMappedSet {
         }
         // A zone that waits for a superblock waits for collection alone: nobody's programs pace that.
         let demand = self.gc.demand(|| {
-            self.wanted > 0 || (self.flash.superblocks().free() < 2 && self.host_lacks_superblock())
+            self.wanted > 0
+                || (self.flash.superblocks().free() < 2 && self.host_lacks_superblock())
+                || self.room_is_for_collection()
         });
         let idle = !demand.due && !self.host_is_ready();
         if self.gc.set_idle(idle) {
@@ -135,6 +137,20 @@ impl PageMappedSet {
             1 => !self.streams.get(0).is_open(),
             hosts => (0..hosts).any(|h| !self.streams.get(h).is_open() && self.stream_is_ready(h)),
         }
+    }
+
+    /// Whether the host must leave the room of the superblock that it shares with collection: no other is free, and what is left of the
+    /// victim fills it.
+    pub(super) fn room_is_for_collection(&self) -> bool {
+        let host = self.streams.get(0);
+        let shared = self.gc.is_active() && self.streams.hosts() == 1 && self.gc.stream() == 0;
+        if !shared || !host.is_open() || self.flash.superblocks().free() > 0 {
+            return false;
+        }
+        // What is gathered is programmed even if the host overwrites it meanwhile.
+        let unit_pages = self.flash.geo().unit_pages;
+        let left = self.valid.of(self.gc.victim()).div_ceil(unit_pages) + self.gc.gathered_units();
+        self.flash.room_of(host) <= left * unit_pages
     }
 
     /// The pages of a chain of programs are in the controller.

@@ -256,6 +256,12 @@ impl Collector {
         self.most_gathered
     }
 
+    /// Units that are in the controller or on their way there.
+    #[inline]
+    pub fn gathered_units(&self) -> u32 {
+        self.gathered
+    }
+
     /// Dies that erases may take at a time, so that the others can go on.
     pub fn background_dies(&self) -> u32 {
         self.background_dies

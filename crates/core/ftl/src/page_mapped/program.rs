@@ -44,7 +44,11 @@ impl PageMappedSet {
     pub(super) fn program_host<S: Storage>(&mut self, now: Nanos, cx: &mut SetContext<'_, S>) -> bool {
         // While collection is held back, it is not waited for.
         let may = self.gc.lets_host() || self.gc.paused;
-        if self.buffer.waiting_pages() == 0 || !may || self.ops.are_all_taken() {
+        if self.buffer.waiting_pages() == 0
+            || !may
+            || self.ops.are_all_taken()
+            || self.room_is_for_collection()
+        {
             return false;
         }
         for _ in 0..self.streams.hosts() {
