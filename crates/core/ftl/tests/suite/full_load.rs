@@ -1,10 +1,10 @@
 //! Sets under full load: the host writes as fast as the set takes it, so few superblocks are ever free. Wear stays even, and no set ends.
 
+use crate::support::load::one_set;
 use ftl::{
-    Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, PlacementConfig, SetConfig, SetId, Source,
-    VolumeId, Write, ZonesConfig,
+    Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, PlacementConfig, SetId, Source, VolumeId, Write,
 };
-use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
+use media::{Cell, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
 const SET: SetId = SetId(0);
 const SUPERBLOCKS: u32 = 64;
@@ -89,23 +89,8 @@ impl Load {
         let told = format!("seed {seed}: {shape:?}");
         let pages = shape.capacity_pages();
         let Shape { geometry, buffer_pages, gc, placement, timing, .. } = shape;
-        let mut ftl = Ftl::new(Config {
-            sets: vec![SetConfig::Nand {
-                nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
-                capacity_pages: pages as u32,
-                gc,
-                placement,
-                policies: Default::default(),
-                zones: ZonesConfig::default(),
-            }],
-            buffer_pages,
-            protected: true,
-            energy_bytes: 1 << 20,
-            atomic_pages: 1,
-            durable: false,
-            faults: FaultPlan::default(),
-        })
-        .expect("a good configuration");
+        let nand = NandConfig { geometry, cell: Cell::Slc, timing, durable: false };
+        let mut ftl = one_set(nand, pages as u32, buffer_pages, gc, placement, Default::default());
         let volume = ftl.create(SET, pages * u64::from(PAGE), &mut NoContents).expect("space");
         Load { told, ftl, volume, pages, now: Nanos::ZERO, under_way: 0 }
     }

@@ -1,10 +1,10 @@
 //! Placement handles: data that dies together lies together.
 
+use crate::support::load::one_set;
 use ftl::{
-    Answer, Config, Extent, Ftl, GcConfig, Io, NoContents, PAGE, PlacementConfig, SetConfig, SetId, Source,
-    VolumeId, Write, ZonesConfig,
+    Answer, Extent, Ftl, GcConfig, Io, NoContents, PAGE, PlacementConfig, SetId, Source, VolumeId, Write,
 };
-use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
+use media::{Cell, Geometry, NandConfig, NandTiming, Nanos, Rng};
 
 const SET: SetId = SetId(0);
 
@@ -25,23 +25,9 @@ fn drive_with(placement: PlacementConfig, together: u32, timing: NandTiming) -> 
         rated_cycles: 1_000_000,
     };
     let pages = u64::from(geometry.pages() as u32 / 5 * 4 / 256 * 256);
-    let mut ftl = Ftl::new(Config {
-        sets: vec![SetConfig::Nand {
-            nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
-            capacity_pages: pages as u32,
-            gc: GcConfig { wear_gap: 1000, together, ..GcConfig::default() },
-            placement,
-            policies: Default::default(),
-            zones: ZonesConfig::default(),
-        }],
-        buffer_pages: 16,
-        protected: true,
-        energy_bytes: 1 << 20,
-        atomic_pages: 1,
-        durable: false,
-        faults: FaultPlan::default(),
-    })
-    .expect("a good configuration");
+    let nand = NandConfig { geometry, cell: Cell::Slc, timing, durable: false };
+    let gc = GcConfig { wear_gap: 1000, together, ..GcConfig::default() };
+    let mut ftl = one_set(nand, pages as u32, 16, gc, placement, Default::default());
     let volume = ftl.create(SET, pages * u64::from(PAGE), &mut NoContents).expect("space");
     (ftl, volume, pages)
 }

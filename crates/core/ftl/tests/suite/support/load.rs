@@ -12,10 +12,32 @@
 //!   does not know what will be written next can do better than with a class for each page (the same paper on separate pools).
 
 use ftl::{
-    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, Policies, SetConfig, SetId,
-    Source, VolumeId, Write, ZonesConfig,
+    Answer, Config, Extent, Ftl, GcConfig, GcPolicy, Io, NoContents, PAGE, PlacementConfig, Policies,
+    SetConfig, SetId, Source, VolumeId, Write, ZonesConfig,
 };
 use media::{Cell, FaultPlan, Geometry, NandConfig, NandTiming, Nanos, Rng};
+
+/// A layer of one NAND set, without contents.
+pub fn one_set(
+    nand: NandConfig,
+    capacity_pages: u32,
+    buffer_pages: u32,
+    gc: GcConfig,
+    placement: PlacementConfig,
+    policies: Policies,
+) -> Ftl {
+    let zones = ZonesConfig::default();
+    Ftl::new(Config {
+        sets: vec![SetConfig::Nand { nand, capacity_pages, gc, placement, policies, zones }],
+        buffer_pages,
+        protected: true,
+        energy_bytes: 1 << 20,
+        atomic_pages: 1,
+        durable: false,
+        faults: FaultPlan::default(),
+    })
+    .expect("a good configuration")
+}
 
 /// Pages that are written equally often.
 #[derive(Clone, Copy, Debug)]
@@ -142,23 +164,8 @@ impl LoadedDrive {
         let reserved = 3.0 * f64::from(geometry.pages_per_superblock());
         let pages = ((raw / (1.0 + spare)) as u32) / 256 * 256;
         let timing = NandTiming::default();
-        let mut ftl = Ftl::new(Config {
-            sets: vec![SetConfig::Nand {
-                nand: NandConfig { geometry, cell: Cell::Slc, timing, durable: false },
-                capacity_pages: pages,
-                gc,
-                placement: Default::default(),
-                policies,
-                zones: ZonesConfig::default(),
-            }],
-            buffer_pages: 4,
-            protected: true,
-            energy_bytes: 1 << 20,
-            atomic_pages: 1,
-            durable: false,
-            faults: FaultPlan::default(),
-        })
-        .expect("a good configuration");
+        let nand = NandConfig { geometry, cell: Cell::Slc, timing, durable: false };
+        let mut ftl = one_set(nand, pages, 4, gc, Default::default(), policies);
         let bytes = u64::from(pages) * u64::from(PAGE);
         let volume = ftl.create(SetId(0), bytes, &mut NoContents).expect("space");
         let alpha = (raw - reserved) / f64::from(pages);
