@@ -24,6 +24,13 @@ await() {
     fail "never happened: $*"
 }
 gone() { ! [ -e "$1" ]; }
+# The block device of a namespace. Linux names them in the order in which it finds them, and looks for all at once.
+node() {
+    for found in /sys/block/nvme0n*; do
+        if [ "$(cat "$found/nsid")" = "$1" ]; then echo "/dev/${found##*/}" && return; fi
+    done
+    return 1
+}
 live() { [ "$(cat /sys/class/nvme/nvme0/state)" = live ]; }
 # Loads the driver with these parameters, for this device alone. Commands of a drive without power are given up soon.
 load() {
@@ -39,10 +46,10 @@ load() {
 queues_are() { [ "$(cat /sys/class/nvme/nvme0/queue_count)" = $(($1 + 1)) ] || fail "$(cat /sys/class/nvme/nvme0/queue_count) queues"; }
 # Queues with interrupts since the start.
 interrupted() { awk -v of="$1" '$NF ~ of { count = 0; for (i = 2; i < NF; i++) if ($i ~ /^[0-9]+$/) count += $i; if (count) queues++ } END { print queues + 0 }' /proc/interrupts; }
-verify="--filename=$disk --verify=crc32c --verify_fatal=1 --verify_state_save=0 --direct=1 --group_reporting --minimal"
+verify="--verify=crc32c --verify_fatal=1 --verify_state_save=0 --direct=1 --group_reporting --minimal"
 # Each job writes and verifies 4 MiB of its own, on a processor of its own: PRPs, lists of them, and SGLs. Further options follow.
 checked() {
-    fio --name=checked --numjobs=6 --cpus_allowed=0-5 --cpus_allowed_policy=split --offset_increment=16m --size=4m \
+    fio --name=checked --filename="$disk" --numjobs=6 --cpus_allowed=0-5 --cpus_allowed_policy=split --offset_increment=16m --size=4m \
         --rw=randwrite --bssplit=4k/60:12k/20:64k/15:512k/5 --iodepth=16 --ioengine=libaio $verify "$@" >"$scratch/fio" 2>&1 ||
         fail "fio --verify $*"
 }
@@ -90,7 +97,7 @@ load
 queues_are 6
 
 echo "== resets under load: of the controller, and of the function"
-fio --name=reset --rw=randwrite --offset=256m --size=24m --bssplit=4k/60:16k/30:64k/10 --iodepth=16 --numjobs=2 --offset_increment=64m \
+fio --name=reset --filename="$disk" --rw=randwrite --offset=256m --size=24m --bssplit=4k/60:16k/30:64k/10 --iodepth=16 --numjobs=2 --offset_increment=64m \
     --rate_iops=,400 --ioengine=libaio $verify >"$scratch/fio" 2>&1 &
 fio=$!
 sleep 1
@@ -187,11 +194,12 @@ await [ -e $pci ]
 back() {
     echo $device >/sys/bus/pci/drivers/nvme/bind
     sleep 1
-    [ -b $disk ]
+    node 1
 }
 await back
+await node 2
+disk=$(node 1) separate=$(node 2)
 same "flushed before the power cut" 8192 || fail "what was flushed before the power cut"
-await [ -b $separate ]
 has_metadata || fail "metadata after the power cut"
 checked --size=1m
 
