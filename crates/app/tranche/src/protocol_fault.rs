@@ -28,10 +28,10 @@ pub struct Commands {
 pub struct Turns {
     /// Strike commands to this controller only, by its identifier
     #[arg(long, value_name = "ID")]
-    pub controller: Option<u16>,
+    pub cntlid: Option<u16>,
     /// Strike commands through this port only, from 1; 0 for every port
     #[arg(long, value_name = "N", default_value_t = 0)]
-    pub port: u16,
+    pub portid: u16,
     /// Let N matching commands pass first
     #[arg(long, value_name = "N", default_value_t = 0)]
     pub after: u32,
@@ -92,8 +92,8 @@ impl Turns {
     fn fault(&self, commands: CommandMatch, action: ProtocolAction) -> ProtocolFault {
         ProtocolFault {
             commands: CommandMatch {
-                controller: self.controller,
-                port: (self.port > 0).then_some(self.port),
+                controller: self.cntlid,
+                port: (self.portid > 0).then_some(self.portid),
                 ..commands
             },
             recurrence: Recurrence {

@@ -238,15 +238,15 @@ fn several_ports_and_what_can_be_done_to_them() {
         &["slow", "3", "--one-in", "2"],
         &["host-disk-full", "--count", "1"],
         &["host-disk-error"],
-        &["drop", "--command", "write", "--nsid", "1", "--unexecuted", "--count", "3", "--port", "1"],
-        &["delay", "5ms", "--command", "flush", "--after", "9", "--every", "100", "--port", "1"],
+        &["drop", "--command", "write", "--nsid", "1", "--unexecuted", "--count", "3", "--portid", "1"],
+        &["delay", "5ms", "--command", "flush", "--after", "9", "--every", "100", "--portid", "1"],
         &["duplicate", "--command", "io:0x0C", "--one-in", "1000"],
-        &["status", "internal-error", "--block-range", "8+4", "--controller", "7"],
+        &["status", "internal-error", "--block-range", "8+4", "--cntlid", "7"],
         &["lost-interrupt", "--nsid", "9"],
         &["spurious-interrupt", "--nsid", "9"],
         &["stale-identify", "--nsid", "9"],
         &["vanish", "--for", "3s", "--nsid", "9"],
-        &["late-ready", "never", "--port", "1"],
+        &["late-ready", "never", "--portid", "1"],
     ] {
         assert_eq!(out(&[&["fault"], fault, &["--on", &unix]].concat()), "", "{fault:?}");
         let listed = out(&["fault", "list", "--on", &unix]);
@@ -280,7 +280,7 @@ fn several_ports_and_what_can_be_done_to_them() {
         (&["host-disk-full", "--count", "0"], "'--count <N>': 0 is not in 1.."),
         (&["port-down", "1", "--for", "0s"], "'--for <TIME>': it must be more than 0"),
         (&["drop", "--command", "wirte"], "(did you mean write?)"),
-        (&["drop", "--port", "8"], "there is no port 8 (the drive has 3)"),
+        (&["drop", "--portid", "8"], "there is no port 8 (the drive has 3)"),
         (&["delay", "0"], "it must be whole microseconds, more than 0 and less than 71 minutes"),
         (&["status", "successful-completion"], "it must be a failure"),
         (&["vanish", "--block-range", "8"], "write the first block and their number, such as 0+8"),

@@ -30,8 +30,8 @@ pub(crate) struct ProtocolFaultTable {
     kind: Kind,
     command: Option<String>,
     nsid: Option<Nsid>,
-    controller: Option<u16>,
-    port: Option<u16>,
+    cntlid: Option<u16>,
+    portid: Option<u16>,
     block_range: Option<[u64; 2]>,
     #[serde(default)]
     after: u32,
@@ -91,8 +91,8 @@ impl ProtocolFaultTable {
                 queue: command.map_or(QueueKind::Io, |command| command.queue),
                 opcode: command.map(|command| command.opcode),
                 nsid: self.nsid,
-                controller: self.controller,
-                port: self.port,
+                controller: self.cntlid,
+                port: self.portid,
                 blocks,
             },
             recurrence: Recurrence {

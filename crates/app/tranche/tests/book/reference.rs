@@ -91,10 +91,14 @@ fn an_option_has_one_meaning() {
     let mut found = Vec::new();
     options(&root, "tranche", &mut found);
     let mut first = std::collections::BTreeMap::new();
+    let mut others = Vec::new();
     for (long, value, path) in &found {
         let (meaning, where_) = first.entry(long).or_insert((value, path));
-        assert_eq!(*meaning, value, "--{long} of `{where_}` and of `{path}`");
+        if *meaning != value {
+            others.push(format!("--{long} {meaning} of `{where_}`, {value} of `{path}`"));
+        }
     }
+    assert_eq!(others, Vec::<String>::new());
     let conventions = conventions();
     let rows = conventions.lines().filter_map(|row| row.strip_prefix("| `--")?.split_once('`'));
     let mut held = 0;
