@@ -155,7 +155,7 @@ impl ProtocolAction {
     /// A delay that does not end: the controller never becomes ready.
     pub const ENDLESS_US: u32 = u32::MAX;
 
-    /// A time of so many nanoseconds as an action has it; `None` if it is no number of whole microseconds, or too long (71 minutes).
+    /// Converts nanoseconds to the microseconds of an action. `None` for a part of a microsecond, and from 71 minutes on.
     #[must_use]
     pub fn whole_us(nanos: u64) -> Option<u32> {
         let whole = nanos.is_multiple_of(1000).then(|| u32::try_from(nanos / 1000).ok()).flatten();

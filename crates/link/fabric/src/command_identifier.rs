@@ -3,7 +3,7 @@
 /// Bits for the place, in queues with no more places than these name. The bits above count: a second completion never ends the next command.
 const PLACE_BITS: u32 = 12;
 
-/// The identifier of a command in this place of a queue with so many. `generation` counts the commands that had the place before.
+/// The identifier of a command in a place of its queue, which has `places`. `generation` counts the earlier commands of the place.
 #[must_use]
 pub fn command_identifier(place: u16, generation: u16, places: usize) -> u16 {
     if places <= 1 << PLACE_BITS { place | generation << PLACE_BITS } else { place }

@@ -539,7 +539,7 @@ impl Function {
         self.write_part(tag, DataPart::Metadata, 0, &metadata, memory);
     }
 
-    /// Finds a part of a command in guest memory. Errors are those of [`map`](Function::map).
+    /// Finds a part of a command in guest memory. It fails as [`map`](Function::map) does.
     pub(crate) fn map_part<M: GuestMemory>(
         &mut self,
         tag: CommandTag,
@@ -562,7 +562,7 @@ impl Function {
         }
     }
 
-    /// Copies a part of a command from the guest, each byte once. It is mapped. Errors are those of [`read`](Function::read).
+    /// Copies a part of a command from the guest, each byte once. It is mapped. It fails as [`read`](Function::read) does.
     pub(crate) fn read_part<M: GuestMemory>(
         &mut self,
         tag: CommandTag,

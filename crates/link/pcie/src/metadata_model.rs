@@ -29,10 +29,10 @@ const HOLE: u64 = 0x8_8000;
 const BEFORE_HOLE: u64 = 0x7_FFFC;
 /// Bytes of a page.
 const PAGE: u64 = 4096;
-/// What is in memory that a command must not change.
+/// The byte in memory that a command must not change.
 const UNTOUCHED: u8 = 0xA5;
 
-/// What a metadata pointer leads to.
+/// The target of a metadata pointer.
 enum Pointed {
     /// Metadata, in parts.
     Parts(Vec<(u64, usize)>),

@@ -75,7 +75,7 @@ pub(crate) fn check_size(core: &Core, location: &BlockLocation) -> Result<(), Fa
     check_length(location, core.config.max_transfer)
 }
 
-/// That a command moves no more than so many bytes, and that its host has a buffer for all of them.
+/// Checks that a command moves at most `most` bytes. Its host must have a buffer for all of them.
 #[inline]
 pub(crate) fn check_length(location: &BlockLocation, most: u32) -> Result<(), Failure> {
     if location.lacks_buffer {

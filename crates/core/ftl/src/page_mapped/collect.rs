@@ -139,15 +139,17 @@ impl PageMappedSet {
         }
     }
 
-    /// Whether the host must leave the room of the superblock that it shares with collection: no other is free, and what is left of the
-    /// victim fills it.
+    /// Whether the host must leave the room of the superblock that it shares with collection. No other superblock is free, and the rest of
+    /// the victim fills this one.
     pub(super) fn room_is_for_collection(&self) -> bool {
-        let host = self.streams.get(0);
-        let shared = self.gc.is_active() && self.streams.hosts() == 1 && self.gc.stream() == 0;
-        if !shared || !host.is_open() || self.flash.superblocks().free() > 0 {
+        if !self.gc.is_active() || self.streams.is_relocation(self.gc.stream()) {
             return false;
         }
-        // What is gathered is programmed even if the host overwrites it meanwhile.
+        let host = self.streams.get(self.gc.stream());
+        if !host.is_open() || self.flash.superblocks().free() > 0 {
+            return false;
+        }
+        // Collection programs gathered pages even if the host overwrites them meanwhile.
         let unit_pages = self.flash.geo().unit_pages;
         let left = self.valid.of(self.gc.victim()).div_ceil(unit_pages) + self.gc.gathered_units();
         self.flash.room_of(host) <= left * unit_pages
@@ -279,13 +281,13 @@ impl PageMappedSet {
         self.gc.victims_until_levelling == 0 && superblocks.free() + erasing >= 2
     }
 
-    /// Whether what is collected may go to the superblock that the host writes to.
+    /// Whether collection may write to the host's superblock.
     fn shares_superblock(&self) -> bool {
         self.streams.hosts() == 1 && (self.gc.config.together > 0 || self.policies.placement.is_some())
     }
 
-    /// The stream that takes cold data from a superblock for its wear. `None` if it lacks room, or if its superblocks are nearer to the
-    /// victim's wear than to that of the `most` worn superblock: then cold data would only change places.
+    /// The stream that takes cold data from a superblock for its wear. `None` if the stream lacks room. `None` also if its superblocks are
+    /// hardly more worn than the victim: then cold data would only change places. `most` is the highest wear of all.
     fn stream_for_cold(&mut self, cold: &Candidate, most: u32) -> Option<usize> {
         let stream = self.streams.of_cold(cold);
         let (to, superblocks) = (self.streams.get(stream), self.flash.superblocks());

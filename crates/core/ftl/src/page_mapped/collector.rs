@@ -130,7 +130,7 @@ impl Collector {
         *self = Collector { reserve: self.reserve, ..Collector::new(geo, self.config.clone()) };
     }
 
-    /// Begins to collect a superblock with so many valid pages, for a stream that takes them. The host may write `gain` pages meanwhile.
+    /// Begins to collect a superblock. `stream` takes its `valid` pages. The host may write `gain` pages meanwhile.
     pub fn begin(&mut self, victim: u32, valid: u32, gain: u32, stream: usize) {
         (self.victim, self.stream) = (victim, stream);
         self.cursor = 0;

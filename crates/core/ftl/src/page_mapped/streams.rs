@@ -94,7 +94,7 @@ impl Streams {
         }
     }
 
-    /// The stream that takes what is moved for the wear of its superblock: a relocation stream, because such data stays.
+    /// The stream that takes the data of a victim chosen for its wear. It is a relocation stream, because such data stays.
     pub fn of_cold(&mut self, victim: &Candidate) -> usize {
         match self.all.len() - self.hosts {
             1 => self.hosts,

@@ -133,7 +133,7 @@ fn timing() -> NandTiming {
     }
 }
 
-/// Program/erase cycles by which superblocks may differ: `wear_gap`, and what is added while cold data is moved. Of four victims one is chosen for its
+/// Program/erase cycles by which superblocks may differ: `wear_gap`, and more while cold data moves. Of four victims one is chosen for its
 /// wear, so moving all superblocks takes four times as many victims. They are spread over the superblocks without cold data. Twice that,
 /// because a destination that is not worn makes it wait.
 fn largest_gap(wear_gap: u32, hot: u32) -> u32 {
