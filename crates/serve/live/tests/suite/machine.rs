@@ -4,28 +4,13 @@ use nvme::property::PropertyOffset;
 use nvme::{Command, Completion};
 use std::os::fd::AsRawFd;
 use std::path::Path;
-use std::time::{Duration, Instant};
 use vfio::{Driver, MEMORY_BYTES};
 use vfio_user::Client;
 
 /// BAR0.
 const BAR0_REGION: u32 = 0;
-/// How long an answer may take on a busy machine.
-const ANSWER_TIMEOUT: Duration = Duration::from_secs(60);
 
 pub struct Machine(pub Driver<Client>);
-
-/// Waits for something.
-fn wait<T>(what: &str, mut look: impl FnMut() -> Option<T>) -> T {
-    let end = Instant::now() + ANSWER_TIMEOUT;
-    loop {
-        if let Some(found) = look() {
-            return found;
-        }
-        assert!(Instant::now() < end, "{what} does not happen");
-        std::thread::sleep(Duration::from_micros(200));
-    }
-}
 
 impl Machine {
     /// A machine with the device of this socket. Its controller is not enabled.
@@ -60,7 +45,7 @@ impl Machine {
     }
 
     pub fn wait_for(&mut self, status: u32) {
-        wait("a state of the controller", || (self.status() == status).then_some(()));
+        testkit::wait_for("a state of the controller", || self.status() == status);
     }
 
     pub fn submit(&mut self, qid: u16, command: Command) -> u16 {
@@ -69,7 +54,12 @@ impl Machine {
 
     /// The next completion of a queue.
     pub fn next(&mut self, qid: u16) -> Completion {
-        wait("the end of a command", || self.0.take(qid).unwrap())
+        let mut completion = None;
+        testkit::wait_for("the end of a command", || {
+            completion = self.0.take(qid).unwrap();
+            completion.is_some()
+        });
+        completion.unwrap()
     }
 
     /// The completion of this command, which is the next.
